@@ -590,7 +590,7 @@ func TestThirtyPersons(t *testing.T) {
 			}
 		case table == "issuers": // that of the last
 			for _, column := range []string{"address", "note"} {
-				want[column] = hashes[all[0]]
+				delete(want, column) // it is null
 			}
 		case hash != "":
 			changed++
@@ -598,6 +598,9 @@ func TestThirtyPersons(t *testing.T) {
 			for _, column := range replace {
 				if was[column] != "" && was[column] != mailOf("") && !strings.HasPrefix(was[column], "dev_") && was["actor"] != "control" {
 					want[column] = hash
+				}
+				if table == "counterparties" && want[column] == hash {
+					delete(want, column) // it is null
 				}
 			}
 			if table == "held_rows" {

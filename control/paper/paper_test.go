@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -250,6 +251,57 @@ func TestPDFText(t *testing.T) {
 	}
 }
 
+// TestLargeAmounts: no number of a PDF is broken, however large it is, and no table is wider than the page.
+func TestLargeAmounts(t *testing.T) {
+	for _, amount := range []string{"12345.67", "12345678.90", "-1234567.123456", "99999999999.123456", "-4111222333444.555666"} {
+		p := november()
+		p.Payables[0].Recipient.LegalName = new("Donaudampfschifffahrtsgesellschaft und Söhne GmbH")
+		for i := range p.Payables {
+			of := &p.Payables[i]
+			of.Exact, of.Net, of.Tax, of.Gross, of.PaidAmount = amount, amount, amount, amount, "0.00"
+			of.Payments = []payable.Payment{{Date: "2026-12-14", Amount: amount, Reference: "transfer 7"}}
+		}
+		for i := range p.Document.Lines {
+			l := &p.Document.Lines[i]
+			l.Receipts, l.Impressions, l.QuantityMs, l.Price, l.Amount, l.Shares[0].Amount = 1_234_567_890, "12345678901.5", 123_456_789_012_345, "1234567.123456", amount, amount
+		}
+		p.Document.Adjustments[0].Amount = amount
+		p.Document.Correction = &sealer.StatementCorrection{Of: "stm_0", Difference: amount, Changes: []sealer.StatementChange{{Amount: amount, Reason: "LATE", Receipts: 1_234_567_890, RuleID: "rule_2"}}}
+		for _, of := range []*Paper{p, only(t, p, "cp_a")} {
+			of.Document.Correction = p.Document.Correction
+			pdf, lacking, err := of.PDF()
+			require.NoError(t, err)
+			require.Empty(t, lacking)
+			cells := textOf(t, pdf)
+			whole := map[string]bool{}
+			for _, number := range []string{grouped(amount), signed(amount), "1,234,567,890", "+1,234,567,890", "12,345,678,901.5", "123,456,789,012.345", "2026-000001", "2026-12-31"} {
+				whole[number] = true
+				require.Contains(t, cells, number)
+			}
+			for _, cell := range cells {
+				if regexp.MustCompile(`^[+−]?[0-9]+[,.][0-9,.]*$`).MatchString(cell) {
+					require.True(t, whole[cell] || slices.Contains([]string{"1,234,567.123456", "1.134999", "0.5"}, cell), "%s of %s", cell, amount)
+				}
+			}
+		}
+	}
+	s, err := newSheet()
+	require.NoError(t, err)
+	s.AddPage()
+	for _, number := range []string{"1", "99,999,999,999.123456"} {
+		columns, size := s.fit([]column{{"Payee", 80, "L"}, {"Net", 20, "R"}, {"Tax", 20, "R"}, {"Total", 20, "R"}, {"Open", 34, "R"}}, [][]string{{"Studio North", number, number, number, number}})
+		require.Equal(t, number == "1", size == largest && columns[0].width == 80)
+		sum := 0.0
+		s.style("", size, false)
+		for i, c := range columns {
+			if sum += c.width; i > 0 {
+				require.Equal(t, []string{number}, s.SplitText(number, c.width-around))
+			}
+		}
+		require.InDelta(t, width, sum, 0.001)
+	}
+}
+
 // TestPDF: a long table goes over pages; a paper with characters that the fonts lack is no PDF.
 func TestPDF(t *testing.T) {
 	for _, p := range []*Paper{november(), only(t, november(), "cp_a"), only(t, november(), "cp_b")} {
@@ -284,6 +336,21 @@ func TestPDF(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "𠮷野家🙂", lacking)
 
+	p = november()
+	p.Payables[0].Recipient.LegalName, p.Payables[0].Recipient.Address = new("Jose\u0301\u200d \u200dAuf\u200clage Ки\u0438\u0306в\u200d"), new("Stra\u0308\u00dfe 1")
+	pdf, lacking, err = p.PDF()
+	require.NoError(t, err)
+	require.Empty(t, lacking, "letters with accents of their own, and joiners that join nothing")
+	require.Contains(t, textOf(t, pdf), "José Auflage Кийв")
+	pdf, _, err = only(t, p, "cp_a").PDF()
+	require.NoError(t, err)
+	require.Contains(t, textOf(t, pdf), "Sträße 1")
+	p = november()
+	p.Payables[0].Recipient.LegalName = new("q\u0301 ن\u200cن\u200d")
+	_, lacking, err = p.PDF()
+	require.NoError(t, err)
+	require.Equal(t, "\u0301ن\u200c\u200d", lacking, "no letter of the fonts has this accent, and others are joined")
+
 	tall := november()
 	for n := range 2_000 {
 		tall.Rights["rgh_1"] = Right{Title: strings.Repeat("Frame agreement ", 100), Campaigns: append(tall.Rights["rgh_1"].Campaigns, fmt.Sprint("campaign", n))}
@@ -298,5 +365,25 @@ func TestPDF(t *testing.T) {
 		many.Document.Lines = append(many.Document.Lines, many.Document.Lines...)
 	}
 	_, _, err = many.PDF()
+	require.ErrorIs(t, err, ErrLong)
+
+	void := november() // of many payees, without lines
+	for range mostRows {
+		void.Payables = append(void.Payables, void.Payables[0])
+	}
+	_, _, err = void.PDF()
+	require.ErrorIs(t, err, ErrLong)
+	paid := only(t, november(), "cp_b")
+	for range mostRows {
+		paid.Payables[0].Payments = append(paid.Payables[0].Payments, paid.Payables[0].Payments[0])
+	}
+	_, _, err = paid.PDF()
+	require.ErrorIs(t, err, ErrLong)
+	draft := november()
+	draft.Payables, draft.State = nil, "DRAFT"
+	for range mostRows {
+		draft.Document.Payees = append(draft.Document.Payees, draft.Document.Payees[0])
+	}
+	_, _, err = draft.PDF()
 	require.ErrorIs(t, err, ErrLong)
 }

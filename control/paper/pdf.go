@@ -3,13 +3,16 @@ package paper
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
+	"unicode"
 
 	"codeberg.org/go-pdf/fpdf"
 	"golang.org/x/image/font/gofont/gobold"
 	"golang.org/x/image/font/gofont/gomono"
 	"golang.org/x/image/font/gofont/goregular"
 	"golang.org/x/image/font/sfnt"
+	"golang.org/x/text/unicode/norm"
 
 	"muniment/control/payable"
 	"muniment/sealer"
@@ -34,12 +37,18 @@ const (
 const mostRows = 5_000
 
 // ErrLong says that a paper is too long for a PDF.
-var ErrLong = fmt.Errorf("has more than %d lines and shares, which are too many for a PDF", mostRows)
+var ErrLong = fmt.Errorf("has more than %d rows, which are too many for a PDF", mostRows)
 
 // PDF returns the paper as a PDF. lacking are characters that its fonts do not have; if there are any, there
 // is no PDF. It fails with ErrLong.
 func (p *Paper) PDF() (pdf []byte, lacking string, err error) {
-	rows := len(p.Document.Lines) + len(p.Document.Adjustments) + len(p.Document.Payees) + len(p.Document.Excluded) + len(p.Document.Unrated)
+	rows := len(p.Document.Lines) + len(p.Document.Adjustments) + len(p.Document.Excluded) + len(p.Document.Unrated) + len(p.Payables)
+	if len(p.Payables) == 0 {
+		rows += len(p.Document.Payees)
+	}
+	if one := p.One(); one != nil {
+		rows += len(one.Payments)
+	}
 	for _, l := range p.Document.Lines {
 		rows += len(l.Shares)
 	}
@@ -52,11 +61,10 @@ func (p *Paper) PDF() (pdf []byte, lacking string, err error) {
 	if rows > mostRows {
 		return nil, "", ErrLong
 	}
-	font, err := sfnt.Parse(goregular.TTF)
+	s, err := newSheet()
 	if err != nil {
 		return nil, "", err
 	}
-	s := &sheet{Fpdf: fpdf.New("P", "mm", "A4", ""), seen: map[rune]bool{}, font: font}
 	at := p.IssuedAt
 	if at.IsZero() {
 		at = p.Document.IssuedAt.Time
@@ -65,11 +73,6 @@ func (p *Paper) PDF() (pdf []byte, lacking string, err error) {
 	s.SetModificationDate(at.UTC())
 	s.SetLang("en")
 	s.SetTitle(p.Title()+" "+p.ID, true)
-	s.AddUTF8FontFromBytes("go", "", goregular.TTF)
-	s.AddUTF8FontFromBytes("go", "B", gobold.TTF)
-	s.AddUTF8FontFromBytes("mono", "", gomono.TTF)
-	s.SetMargins(margin, margin, margin)
-	s.SetAutoPageBreak(true, margin)
 	s.AliasNbPages("{pages}")
 	s.SetFooterFunc(func() {
 		s.SetY(-12)
@@ -87,6 +90,21 @@ func (p *Paper) PDF() (pdf []byte, lacking string, err error) {
 	var b bytes.Buffer
 	err = s.Output(&b)
 	return b.Bytes(), "", err
+}
+
+// newSheet returns a sheet without pages.
+func newSheet() (*sheet, error) {
+	font, err := sfnt.Parse(goregular.TTF)
+	if err != nil {
+		return nil, err
+	}
+	s := &sheet{Fpdf: fpdf.New("P", "mm", "A4", ""), seen: map[rune]bool{}, font: font}
+	s.AddUTF8FontFromBytes("go", "", goregular.TTF)
+	s.AddUTF8FontFromBytes("go", "B", gobold.TTF)
+	s.AddUTF8FontFromBytes("mono", "", gomono.TTF)
+	s.SetMargins(margin, margin, margin)
+	s.SetAutoPageBreak(true, margin)
+	return s, nil
 }
 
 // write writes all of the paper.
@@ -376,9 +394,11 @@ func (s *sheet) block(x, width float64, text string) {
 	s.MultiCell(width, line, s.cover(text), "", "L", false)
 }
 
-// cover notes the characters that the fonts lack. It leaves out those that the library can't take.
+// cover composes letters with their accents, which the fonts have only so, and notes the characters that they
+// lack. It leaves out those that the library can't take.
 func (s *sheet) cover(text string) string {
 	var buffer sfnt.Buffer
+	text = withoutJoiners(norm.NFC.String(text))
 	for _, r := range text {
 		if r == '\n' || s.seen[r] {
 			continue
@@ -396,6 +416,24 @@ func (s *sheet) cover(text string) string {
 	}, text)
 }
 
+// withoutJoiners leaves out the joiners beside letters that are never joined, of which they change nothing.
+func withoutJoiners(text string) string {
+	if !strings.ContainsAny(text, "\u200c\u200d") {
+		return text
+	}
+	var kept []rune
+	all := []rune(text)
+	apart := func(i int) bool {
+		return i >= 0 && i < len(all) && unicode.In(all[i], unicode.Latin, unicode.Greek, unicode.Cyrillic)
+	}
+	for i, r := range all {
+		if r != '\u200c' && r != '\u200d' || !apart(i-1) && !apart(i+1) {
+			kept = append(kept, r)
+		}
+	}
+	return string(kept)
+}
+
 type column struct {
 	title string
 	width float64
@@ -405,24 +443,77 @@ type column struct {
 // mostLines bounds the lines of a cell.
 const mostLines = 12
 
+// Sizes of the text of tables, in points, and what a cell is wider than its text.
+const (
+	largest, smallest = 8.0, 4.0
+	around            = 1.0
+)
+
+// fit returns columns in which no word that is aligned right is broken, a number above all, and the size of
+// their text. They get what they lack from the others, of what these do not need themselves; if that is not
+// enough, the text is smaller.
+func (s *sheet) fit(columns []column, rows [][]string) (fitted []column, size float64) {
+	widest := make([]float64, len(columns)) // of the largest size
+	s.style("B", largest, false)
+	for i, c := range columns {
+		widest[i] = s.GetStringWidth(c.title)
+	}
+	s.style("", largest, false)
+	for _, row := range rows {
+		for i, text := range row {
+			for _, word := range strings.Fields(text) {
+				widest[i] = max(widest[i], s.GetStringWidth(word))
+			}
+		}
+	}
+	needs := make([]float64, len(columns))
+	for size = largest; ; size -= 0.25 {
+		lacking, spare := 0.0, 0.0
+		for i, c := range columns {
+			needs[i] = widest[i]*size/largest + around + 2*s.GetCellMargin()
+			if c.align == "L" {
+				needs[i] = min(needs[i], c.width)
+			}
+			lacking, spare = lacking+max(0, needs[i]-c.width), spare+max(0, c.width-needs[i])
+		}
+		if lacking > spare && size > smallest {
+			continue
+		}
+		fitted = slices.Clone(columns)
+		for i, c := range columns {
+			fitted[i].width = max(c.width, needs[i])
+			if c.width > needs[i] {
+				fitted[i].width -= (c.width - needs[i]) * min(1, lacking/spare)
+			}
+		}
+		return fitted, size
+	}
+}
+
 // table writes rows under their titles, which are repeated on each page. A row stays on one page.
 func (s *sheet) table(columns []column, rows [][]string) error {
 	const height, pad = 4.2, 1.2
+	for _, row := range rows {
+		for i := range row {
+			row[i] = s.cover(row[i])
+		}
+	}
+	columns, size := s.fit(columns, rows)
 	head := func() {
-		s.style("B", 8, true)
+		s.style("B", size, true)
 		s.SetX(margin)
 		for _, c := range columns {
 			s.CellFormat(c.width, 5, s.cover(c.title), "B", 0, c.align, false, 0, "")
 		}
 		s.Ln(5 + pad)
-		s.style("", 8, false)
+		s.style("", size, false)
 	}
 	head()
 	for _, row := range rows {
 		cells, most := make([][]string, len(row)), 1
 		for i, text := range row {
-			for _, one := range strings.Split(s.cover(text), "\n") {
-				split := s.SplitText(one, columns[i].width-1)
+			for _, one := range strings.Split(text, "\n") {
+				split := s.SplitText(one, columns[i].width-around)
 				if len(split) == 0 {
 					split = []string{""}
 				}

@@ -158,9 +158,6 @@ func (s *Statement) payable(part Part, payee *settle.Counterparty, profile *Issu
 	if len(before) > 0 {
 		p.Corrects, p.TaxBps, p.ReverseCharge = &before[0].Number, before[0].TaxBps, before[0].ReverseCharge
 	}
-	if part.Exact < 0 {
-		p.Kind = CreditNote
-	}
 	return p
 }
 
@@ -200,13 +197,11 @@ func (p *Payable) takeBack(before []Payable, exact, carried rate.Money) error {
 	if err != nil {
 		return err
 	}
-	if p.Kind = DebitNote; net < 0 {
-		p.Kind = CreditNote
-	}
 	return p.amounts(net, tax, left)
 }
 
-// amounts sets net, tax and gross, and carries on what net leaves of left.
+// amounts sets net, tax and gross, and carries on what net leaves of left. What is below zero is a credit: after
+// a void, net may have another sign than exact.
 func (p *Payable) amounts(net, tax, left rate.Money) error {
 	gross, err := net.Plus(tax)
 	if err != nil {
@@ -218,6 +213,9 @@ func (p *Payable) amounts(net, tax, left rate.Money) error {
 	}
 	if gross == 0 {
 		p.State = Paid
+	}
+	if net < 0 {
+		p.Kind = CreditNote
 	}
 	p.Net, p.Tax, p.Gross, p.Carried = net.Fixed(p.Currency), tax.Fixed(p.Currency), gross.Fixed(p.Currency), carried.String()
 	return nil

@@ -4,19 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"muniment/control/settle/rate"
 	"muniment/control/store"
+	"muniment/control/tenant"
 	"muniment/gateway/api"
 	"muniment/sealer"
 )
 
 // Payments are what a request to settle a statement says.
 type Payments struct {
-	// CounterpartyID is whose payable is paid; nil: all that are above zero, or the only one.
+	// CounterpartyID is whose payable is paid; nil: all that are above zero, or with an amount also the only one.
 	CounterpartyID *string
-	// Amount is nil for all that is open. It is of one payable: of its sign, a part of what is open; of the
-	// other sign, what is taken back of the payments that were recorded.
+	// Amount is nil for all that is open, of a credit only with CounterpartyID. It is of one payable: of its
+	// sign, a part of what is open; of the other sign, what is taken back of the payments that were recorded.
 	Amount    *string
 	Date      string
 	Reference string
@@ -26,12 +29,22 @@ type Payments struct {
 const maxPayments = 100
 
 // Pay records a payment of payables of a statement, or takes payments back. A credit is paid back only if the
-// request names its payee, or if the statement has no other payable: otherwise it waits to be set off. What is
+// request names its payee, or with an amount, if the statement has no other payable: otherwise it waits to be set
+// off, and who settles whatever is open does not record that the payee sent money. What is
 // open again is set off as if it were new; others are the statements of what it was set off against. b is where
-// the statement stands then, also with ErrNothingOpen. The error is VALIDATION_FAILED if the statement pays the counterparty nothing, if the amount is no part of what is
-// open, or takes back more than was paid, and ErrNothingOpen if nothing is that could be paid.
+// the statement stands then, also with ErrNothingOpen. The error is VALIDATION_FAILED if the date is later than today in the
+// tenant's time zone or more than a year before the issue, if the statement pays the counterparty nothing, if the amount is no part of what is
+// open, or takes back more than was paid, ErrNothingOpen if nothing is that could be paid, and STATE_CONFLICT if
+// the same amount is recorded already with the same date and reference.
 func Pay(ctx context.Context, tx *store.Tx, tenantID, statementID, currency string, of Payments, by sealer.Ref) (b Balance, others []string, err error) {
 	all, err := Of(ctx, tx, tenantID, statementID)
+	if err != nil {
+		return b, nil, err
+	}
+	today, err := tenant.Today(ctx, tx, tenantID, tx.Now())
+	if err == nil {
+		err = of.dated(all, today)
+	}
 	if err != nil {
 		return b, nil, err
 	}
@@ -42,12 +55,16 @@ func Pay(ctx context.Context, tx *store.Tx, tenantID, statementID, currency stri
 	}
 	changed := make([]Payable, len(payments))
 	for i, paid := range payments {
+		payment := Payment{Date: of.Date, Amount: paid.amount.Fixed(currency), Reference: of.Reference}
 		if of.Amount != nil {
+			if slices.Contains(paid.Payments, payment) {
+				return b, nil, errRepeated(paid.Number, payment)
+			}
 			if err := paid.allows(paid.amount, paid.back); err != nil {
 				return b, nil, err
 			}
 		}
-		if err := paid.add(paid.amount, Payment{Date: of.Date, Reference: of.Reference}); err != nil {
+		if err := paid.add(paid.amount, payment); err != nil {
 			return b, nil, err
 		}
 		changed[i] = *paid.Payable
@@ -63,6 +80,24 @@ func Pay(ctx context.Context, tx *store.Tx, tenantID, statementID, currency stri
 	}
 	b, err = NewBalance(all, currency)
 	return b, others, err
+}
+
+// dated refuses a date that can't be the day of a payment that is known today: a later one, and one of more than
+// a year before the issue, of which nothing was due then.
+func (of *Payments) dated(all []Payable, today string) error {
+	if of.Date > today {
+		return api.InvalidField("date", "must not be later than today, "+today)
+	}
+	for i := range all {
+		issued, err := time.Parse(time.DateOnly, all[i].IssuedOn)
+		if err != nil {
+			return err
+		}
+		if earliest := issued.AddDate(-1, 0, 0).Format(time.DateOnly); of.Date < earliest {
+			return api.InvalidField("date", "must be "+earliest+" or later: a payment is at most a year older than the statement")
+		}
+	}
+	return nil
 }
 
 // payment is a payment of one payable; back says that it takes some of the recorded ones back.
@@ -91,7 +126,7 @@ func (of *Payments) of(all []Payable, currency string) (payments []payment, err 
 		if err != nil {
 			return nil, err
 		}
-		alone := of.CounterpartyID != nil || len(all) == 1
+		alone := of.CounterpartyID != nil || of.Amount != nil && len(all) == 1
 		switch {
 		case gross == 0 || gross < 0 && !alone:
 		case opposite(amount, gross):
@@ -118,7 +153,13 @@ func (of *Payments) of(all []Payable, currency string) (payments []payment, err 
 }
 
 // ErrNothingOpen refuses a payment of what is paid, or waits to be set off.
-var ErrNothingOpen = api.Conflict("nothing of the statement is open to be paid: credits are set off, unless the request names their payee")
+var ErrNothingOpen = api.Conflict("nothing of the statement is open to be paid: credits are set off. If a payee paid one back, give its counterpartyId")
+
+// errRepeated refuses a payment that is recorded already: a request that was sent again, because its response
+// was lost.
+func errRepeated(number string, p Payment) error {
+	return api.Conflict(fmt.Sprintf("a payment of %s on %s with the reference %q is recorded of %s already. If this is another one, give it another reference", p.Amount, p.Date, p.Reference, number))
+}
 
 // errNothingPaid refuses to take back a payment of a statement that has none.
 var errNothingPaid = api.InvalidField("amount", "takes a payment back, and none of the statement is recorded")

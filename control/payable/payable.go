@@ -12,10 +12,11 @@
 //
 // A statement is exact to the millionth; what is paid are whole minor units of the currency (ISO 4217).
 // Exact is the payee's part, and Net what it adds to the rounded sum of all parts so far in that
-// currency: the sum of all so far, rounded, less the nets before. Carried is what is left of the
+// currency: the sum of all so far, rounded, halves up, less the nets before. Carried is what is left of the
 // exact amounts, which the next payable takes up. So no remainder is lost, and however many statements
-// there are, what is payable differs from the exact sum by less than one minor unit. A void takes back
-// just what was payable, net, tax and gross, and leaves the remainder to the next payable.
+// there are, what is payable differs from the exact sum by at most half a minor unit. A void is the
+// exception: it takes back just what was payable, net, tax and gross. What rounding had added to or taken
+// from each payable that it takes back is carried until the payee's next payable takes it up.
 //
 // The tax is on the rounded net, by the counterparty's rate at the moment of issue, and Gross is due. A
 // note has the rate of what it corrects.
@@ -50,7 +51,7 @@ type Payable struct {
 	FirstID        string  `json:"firstStatementId" db:"first_id" doc:"The first statement of its chain: the same, or the one that is corrected or voided."`
 	CounterpartyID string  `json:"counterpartyId" db:"counterparty_id" doc:"The payee."`
 	Number         string  `json:"number" db:"number" doc:"Its number: unbroken a tenant and year."`
-	Kind           Kind    `json:"kind" db:"kind" enum:"STATEMENT,DEBIT_NOTE,CREDIT_NOTE" doc:"A debit note is of a correction or a void, and adds to what is due; a credit note takes of it."`
+	Kind           Kind    `json:"kind" db:"kind" enum:"STATEMENT,DEBIT_NOTE,CREDIT_NOTE" doc:"A credit note is one whose net is below zero; a debit note is any other of a correction or a void."`
 	Corrects       *string `json:"corrects" db:"corrects" doc:"The payee's first number of the chain, which it corrects; null if this is that."`
 	Currency       string  `json:"currency" db:"currency" doc:"A code of ISO 4217."`
 	Exact          string  `json:"exact" db:"exact" doc:"Decimal: the payee's part of the statement, or of the difference that a correction makes."`

@@ -2,6 +2,7 @@ package payable
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/csv"
 	"errors"
@@ -83,6 +84,12 @@ func (f *fixture) issue(s Statement) (made []Payable, others []string) {
 	return made, others
 }
 
+// reference is another one for each payment.
+func (f *fixture) reference() string {
+	f.made++
+	return fmt.Sprint("transfer ", f.made)
+}
+
 func parts(id, exact string) []Part {
 	m, err := rate.ParseAmount(exact)
 	if err != nil {
@@ -91,7 +98,9 @@ func parts(id, exact string) []Part {
 	return []Part{{id, m}}
 }
 
+// pay records payments, of the day of the issue if they name no other.
 func (f *fixture) pay(statementID string, of Payments) (b Balance, err error) {
+	of.Date = cmp.Or(of.Date, "2026-12-31")
 	err = f.db.Change(context.Background(), func(tx *store.Tx) (err error) {
 		if b, _, err = Pay(context.Background(), tx, f.tenantID, statementID, "EUR", of, byKey); err == nil {
 			read, wrong := BalanceOf(context.Background(), tx, f.tenantID, statementID, "EUR")
@@ -158,8 +167,8 @@ func TestConcurrentNumbers(t *testing.T) {
 }
 
 // TestPayables: random parts of payees in currencies with 0, 2 and 3 digits are issued, corrected, voided
-// and paid, payments are taken back, while their tax rates change. What is payable never differs from the exact sum by a minor unit;
-// a void takes back just what was payable; nobody has a credit and a debt at once.
+// and paid, payments are taken back, while their tax rates change. A net is the rounded sum of all so far less the
+// nets before, exactly; a void takes back just what was payable; nobody has a credit and a debt at once.
 func TestPayables(t *testing.T) {
 	f := newFixture(t)
 	rapidtest.Check(t, 40, 2_000, func(rt *rapid.T) {
@@ -168,15 +177,17 @@ func TestPayables(t *testing.T) {
 			id     string
 			exact  rate.Money
 			voided bool
+			papers int64
 		}
 		type payee struct {
 			id, currency string
 			chains       []*chain
 			exact, money *big.Rat // what it got, what was paid
+			voided       int64    // payables that were taken back
 		}
 		var payees []*payee
 		for _, currency := range []string{"EUR", "JPY", "KWD"} {
-			payees = append(payees, &payee{f.payee(currency, settle.Terms{TaxBps: 1_900}), currency, nil, new(big.Rat), new(big.Rat)})
+			payees = append(payees, &payee{f.payee(currency, settle.Terms{TaxBps: 1_900}), currency, nil, new(big.Rat), new(big.Rat), 0})
 		}
 		rational := func(text string) *big.Rat {
 			n, ok := new(big.Rat).SetString(text)
@@ -195,7 +206,7 @@ func TestPayables(t *testing.T) {
 			}
 			open, err := due[0].open()
 			require.NoError(rt, err)
-			of := Payments{CounterpartyID: &p.id, Date: "2026-12-31", Reference: "transfer"}
+			of := Payments{CounterpartyID: &p.id, Date: "2026-12-31", Reference: f.reference()}
 			if half, err := (open / 2).Payable(p.currency); rapid.Bool().Draw(rt, "in part") && err == nil && half != 0 && half != open {
 				open, of.Amount = half, new(half.Fixed(p.currency))
 			}
@@ -223,7 +234,7 @@ func TestPayables(t *testing.T) {
 				back = half
 			}
 			f.change(func(tx *store.Tx) error {
-				_, _, err := Pay(context.Background(), tx, f.tenantID, one.StatementID, p.currency, Payments{CounterpartyID: &p.id, Amount: new((-back).Fixed(p.currency)), Date: "2026-12-31", Reference: "a mistake"}, byKey)
+				_, _, err := Pay(context.Background(), tx, f.tenantID, one.StatementID, p.currency, Payments{CounterpartyID: &p.id, Amount: new((-back).Fixed(p.currency)), Date: "2026-12-31", Reference: f.reference()}, byKey)
 				return err
 			})
 			p.money.Sub(p.money, rational(back.String()))
@@ -234,6 +245,9 @@ func TestPayables(t *testing.T) {
 			live := slices.DeleteFunc(slices.Clone(p.chains), func(c *chain) bool { return c.voided })
 			of := Statement{ID: fmt.Sprintf("stm_%s_%d", f.tenantID, n), Currency: p.currency}
 			exact := rate.Money(rapid.Int64Range(-30_000_000, 50_000_000).Draw(rt, "exact"))
+			if rapid.Bool().Draw(rt, "halves") {
+				exact = rate.Money(rapid.Int64Range(-3, 5).Draw(rt, "of a unit")) * halfUnits[p.currency]
+			}
 			switch {
 			case move == "pay":
 				pay(p)
@@ -251,27 +265,27 @@ func TestPayables(t *testing.T) {
 				continue
 			case move == "correct":
 				c := rapid.SampledFrom(live).Draw(rt, "of")
-				of.First, c.exact = &c.id, c.exact+exact
+				of.First, c.exact, c.papers = &c.id, c.exact+exact, c.papers+1
 			case move == "void":
 				c := rapid.SampledFrom(live).Draw(rt, "of")
-				of.First, of.Voids, c.voided, exact = &c.id, true, true, -c.exact
+				of.First, of.Voids, c.voided, exact, p.voided = &c.id, true, true, -c.exact, p.voided+c.papers
 			default:
-				p.chains = append(p.chains, &chain{id: of.ID, exact: exact})
+				p.chains = append(p.chains, &chain{id: of.ID, exact: exact, papers: 1})
 			}
 			of.Parts = []Part{{p.id, exact}}
 			f.issue(of)
 			p.exact.Add(p.exact, rational(exact.String()))
-			if move == "void" {
-				continue
-			}
 			net := new(big.Rat)
 			for _, one := range f.all() {
 				if one.CounterpartyID == p.id {
 					net.Add(net, rational(one.Net))
 				}
 			}
-			off := new(big.Rat).Sub(net, p.exact)
-			require.LessOrEqual(rt, off.Abs(off).Cmp(new(big.Rat).Quo(minor(p.currency), big.NewRat(2, 1))), 0, "%s payable of %s", net, p.exact)
+			if move != "void" {
+				require.Zero(rt, net.Cmp(halvesUp(p.exact, halfUnits[p.currency])), "%s payable of %s", net, p.exact)
+			}
+			off, most := new(big.Rat).Sub(net, p.exact), big.NewRat((1+2*p.voided)*int64(halfUnits[p.currency]), 1_000_000)
+			require.LessOrEqual(rt, off.Abs(off).Cmp(most), 0, "%s payable of %s after %d were taken back", net, p.exact, p.voided)
 		}
 		all := f.all()
 		for i, p := range all {
@@ -300,6 +314,7 @@ func TestPayables(t *testing.T) {
 					}
 				}
 				require.Zero(rt, sum.Cmp(rational(one.PaidAmount)))
+				require.Equal(rt, rational(one.Net).Sign() < 0, one.Kind == CreditNote, "%+v", one)
 				open, err := one.open()
 				require.NoError(rt, err)
 				require.Equal(rt, open == 0, one.State == Paid, "%+v", one)
@@ -319,9 +334,40 @@ func TestPayables(t *testing.T) {
 	})
 }
 
-// minor is the minor unit.
-func minor(currency string) *big.Rat {
-	return new(big.Rat).SetFrac(big.NewInt(1), new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(rate.Minor(currency))), nil))
+// halfUnits are halves of minor units.
+var halfUnits = map[string]rate.Money{"EUR": 5_000, "JPY": 500_000, "KWD": 500}
+
+// halvesUp is the whole number of units that is nearest to an exact sum, the upper one of two.
+func halvesUp(sum *big.Rat, half rate.Money) *big.Rat {
+	unit := big.NewRat(2*int64(half), 1_000_000)
+	n := new(big.Rat).Quo(sum, unit)
+	n.Add(n, big.NewRat(1, 2))
+	floor := new(big.Int).Div(n.Num(), n.Denom()) // of a positive divisor, Div rounds down
+	return unit.Mul(unit, new(big.Rat).SetInt(floor))
+}
+
+// TestHalves: half a minor unit is payable once, and not taken back by a statement of nothing.
+func TestHalves(t *testing.T) {
+	f := newFixture(t)
+	for currency, c := range map[string]struct {
+		half       string
+		nets, owed []string
+	}{
+		"EUR": {"0.005", []string{"0.01", "0.00", "0.00", "0.01"}, []string{"0.00", "0.00", "-0.01", "0.00"}},
+		"JPY": {"0.5", []string{"1", "0", "0", "1"}, []string{"0", "0", "-1", "0"}},
+		"KWD": {"0.0005", []string{"0.001", "0.000", "0.000", "0.001"}, []string{"0.000", "0.000", "-0.001", "0.000"}},
+	} {
+		due, owing := f.payee(currency, settle.Terms{}), f.payee(currency, settle.Terms{})
+		for n, exact := range []string{c.half, "0", c.half, c.half} {
+			made, _ := f.issue(Statement{Currency: currency, Parts: parts(due, exact)})
+			require.Equal(t, c.nets[n], made[0].Net, "%s %d", currency, n)
+			if exact != "0" {
+				exact = "-" + exact
+			}
+			made, _ = f.issue(Statement{Currency: currency, Parts: parts(owing, exact)})
+			require.Equal(t, c.owed[n], made[0].Net, "%s %d", currency, n)
+		}
+	}
 }
 
 // TestNotes: a correction and a void are notes with numbers of their own, that name the first one. A void
@@ -364,6 +410,25 @@ func TestNotes(t *testing.T) {
 	require.Equal(t, CreditNote, all[2].Kind)
 }
 
+// TestManyVoids: what rounding added to statements that are voided is carried, whole units too, until the next
+// payable takes it up, whose kind is by the sign of its net.
+func TestManyVoids(t *testing.T) {
+	f := newFixture(t)
+	id := f.payee("EUR", settle.Terms{})
+	for n := range 10 {
+		f.issue(Statement{ID: fmt.Sprint("stm_a", n), Currency: "EUR", Parts: parts(id, "0.006")})
+		f.issue(Statement{ID: fmt.Sprint("stm_b", n), Currency: "EUR", Parts: parts(id, "0.004")})
+	}
+	for n := range 10 {
+		back, _ := f.issue(Statement{First: new(fmt.Sprint("stm_a", n)), Voids: true, Currency: "EUR", Parts: parts(id, "-0.006")})
+		require.Equal(t, []any{"-0.01", CreditNote}, []any{back[0].Net, back[0].Kind})
+	}
+	all := f.all()
+	require.Equal(t, "0.04", all[len(all)-1].Carried)
+	next, _ := f.issue(Statement{First: new("stm_b0"), Currency: "EUR", Parts: parts(id, "-0.01")})
+	require.Equal(t, []any{"0.03", DebitNote, "0"}, []any{next[0].Net, next[0].Kind, next[0].Carried})
+}
+
 // TestPayments: parts, until nothing is open; what is no part of it is refused, and changes nothing.
 func TestPayments(t *testing.T) {
 	f := newFixture(t)
@@ -403,12 +468,31 @@ func TestPayments(t *testing.T) {
 	b, err = f.pay("stm_two", Payments{})
 	require.NoError(t, err)
 	require.Equal(t, Balance{"3.00", "0.00", true}, b)
+
+	// The only payable of a statement is a credit: who settles what is open does not pay it back.
+	five := f.payee("EUR", settle.Terms{})
+	f.issue(Statement{ID: "stm_owed", Currency: "EUR", Parts: parts(five, "-3")})
+	b, err = f.pay("stm_owed", Payments{Reference: "run 12"})
+	require.ErrorIs(t, err, ErrNothingOpen)
+	require.Equal(t, Balance{"0.00", "-3.00", false}, b)
+	_, err = f.pay("stm_owed", Payments{Amount: new("3"), Reference: "run 12"})
+	require.Equal(t, "amount", api.From(err).Field, "nothing is recorded that could be taken back: %v", err)
+	b, err = f.pay("stm_owed", Payments{Amount: new("-1"), Reference: "from the payee"})
+	require.NoError(t, err)
+	require.Equal(t, Balance{"-1.00", "-2.00", false}, b)
+	b, err = f.pay("stm_owed", Payments{Amount: new("0.4"), Reference: "a mistake"})
+	require.NoError(t, err)
+	require.Equal(t, Balance{"-0.60", "-2.40", false}, b)
+	b, err = f.pay("stm_owed", Payments{CounterpartyID: &five, Reference: "from the payee"})
+	require.NoError(t, err)
+	require.Equal(t, Balance{"-3.00", "0.00", true}, b)
+
 	zero, _ := f.issue(Statement{ID: "stm_zero", Currency: "EUR", Parts: parts(one, "0.001")})
 	require.Equal(t, []any{Paid, "0.00", "0.001"}, []any{zero[0].State, zero[0].Gross, zero[0].Carried}, "of nothing nothing is due")
 
 	f.issue(Statement{ID: "stm_many", Currency: "EUR", Parts: parts(one, "100")})
-	for range maxPayments {
-		_, err = f.pay("stm_many", Payments{Amount: new("0.5")})
+	for n := range maxPayments {
+		_, err = f.pay("stm_many", Payments{Amount: new("0.5"), Reference: fmt.Sprint(n)})
 		require.NoError(t, err)
 	}
 	_, err = f.pay("stm_many", Payments{Amount: new("0.5")})
@@ -416,6 +500,54 @@ func TestPayments(t *testing.T) {
 	b, err = f.pay("stm_many", Payments{})
 	require.NoError(t, err)
 	require.Equal(t, Balance{"100.00", "0.00", true}, b)
+}
+
+// TestRepeatedPayments: a part payment that is sent again is recorded once; of another amount, day or reference it
+// is another one. The rest is paid with any reference.
+func TestRepeatedPayments(t *testing.T) {
+	f := newFixture(t)
+	id := f.payee("EUR", settle.Terms{})
+	made, _ := f.issue(Statement{ID: "stm_a", Currency: "EUR", Parts: parts(id, "300")})
+	same := Payments{Amount: new("100"), Date: "2026-12-14", Reference: "T1"}
+	repeated := func(of Payments) {
+		t.Helper()
+		_, err := f.pay("stm_a", of)
+		require.Equal(t, api.StateConflict, api.From(err).Code, "%v", err)
+		require.ErrorContains(t, err, `2026-12-14 with the reference "T1" is recorded of `+made[0].Number+" already")
+	}
+	_, err := f.pay("stm_a", same)
+	require.NoError(t, err)
+	repeated(same)
+	repeated(Payments{CounterpartyID: &id, Amount: new("100.00"), Date: same.Date, Reference: same.Reference})
+	for _, other := range []Payments{
+		{Amount: same.Amount, Date: same.Date, Reference: "T2"}, {Amount: new("50"), Date: same.Date, Reference: same.Reference}, {Amount: new("20"), Date: "2026-12-15", Reference: same.Reference},
+		{Amount: new("-100"), Date: same.Date, Reference: same.Reference},
+	} {
+		_, err = f.pay("stm_a", other)
+		require.NoError(t, err)
+	}
+	repeated(Payments{Amount: new("-100"), Date: same.Date, Reference: same.Reference})
+	require.Equal(t, "170.00", f.all()[0].PaidAmount)
+	b, err := f.pay("stm_a", Payments{Date: same.Date, Reference: same.Reference})
+	require.NoError(t, err)
+	require.True(t, b.Settled)
+}
+
+// TestDatesOfPayments: a payment is of today, by the tenant's clocks, or before, and at most a year older than what it pays.
+func TestDatesOfPayments(t *testing.T) {
+	f := newFixture(t)
+	f.issue(Statement{ID: "stm_a", Currency: "EUR", Parts: parts(f.payee("EUR", settle.Terms{}), "300")})
+	f.now = f.now.Add(time.Hour) // it is January in Berlin
+	for _, date := range []string{"2027-01-02", "9999-12-31", "2025-12-30", "0000-01-01"} {
+		for _, amount := range []*string{new("1"), nil} {
+			_, err := f.pay("stm_a", Payments{Amount: amount, Date: date, Reference: "T1"})
+			require.Equal(t, []any{api.ValidationFailed, "date"}, []any{api.From(err).Code, api.From(err).Field}, "%s: %v", date, err)
+		}
+	}
+	for _, date := range []string{"2027-01-01", "2025-12-31"} {
+		_, err := f.pay("stm_a", Payments{Amount: new("1"), Date: date, Reference: "T1"})
+		require.NoError(t, err)
+	}
 }
 
 // TestTakenBack: at most what was recorded is taken back, of what has such payments. What is open again is due,
@@ -469,8 +601,8 @@ func TestTakenBack(t *testing.T) {
 	// As many can be taken back as were paid.
 	f.issue(Statement{ID: "stm_many", Currency: "EUR", Parts: parts(f.payee("EUR", settle.Terms{}), "100")})
 	for _, amount := range []string{"0.5", "-0.5"} {
-		for range maxPayments {
-			_, err = f.pay("stm_many", Payments{Amount: &amount})
+		for n := range maxPayments {
+			_, err = f.pay("stm_many", Payments{Amount: &amount, Reference: fmt.Sprint(n)})
 			require.NoError(t, err)
 		}
 	}
@@ -756,8 +888,13 @@ func TestErasedParties(t *testing.T) {
 		return 1
 	})
 	gone := new("gone")
-	require.Equal(t, settle.Private{LegalName: gone, Address: gone, TaxID: gone, Email: gone, PayoutRef: gone}, all[0].Private)
-	require.Equal(t, settle.Private{LegalName: new("Studio GmbH"), Address: gone, TaxID: new("DE2"), PayoutRef: new("account 8")}, all[1].Private)
+	require.Equal(t, settle.Private{}, all[0].Private)
+	require.Equal(t, settle.Private{LegalName: new("Studio GmbH"), TaxID: new("DE2"), PayoutRef: new("account 8")}, all[1].Private)
+	due, _, err := dueBy{f.tenantID, "2027-12-31", ""}.payouts(t.Context(), f.db.Read(), store.Slice{Limit: 2})
+	require.NoError(t, err)
+	require.Equal(t, []string{"Studio", "", "1.00", "EUR"}, due[0].row(false)[:4], "nothing is paid to what stands for the person")
+	later, _ := f.issue(Statement{Currency: "EUR", Parts: parts(ada, "1")})
+	require.Equal(t, []Party{{LegalName: gone, Note: new("Self-billing")}, {LegalName: new("Studio")}}, []Party{later[0].Issuer, later[0].Recipient}, "nor shown on later papers")
 	issuer := Party{LegalName: gone, TaxID: gone, Note: new("Self-billing")}
 	papers := f.all()
 	require.Equal(t, []Party{issuer, {LegalName: gone, Address: gone, TaxID: gone, Email: gone}}, []Party{papers[0].Issuer, papers[0].Recipient})

@@ -30,7 +30,7 @@ var Tables = store.Tables{
 			{"recipient.legalName", "recipient.address", "recipient.taxId", "recipient.email"},
 		},
 	}},
-	{Name: "issuers", Personal: &store.Personal{Kind: "issuer", Key: []string{"issuer_id"}, Text: []string{"legal_name", "address", "tax_id", "email", "note"},
+	{Name: "issuers", Personal: &store.Personal{Kind: "issuer", Key: []string{"issuer_id"}, Text: []string{"legal_name", "address", "tax_id", "email", "note"}, Emptied: []string{"address", "tax_id", "email", "note"},
 		Parties: [][]string{{"legal_name", "address", "tax_id", "email"}}}},
 }
 

@@ -316,7 +316,13 @@ func conflict(t *testing.T, err error, says string) {
 
 // payment pays all of a statement.
 func payment(reference string) payable.Payments {
-	return payable.Payments{Date: "2026-12-14", Reference: reference}
+	return payable.Payments{Date: "2026-11-20", Reference: reference}
+}
+
+func part(amount string) payable.Payments {
+	of := payment("a part")
+	of.Amount = &amount
+	return of
 }
 
 // shown is a statement as a file for people.

@@ -373,7 +373,7 @@ func (s *Service) deleteStatement(ctx context.Context, in *statementInput) (Stat
 // Payment is the body of a request to settle a statement.
 type Payment struct {
 	Reference      string  `json:"reference" minLength:"1" maxLength:"256" doc:"The payment's reference. Kept in the audit log permanently: no place for personal data."`
-	Date           *string `json:"date,omitempty" nullable:"true" format:"date" maxLength:"10" doc:"The day of the payment; absent: today, in the tenant's time zone." example:"2026-12-14"`
+	Date           *string `json:"date,omitempty" nullable:"true" format:"date" maxLength:"10" doc:"The day of the payment, today or before, at most a year before the statement was issued; absent: today, in the tenant's time zone." example:"2026-12-14"`
 	Amount         *string `json:"amount,omitempty" nullable:"true" maxLength:"32" pattern:"^-?[0-9]+([.][0-9]{1,6})?$" doc:"Decimal: a part of what is open, of a credit below zero; of the other sign, what is taken back of the payments that were recorded. Absent: all that is open." example:"100.00"`
 	CounterpartyID *string `json:"counterpartyId,omitempty" nullable:"true" maxLength:"64" doc:"The payee who was paid. Absent: all of the statement, which with an amount can be only one."`
 }

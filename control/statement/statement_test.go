@@ -13,7 +13,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/payable"
 	"muniment/control/roomtest"
 	"muniment/control/settle"
 	"muniment/control/settle/rate"
@@ -274,12 +273,12 @@ func TestPaymentTakenBack(t *testing.T) {
 		require.Nil(t, difference)
 		return s
 	}
-	_, err := h.settle(t.Context(), tenantID, h.mustDraft(statementFor(5, 6)).ID, payable.Payments{Amount: new("-1")}, byKey)
+	_, err := h.settle(t.Context(), tenantID, h.mustDraft(statementFor(5, 6)).ID, part("-1"), byKey)
 	conflict(t, err, "statement is DRAFT")
 	require.Equal(t, Settled, settle(first.ID, "", "transfer 1").State)
-	_, err = h.settle(t.Context(), tenantID, first.ID, payable.Payments{Amount: new("-0.76")}, byKey)
+	_, err = h.settle(t.Context(), tenantID, first.ID, part("-0.76"), byKey)
 	require.Equal(t, "amount", api.From(err).Field, "%v", err)
-	_, err = h.settle(t.Context(), tenantID, first.ID, payable.Payments{Amount: new("0.75")}, byKey)
+	_, err = h.settle(t.Context(), tenantID, first.ID, part("0.75"), byKey)
 	conflict(t, err, "nothing of the statement is open")
 	open := settle(first.ID, "-0.5", "transfer 1 came back")
 	require.Equal(t, []any{Issued, "0.25", "0.50", "transfer 1 came back", store.Instant{}}, []any{open.State, open.PaidAmount, *open.DueAmount, *open.Reference, open.SettledAt})
@@ -303,6 +302,63 @@ func TestPaymentTakenBack(t *testing.T) {
 	require.Equal(t, "0.00", *h.read(other.ID).DueAmount)
 	void := settle(other.ID, "-1.5", "transfer 3 came back")
 	require.Equal(t, []any{Voided, "1.50", "0.00"}, []any{void.State, void.PaidAmount, *void.DueAmount}, "set off against its own void")
+}
+
+// TestPartPayments: a statement is ISSUED until nothing of it is open, whether a payment, a credit of another
+// statement or a void is what pays a part of it.
+func TestPartPayments(t *testing.T) {
+	h := newFixture(t, t.TempDir())
+	disputed := h.play("rgh_a", on(1))
+	h.play("rgh_b", on(5))
+	h.play("rgh_b", on(9))
+	ofStudio := func(from, to float64) Statement {
+		requested := statementFor(from, to)
+		requested.CounterpartyID = &h.studio
+		return requested
+	}
+	stands := func(s Statement, state State, paid, due string, settled bool) {
+		t.Helper()
+		require.Equal(t, []any{state, paid, due, settled}, []any{s.State, s.PaidAmount, *s.DueAmount, !s.SettledAt.IsZero()})
+		require.Equal(t, s, h.read(s.ID).Statement)
+	}
+	pay := func(id, amount, reference string) Statement {
+		t.Helper()
+		of := part(amount)
+		of.Reference = reference
+		s, err := h.settle(t.Context(), tenantID, id, of, byKey)
+		require.NoError(t, err)
+		return s
+	}
+	newest := func() string { all := h.emitted(); return all[len(all)-1] }
+
+	first := h.mustIssue(ofStudio(0, 3))
+	stands(first, Issued, "0.00", "0.75", false)
+	stands(pay(first.ID, "0.25", "transfer 1"), Issued, "0.25", "0.50", false)
+	require.Equal(t, "statement.paid "+first.ID, newest())
+	stands(pay(first.ID, "0.49", "transfer 2"), Issued, "0.74", "0.01", false)
+	stands(pay(first.ID, "0.01", "transfer 3"), Settled, "0.75", "0.00", true)
+	require.Equal(t, "statement.settled "+first.ID, newest())
+
+	// A credit of another statement pays a part.
+	second := h.mustIssue(ofStudio(4, 6))
+	h.dispute("dsp_1", "", 0, disputed)
+	h.resolve("dsp_1", "UPHELD")
+	credit := h.issued(h.mustCorrect(first.ID).ID)
+	stands(credit, Settled, "-0.75", "0.00", true)
+	stands(h.read(second.ID).Statement, Issued, "0.75", "0.75", false)
+	require.Contains(t, h.emitted(), "statement.paid "+second.ID)
+	require.NotContains(t, h.emitted(), "statement.settled "+second.ID)
+
+	// A void after a part was paid: the payee owes that, until another statement is due.
+	stands(pay(second.ID, "0.5", "transfer 4"), Issued, "1.25", "0.25", false)
+	void, err := h.void(t.Context(), tenantID, second.ID, "a wrong price", byKey)
+	require.NoError(t, err)
+	stands(void, Voided, "-0.25", "-1.25", false)
+	stands(h.read(second.ID).Statement, Voided, "1.50", "0.00", false)
+	third := h.mustIssue(ofStudio(8, 10))
+	stands(third, Issued, "1.25", "0.25", false)
+	stands(h.read(void.ID).Statement, Voided, "-1.50", "0.00", false)
+	stands(pay(third.ID, "0.25", "transfer 5"), Settled, "1.50", "0.00", true)
 }
 
 // TestVoid: a void takes back what was stated; the period can be stated again, and what others state of it

@@ -30,6 +30,8 @@ type Personal struct {
 	Persons []string
 	// Text are the columns with free text. A text that names a person is erased as a whole.
 	Text []string
+	// Emptied are those of Text that become NULL and get no replacement: others would use it as if it were the text.
+	Emptied []string
 	// JSON are the members with free text of columns with JSON, as column.member, or column.* for all. A
 	// text that names a person is erased as a whole; the rest of the JSON stays, byte for byte.
 	JSON []string
@@ -472,6 +474,10 @@ func (s *tableSearch) erase(ctx context.Context, tx *Tx, r *foundRow) (*foundRow
 	var sets []string
 	args := slices.Clone(r.key)
 	for column, value := range r.changes {
+		if slices.Contains(s.Emptied, column) {
+			sets = append(sets, column+" = NULL")
+			continue
+		}
 		args = append(args, value)
 		sets = append(sets, fmt.Sprintf("%s = $%d", column, len(args)))
 	}

@@ -45,7 +45,7 @@ func Scripts(t *testing.T, s *systemtest.Service) {
 		}
 		t.Run(name, func(t *testing.T) {
 			key := systemtest.CreateTenant(t, s.Data).APIKey
-			p := systemtest.Player{URL: s.Server.API, Client: &http.Client{Jar: systemtest.NewJar(t)}, Names: map[string]any{"key": key, "wildcard": systemtest.CreateTenant(t, s.Data, "--scope", "*").APIKey, "tomorrow": time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339)},
+			p := systemtest.Player{URL: s.Server.API, Client: &http.Client{Jar: systemtest.NewJar(t)}, Names: map[string]any{"key": key, "wildcard": systemtest.CreateTenant(t, s.Data, "--scope", "*").APIKey, "today": time.Now().UTC().Format(time.DateOnly), "tomorrow": time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339)},
 				Reached: systemtest.Reached{Operations: map[string]bool{}, Replayed: r.Replayed, Codes: r.Codes, States: r.States}}
 			p.Play(t, systemtest.Scripts+"before.http")
 			p.Play(t, file)

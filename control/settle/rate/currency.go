@@ -43,11 +43,23 @@ func Minor(currency string) int {
 // minorUnit is a currency's minor unit.
 func minorUnit(currency string) Money { return Money(math.Pow10(moneyDigits - Minor(currency))) }
 
-// Payable rounds an amount to the currency's minor unit, halves away from zero, as invoices do. The
+// Payable rounds an amount to the currency's minor unit, halves up. So what remains of an amount after whole
+// units rounds as the amount did: rounded away from zero, half a unit would be payable again and again. The
 // error is ErrOverflow if the result doesn't fit.
-func (m Money) Payable(currency string) (Money, error) { return m.Percent(Whole, currency) }
+func (m Money) Payable(currency string) (Money, error) {
+	unit := minorUnit(currency)
+	over := m % unit
+	if over < 0 {
+		over += unit
+	}
+	if 2*over >= unit {
+		return m.Plus(unit - over)
+	}
+	return m.Plus(-over)
+}
 
-// Percent returns bps ten-thousandths of an amount, rounded to the currency's minor unit as by Payable.
+// Percent returns bps ten-thousandths of an amount, rounded to the currency's minor unit, halves away from zero,
+// as invoices do. The error is ErrOverflow if the result doesn't fit.
 func (m Money) Percent(bps int64, currency string) (Money, error) {
 	unit := big.NewInt(int64(minorUnit(currency)))
 	product := new(big.Int).Mul(big.NewInt(int64(m)), big.NewInt(bps))

@@ -8,11 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPayable: amounts are paid in the minor unit, halves away from zero.
+// TestPayable: amounts are paid in the minor unit, halves up.
 func TestPayable(t *testing.T) {
 	for _, c := range []struct{ amount, currency, payable string }{
-		{"4.105", "EUR", "4.11"}, {"-4.105", "EUR", "-4.11"}, {"4.104999", "EUR", "4.10"}, {"0.004999", "EUR", "0.00"}, {"-0.005", "EUR", "-0.01"}, {"12", "EUR", "12.00"},
-		{"2.5", "JPY", "3"}, {"2.499999", "JPY", "2"}, {"-2.5", "JPY", "-3"}, {"0.0005", "KWD", "0.001"}, {"7.1", "KWD", "7.100"}, {"0.00005", "CLF", "0.0001"},
+		{"4.105", "EUR", "4.11"}, {"-4.105", "EUR", "-4.10"}, {"-4.105001", "EUR", "-4.11"}, {"4.104999", "EUR", "4.10"}, {"0.004999", "EUR", "0.00"}, {"-0.005", "EUR", "0.00"}, {"12", "EUR", "12.00"},
+		{"2.5", "JPY", "3"}, {"2.499999", "JPY", "2"}, {"-2.5", "JPY", "-2"}, {"-2.500001", "JPY", "-3"}, {"-3", "JPY", "-3"}, {"0.0005", "KWD", "0.001"}, {"7.1", "KWD", "7.100"}, {"0.00005", "CLF", "0.0001"},
 	} {
 		m, err := ParseAmount(c.amount)
 		require.NoError(t, err)
@@ -21,6 +21,8 @@ func TestPayable(t *testing.T) {
 		require.Equal(t, c.payable, rounded.Fixed(c.currency), c)
 	}
 	_, err := Money(math.MaxInt64).Payable("JPY")
+	require.ErrorIs(t, err, ErrOverflow)
+	_, err = Money(math.MinInt64).Payable("JPY")
 	require.ErrorIs(t, err, ErrOverflow)
 	_, err = Money(math.MaxInt64).Plus(1)
 	require.ErrorIs(t, err, ErrOverflow)
