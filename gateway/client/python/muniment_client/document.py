@@ -1791,7 +1791,7 @@ class Payable(TypedDict):
     # The day of its issue, in the tenant's time zone.
     issuedOn: str
     issuer: PayableParty
-    # A debit note is of a correction or a void, and adds to what is due; a credit note takes of it.
+    # A credit note is one whose net is below zero; a debit note is any other of a correction or a void.
     kind: Literal["STATEMENT", "DEBIT_NOTE", "CREDIT_NOTE"]
     # Decimal, in the currency's minor unit: what exact adds to the rounded sum so far.
     net: str
@@ -1861,7 +1861,8 @@ class Payment(TypedDict):
     amount: NotRequired[str | None]
     # The payee who was paid. Absent: all of the statement, which with an amount can be only one.
     counterpartyId: NotRequired[str | None]
-    # The day of the payment; absent: today, in the tenant's time zone.
+    # The day of the payment, today or before, at most a year before the statement was issued; absent: today, in the
+    # tenant's time zone.
     date: NotRequired[str | None]
     # The payment's reference. Kept in the audit log permanently: no place for personal data.
     reference: str

@@ -2196,7 +2196,7 @@ export interface components {
             issuedOn: string;
             issuer: components["schemas"]["PayableParty"];
             /**
-             * @description A debit note is of a correction or a void, and adds to what is due; a credit note takes of it.
+             * @description A credit note is one whose net is below zero; a debit note is any other of a correction or a void.
              * @enum {string}
              */
             kind: "STATEMENT" | "DEBIT_NOTE" | "CREDIT_NOTE";
@@ -2302,7 +2302,7 @@ export interface components {
             counterpartyId?: string | null;
             /**
              * Format: date
-             * @description The day of the payment; absent: today, in the tenant's time zone.
+             * @description The day of the payment, today or before, at most a year before the statement was issued; absent: today, in the tenant's time zone.
              */
             date?: string | null;
             /** @description The payment's reference. Kept in the audit log permanently: no place for personal data. */
