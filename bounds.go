@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"net"
 	"reflect"
 	"strconv"
@@ -43,20 +44,18 @@ func (b bounded) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
 	if err := b.Mapper.Decode(ctx, target); err != nil {
 		return fmt.Errorf("%w; it must be %s", err, b)
 	}
-	for _, bound := range []struct {
-		name string
-		sign int64
-	}{{"least", 1}, {"most", -1}} {
-		if !b.tag.Has(bound.name) {
-			continue
-		}
-		limit, err := limitOf(b.tag.Get(bound.name), target.Type())
-		if err != nil {
+	least, err := limitOf(b.tag.Get("least"), target.Type())
+	if err != nil {
+		return err
+	}
+	most := int64(math.MaxInt64)
+	if b.tag.Has("most") {
+		if most, err = limitOf(b.tag.Get("most"), target.Type()); err != nil {
 			return err
 		}
-		if (target.Int()-limit)*bound.sign < 0 {
-			return fmt.Errorf("%v is out of range; it must be %s", given, b)
-		}
+	}
+	if n := target.Int(); n < least || n > most {
+		return fmt.Errorf("%v is out of range; it must be %s", given, b)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -74,6 +75,7 @@ func TestBoundsOfFlags(t *testing.T) {
 			for _, right := range []string{example, written(limit)} {
 				require.NotContains(t, fmt.Sprint(parseFlag(command, flag, right)), "--"+flag.Name+":", shown)
 			}
+			require.ErrorContains(t, parseFlag(command, flag, written(math.MinInt64)), "is out of range", shown)
 			require.ErrorContains(t, parseFlag(command, flag, "many"), ", for example "+example, shown)
 		}
 	})

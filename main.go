@@ -223,7 +223,7 @@ func (c *running) Do(method, path string, in, out any) error {
 	}
 	client := system.Client{API: access.URL, Key: access.Token, HTTP: over}
 	err = client.Do(ctx, method, path, in, out)
-	if _, answered := errors.AsType[*system.Refused](err); err == nil || answered {
+	if _, unanswered := errors.AsType[*url.Error](err); !unanswered || ctx.Err() != nil {
 		return system.Sentence(err)
 	}
 	return fmt.Errorf("no answer from %s, which %s names: start the server, or say where it listens with --admin HOST:PORT, for example --admin 127.0.0.1:9090: %w", access.URL, cmp.Or(access.flag, filepath.Join(c.Data, adminFile)), err)

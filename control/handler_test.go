@@ -105,6 +105,8 @@ func TestRefusals(t *testing.T) {
 			`"field":"title","message":"title: must not contain control characters, except tabs and line breaks: it contains U+001B"`},
 		{"a control character of eight bits in a name", key, "POST", "/v1/rights", `{"scope":{"labels":{"\u009b":1}}}`, 422, api.ValidationFailed,
 			"\"field\":\"scope.labels.\u009b\",\"message\":\"scope.labels.\u009b: must not contain control characters, except tabs and line breaks: it contains U+009B\""},
+		{"a control character in what vendors name", key, "POST", "/v1/delivery/mappings", `{"vendorId":"a\u0007","vendor":"x\u0007"}`, 422, api.ValidationFailed,
+			`"field":"vendor","message":"vendor: must not contain control characters, except tabs and line breaks: it contains U+0007"`},
 		{"U+0000 deep inside", key, "POST", "/v1/rights", `{"scope":{"x":[1,"\u0000"]}}`, 422, api.ValidationFailed,
 			`"field":"scope.x[1]","message":"scope.x[1]: must not contain control characters, except tabs and line breaks: it contains U+0000"`},
 		{"U+0000 in a name", key, "POST", "/v1/rights", `{"scope":{"\u0000":1}}`, 422, api.ValidationFailed,

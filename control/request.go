@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -94,6 +93,10 @@ func receive(ctx huma.Context) ([]byte, error) {
 	return body, nil
 }
 
+// asDelivered are the members of bodies that name persons and vendors' things as deliveries and rows do, which
+// may contain any character but U+0000.
+var asDelivered = []jsontext.Pointer{"/dataSubjectId", "/scope/dataSubjectId", "/vendorId"}
+
 // check requires one strictly valid JSON value. A duplicate name, U+0000 and a number out of range
 // are faults of a field; any other error means that the body is not JSON. In what people write, other
 // control characters are faults, too: on a screen, in a log or in a mail they would do something. Nodes
@@ -115,11 +118,9 @@ func check(body []byte, ofPeople bool) error {
 			return &api.Error{Code: api.BadRequest, Message: "the body is not valid JSON" + at(body, err)}
 		}
 		if token.Kind() == jsontext.KindString {
-			for _, c := range token.String() {
-				// A person is called what deliveries call them.
-				if c == 0 || ofPeople && unicode.IsControl(c) && !strings.ContainsRune("\t\n\r", c) && d.StackPointer().LastToken() != "dataSubjectId" {
-					return api.InvalidField(fieldOf(d, d.StackPointer()), fmt.Sprintf("must not contain control characters, except tabs and line breaks: it contains %U", c))
-				}
+			text := token.String()
+			if c, found := route.ControlCharacter(text); found && (strings.Contains(text, "\x00") || ofPeople && !slices.Contains(asDelivered, d.StackPointer())) {
+				return api.InvalidField(fieldOf(d, d.StackPointer()), fmt.Sprintf("must not contain control characters, except tabs and line breaks: it contains %U", c))
 			}
 		}
 		if token.Kind() == jsontext.KindNumber {

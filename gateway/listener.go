@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -239,8 +240,7 @@ func (c *conn) refuse(front net.Conn, message string) {
 	if s, ok := front.(*secure); ok && (s.SetReadDeadline(time.Now().Add(refusalTime)) != nil || s.Handshake() != nil) {
 		return
 	}
-	var jitter api.Backoff
-	answerUnread(front, "503 Service Unavailable", api.Unavailable(api.Overloaded, message, time.Second), fmt.Sprintf("Retry-After: %d\r\n", jitter.Seconds(1, api.Overloaded, time.Now())))
+	answerUnread(front, "503 Service Unavailable", api.Unavailable(api.Overloaded, message, time.Second), fmt.Sprintf("Retry-After: %d\r\n", 1+rand.IntN(2)))
 }
 
 // answerUnread answers a request that was not read, as the connection's last. It gives e an id.

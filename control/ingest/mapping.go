@@ -50,6 +50,7 @@ import (
 	"fmt"
 	"time"
 
+	"muniment/control/route"
 	"muniment/control/store"
 	"muniment/gateway/api"
 )
@@ -145,10 +146,13 @@ func (m Mapping) settle(now store.Instant) (Mapping, error) {
 }
 
 func tooLong(field, text string) []api.ValidationError {
-	if len(text) <= maxText && store.Storable(text) {
-		return nil
+	if len(text) > maxText || !store.Storable(text) {
+		return []api.ValidationError{{Field: field, Message: textRule(maxText)}}
 	}
-	return []api.ValidationError{{Field: field, Message: textRule(maxText)}}
+	if c, found := route.ControlCharacter(text); found && field != "vendorId" { // which is as its vendor sends it
+		return []api.ValidationError{{Field: field, Message: fmt.Sprintf("must not contain control characters, except tabs and line breaks: it contains %U", c)}}
+	}
+	return nil
 }
 
 func textRule(most int) string {

@@ -40,7 +40,7 @@ func (c *ListCommand) Run(server route.AdminClient, out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "POSITION\tTENANT\tEVENT\tREASON")
 	for _, s := range list.Records {
-		terminal.Fprintf(table, "%s\t%s\t%s\t%q\n", s.Position, s.TenantID, s.EventID, s.Reason)
+		terminal.Fprintf(table, "%s\t%s\t%s\t%s\n", s.Position, s.TenantID, s.EventID, s.Reason)
 	}
 	if err := table.Flush(); err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 // has been away. Without it a fleet that was refused together comes back together, each second, and the part
 // that returns is met by all of it.
 //
-// The zero Backoff is ready. It is safe for concurrent use. A process has one for all its answers.
+// The zero Backoff is ready. It is safe for concurrent use. A listener has one for all its answers.
 type Backoff struct {
 	mu      sync.Mutex
 	outages map[Reason]outage
@@ -23,8 +23,7 @@ type outage struct{ began, last time.Time }
 const (
 	// mostSpread is the most that is added.
 	mostSpread = time.Minute
-	// outagePause and the length of an outage after its last refusal, it is over: everybody was to come
-	// again before.
+	// An outage is over outagePause after everybody who was refused was to come again.
 	outagePause = 10 * time.Second
 )
 
@@ -53,7 +52,7 @@ func (b *Backoff) lasted(reason Reason, now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	o, known := b.outages[reason]
-	if !known || now.Sub(o.last) > outagePause+o.last.Sub(o.began) {
+	if !known || now.Sub(o.last) > outagePause+min(o.last.Sub(o.began), mostSpread) {
 		o.began = now
 	}
 	o.last = now

@@ -36,7 +36,8 @@ func TestBackoffGrows(t *testing.T) {
 	requireRange(1, 61, LogUnavailable, 60*time.Second)
 	requireRange(1, 61, LogUnavailable, 130*time.Second)
 	requireRange(1, 61, LogUnavailable, 200*time.Second)
-	requireRange(1, 2, LogUnavailable, time.Hour) // the next one
+	requireRange(1, 61, LogUnavailable, 260*time.Second)
+	requireRange(1, 2, LogUnavailable, 331*time.Second) // the next one: all were to come again in 61 s
 
 	from, to := ranges(&b, 60, "", at)
 	require.Equal(t, []int{60, 66}, []int{from, to})

@@ -214,7 +214,7 @@ func foreign(resp *http.Response, text []byte) string {
 	if kind == "" {
 		kind = "no content type"
 	}
-	return fmt.Sprintf("%s with %s that begins %q", resp.Status, terminal.Text(kind[:min(len(kind), 100)]), terminal.Text(string(text[:min(len(text), 100)])))
+	return fmt.Sprintf("%s with %s that begins \"%s\"", resp.Status, terminal.Text(kind[:min(len(kind), 100)]), terminal.Text(string(text[:min(len(text), 100)])))
 }
 
 // retryAfter reads the header, in seconds or as a date; 0 if there is none.
