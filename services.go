@@ -87,7 +87,7 @@ func (p *plane) openRights(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if p.nodes, err = node.New(ctx, node.Config{DB: cfg.DB, Keys: p.keys, LeaseBound: cfg.LeaseBound, NodeCA: cfg.NodeCA, OwnNodes: cfg.Embedded, Logger: cfg.Logger}); err != nil {
+	if p.nodes, err = node.New(ctx, node.Config{DB: cfg.DB, Keys: p.keys, LeaseBound: cfg.LeaseBound, NodeCA: cfg.NodeCA, OwnNodes: cfg.Embedded, Logger: cfg.Logger, Registerer: cfg.Registerer}); err != nil {
 		return err
 	}
 	if p.rights, err = right.New(right.Config{DB: cfg.DB, Nodes: p.nodes}); err != nil {

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -80,6 +81,37 @@ func TestGatewayThatMayNotSign(t *testing.T) {
 	_, err = members.Expel(t.Context(), nodeID, node.Expulsion{}, store.ByOperator())
 	require.NoError(t, err, "it leaves all the same")
 	p.Stop(t)
+}
+
+// TestGatewayOnACopiedFolder runs two processes on copies of one data folder: the one that started earlier is
+// ready until its lease ends, and /readyz then says why it is not. The other one stays ready. A process that
+// was killed and is started again on its folder is ready, too.
+func TestGatewayOnACopiedFolder(t *testing.T) {
+	t.Parallel()
+	data, copied := t.TempDir(), filepath.Join(t.TempDir(), "copied")
+	_, members, at := nodesControl(t, nil)
+	invited, err := members.Invite(t.Context(), store.ByOperator())
+	require.NoError(t, err)
+	start := func(data string) *systemtest.Launched {
+		p := systemtest.Launch(t, systemtest.StartNode(data, at, "--kafka", "127.0.0.1:1", "--invitation", invited.Token, "--bound", "1s")...)
+		p.AwaitReady(t, http.StatusOK)
+		return p
+	}
+	start(data).Kill()
+	require.NoError(t, os.CopyFS(copied, os.DirFS(data)))
+	require.NoError(t, filepath.WalkDir(copied, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		return os.Chmod(path, 0o600)
+	}))
+	first, second := start(data), start(copied)
+	require.Equal(t, http.StatusServiceUnavailable, first.AwaitNote(t, "another process runs as this node"))
+	second.AwaitReady(t, http.StatusOK)
+	first.Stop(t)
+	second.Kill()
+	second = start(copied)
+	second.Stop(t)
 }
 
 // TestGatewayKilledAsItJoins kills the process at one request after the other of its first

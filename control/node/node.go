@@ -13,6 +13,12 @@
 // a node that may still sign look dead. The node alone decides, by its own clock, how long it
 // signs; this package only reports which nodes may be signing.
 //
+// A copy of a node's folder makes two processes of one node. Each start of a node has an epoch, and each
+// poll names that of its process: once a later start has polled, the polls of earlier ones are refused, so
+// their leases end. Only polls count, not starts: a start whose request arrives late, or that fails
+// afterwards, puts out no process that works. A process that is restarted is never refused, because the
+// one before it polls no more.
+//
 // There is one way to be a node (gateway/identity), in a process of its own or inside a control
 // process: it joins by an invitation (join.go) or a certificate (certificate.go),
 // authenticates with its credential, and may be permanently expelled (expel.go).
@@ -25,6 +31,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"muniment/control/signing"
 	"muniment/control/store"
@@ -54,6 +62,8 @@ type Config struct {
 	OwnNodes bool
 	// Logger; default slog.Default.
 	Logger *slog.Logger
+	// Registerer takes the metrics; nil leaves them unregistered.
+	Registerer prometheus.Registerer
 }
 
 // Service is safe for concurrent use.
@@ -89,6 +99,11 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	var err error
 	if r.leases, err = newLeases(ctx, &r.cfg); err != nil {
 		return nil, fmt.Errorf("cannot open the nodes: %w", err)
+	}
+	if cfg.Registerer != nil {
+		if err := cfg.Registerer.Register(r.supersededPolls); err != nil {
+			return nil, fmt.Errorf("cannot open the nodes: %w", err)
+		}
 	}
 	return r, nil
 }

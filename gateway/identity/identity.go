@@ -41,8 +41,9 @@
 // place.
 //
 // If the folder is lost, so is the node: another joins in its place, and what the old one
-// signed still verifies. Never run a copy of the folder beside it: both would be one node. A
-// second process on the same folder is refused.
+// signed still verifies. Never run a copy of the folder beside it: both would be one node, and
+// control gives no more news to the one that started earlier, so its lease ends. A second process on
+// the same folder is refused.
 package identity
 
 import (

@@ -59,9 +59,11 @@ CREATE INDEX node_names_of ON node_names (name, taken_at);
 -- How far each node had followed the feed when it last polled one of several control processes, and
 -- how many records that it has promised were not in the log yet, but in its spool. beat counts the
 -- writes: a process that sees it grow knows that the node has polled, without comparing clocks.
+-- epoch is the newest start of the node that has polled: older ones are refused.
 -- gone is 1 once a process has seen that the node, which was expelled, holds no lease any more.
 CREATE TABLE node_polls (
     node_id TEXT   PRIMARY KEY,
+    epoch   BIGINT NOT NULL,
     applied BIGINT NOT NULL,
     spooled BIGINT NOT NULL,
     beat    BIGINT NOT NULL,
