@@ -21,7 +21,8 @@
 //
 // There is one way to be a node (gateway/identity), in a process of its own or inside a control
 // process: it joins by an invitation (join.go) or a certificate (certificate.go),
-// authenticates with its credential, and may be permanently expelled (expel.go).
+// authenticates with its credential, and may be permanently expelled (expel.go). The keys of a node
+// that is silent for long end (silent.go).
 package node
 
 import (
@@ -72,6 +73,8 @@ type Service struct {
 	cfg  Config
 	db   *store.DB
 	keys *signing.Service
+
+	began time.Duration // by Config.Clock, when it opened
 }
 
 // New opens the service, and reads which nodes may hold a lease.
@@ -95,7 +98,7 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	r := &Service{cfg: cfg, db: cfg.DB, keys: cfg.Keys}
+	r := &Service{cfg: cfg, db: cfg.DB, keys: cfg.Keys, began: cfg.Clock()}
 	var err error
 	if r.leases, err = newLeases(ctx, &r.cfg); err != nil {
 		return nil, fmt.Errorf("cannot open the nodes: %w", err)

@@ -77,17 +77,25 @@ func describe(ctx context.Context, q store.Querier, nodes []Member) (map[string]
 	if len(nodes) == 0 {
 		return known, nil
 	}
-	var places []string
 	var ids []any
-	for i, n := range nodes {
-		places, ids = append(places, "$"+strconv.Itoa(i+1)), append(ids, n.NodeID)
+	for _, n := range nodes {
+		ids = append(ids, n.NodeID)
 	}
 	found, err := store.List(ctx, q, "the nodes", func(row store.Row) (m member, err error) {
 		return m, row.Scan(&m.nodeID, &m.leaving, &m.name)
 	}, `SELECT n.node_id, n.leaving_at IS NOT NULL, COALESCE(named.name, '') FROM nodes n LEFT JOIN node_names named ON named.node_id = n.node_id
-		WHERE n.node_id IN (`+strings.Join(places, ", ")+`)`, ids...)
+		WHERE n.node_id IN (`+places(1, len(ids))+`)`, ids...)
 	for _, m := range found {
 		known[m.nodeID] = m
 	}
 	return known, err
+}
+
+// places are the n parameters of a statement from the given one on.
+func places(first, n int) string {
+	var list []string
+	for i := range n {
+		list = append(list, "$"+strconv.Itoa(first+i))
+	}
+	return strings.Join(list, ", ")
 }

@@ -33,6 +33,7 @@ type controlFixture struct {
 	t      *testing.T
 	keys   *signing.Service
 	nodes  *node.Service
+	cfg    node.Config // of nodes
 	db     *store.DB
 	source *control.Source // for nodes in control's process
 	routes http.Handler    // of nodes
@@ -71,6 +72,7 @@ func newControl(t *testing.T, changes ...func(*node.Config)) *controlFixture {
 	for _, change := range changes {
 		change(&cfg)
 	}
+	h.cfg = cfg
 	h.nodes, err = node.New(t.Context(), cfg)
 	require.NoError(t, err)
 	zero := func(context.Context, string) (int64, error) { return 0, nil }

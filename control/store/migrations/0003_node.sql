@@ -3,12 +3,13 @@
 -- epoch counts the starts of a node. leaving_at is when an operator first requested that it be
 -- expelled, also if that was refused because the node was busy; 0 if it must leave because another
 -- node joined under its name. From then on it gets no other key. expelled_at is when an operator
--- expelled it for good.
+-- expelled it for good. polled_at is when control last noted, now and then, that it polls.
 CREATE TABLE nodes (
     node_id     TEXT   PRIMARY KEY,
     epoch       BIGINT NOT NULL,
     leaving_at  BIGINT,
     expelled_at BIGINT,
+    polled_at   BIGINT NOT NULL DEFAULT 0,
     created_at  BIGINT NOT NULL,
     updated_at  BIGINT NOT NULL,
     revision    BIGINT NOT NULL
