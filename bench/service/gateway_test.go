@@ -184,6 +184,13 @@ func nodesControl(t *testing.T, clock func() time.Duration) (keys *signing.Servi
 
 func nodesHandler(t *testing.T, cfg node.Config) (keys *signing.Service, members *node.Service, nodes http.Handler) {
 	t.Helper()
+	keys, members, c := controlOf(t, cfg)
+	return keys, members, c.Nodes()
+}
+
+// controlOf is control without what delivers and proves.
+func controlOf(t *testing.T, cfg node.Config) (keys *signing.Service, members *node.Service, c *control.Control) {
+	t.Helper()
 	dir := t.TempDir()
 	db, err := store.Open(t.Context(), store.Config{Path: filepath.Join(dir, "control.db")}) // on PostgreSQL the clock would be that
 	require.NoError(t, err)
@@ -196,10 +203,10 @@ func nodesHandler(t *testing.T, cfg node.Config) (keys *signing.Service, members
 	none := func(context.Context, string) (int64, error) { return 0, nil }
 	tenants, err := tenant.New(tenant.Config{DB: db, Nodes: members, Counters: tenant.Counters{Bases: none, Rights: none, Events: none}})
 	require.NoError(t, err)
-	c, err := control.New(control.Config{
+	c, err = control.New(control.Config{
 		DB: db, Keys: keys, Nodes: members, Tenants: tenants, Services: []control.Service{keys, tenants}, Log: new(conform.MemoryLog), AdminToken: "token",
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
-	return keys, members, c.Nodes()
+	return keys, members, c
 }

@@ -60,6 +60,10 @@ func JoinText(nodeID, publicKey, credentialHash, invitation, certificateHash str
 	return fmt.Appendf(nil, "muniment node/v3\n%s\n%s\n%s\n%s\n%s\n", nodeID, publicKey, credentialHash, invitation, certificateHash)
 }
 
+// FieldName is the field of the error by which control refuses a certificate's name that another node has
+// or that is barred. Repeating the request helps once the other node is gone, or the bar lifted.
+const FieldName = "name"
+
 // Joined is the response to a node that has joined.
 type Joined struct {
 	// NotBefore is the moment from which on the node's key may sign.
