@@ -29,6 +29,7 @@ type Member struct {
 	State
 	Name     string `json:"name" doc:"In the certificate by which it joined; empty if it joined by an invitation."`
 	AgeMs    int64  `json:"ageMs" doc:"How long ago it last polled, as far as this process has seen: at most that long."`
+	Epoch    uint64 `json:"epoch" doc:"Which of the node's starts polls, counted from 1."`
 	Spooled  int64  `json:"spooled" doc:"Records that it has promised and that were only in its spool at its last poll."`
 	Expelled bool   `json:"expelled"`
 	Leaving  bool   `json:"leaving" doc:"It was asked to leave."`
@@ -49,7 +50,7 @@ func (s *Service) Overview(ctx context.Context) (Overview, error) {
 	for id, p := range polls {
 		o.Nodes = append(o.Nodes, Member{
 			State: State{NodeID: id, AppliedRevision: p.applied, Live: s.mayHoldLease(now, p) && !p.expelled},
-			AgeMs: max(0, now-p.at).Milliseconds(), Spooled: p.spooled, Expelled: p.expelled,
+			AgeMs: max(0, now-p.at).Milliseconds(), Epoch: p.epoch, Spooled: p.spooled, Expelled: p.expelled,
 		})
 	}
 	slices.SortFunc(o.Nodes, func(a, b Member) int {
