@@ -206,7 +206,7 @@ func (c *gatewayCmd) openNode(p *process, hops hops, log nodeLog, waits *awaited
 		return n, err
 	}
 	n.view, err = snapshot.New(snapshot.Config{
-		Source: n.source, NodeID: n.identity.ID(), LeaseBound: c.Bound, Signer: n.identity, Spooled: log.promise.Pending, Logger: p.logger, Registerer: p.registry,
+		Source: n.source, NodeID: n.identity.ID(), Epoch: n.identity.Epoch(), LeaseBound: c.Bound, Signer: n.identity, Spooled: log.promise.Pending, Logger: p.logger, Registerer: p.registry,
 	})
 	if err != nil {
 		return n, err

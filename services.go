@@ -87,7 +87,7 @@ func (p *plane) openRights(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if p.nodes, err = node.New(ctx, node.Config{DB: cfg.DB, Keys: p.keys, LeaseBound: cfg.LeaseBound, NodeCA: cfg.NodeCA, OwnNodes: cfg.Embedded, Logger: cfg.Logger}); err != nil {
+	if p.nodes, err = node.New(ctx, node.Config{DB: cfg.DB, Keys: p.keys, LeaseBound: cfg.LeaseBound, NodeCA: cfg.NodeCA, OwnNodes: cfg.Embedded, Logger: cfg.Logger, Registerer: cfg.Registerer}); err != nil {
 		return err
 	}
 	if p.rights, err = right.New(right.Config{DB: cfg.DB, Nodes: p.nodes}); err != nil {
@@ -234,6 +234,7 @@ func (p *plane) openConsole(context.Context) (err error) {
 func (s *services) sweeps() []control.Sweep {
 	all := []control.Sweep{
 		{Name: "expire offers", Every: time.Second, Do: s.offers.Expire},
+		{Name: "end the keys of nodes that are silent for long", Every: 10 * time.Minute, Do: s.nodes.EndSilent},
 		{Name: "renew the directory key", Every: time.Minute, Do: s.keys.Renew},
 		{Name: "announce erasures to the warehouse", Every: 10 * time.Second, Do: s.erased.Announce},
 		{Name: "expire held rows", Every: time.Minute, Do: s.ingest.Expire},

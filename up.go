@@ -250,7 +250,7 @@ func (c *upCmd) openNode(p *process, ctl *plane, e embedded, processors int) (n 
 	if n.source, err = snapshot.NewRemote(insideURL, n.identity.Credential(), ctl.client); err != nil {
 		return n, err
 	}
-	n.view, err = snapshot.New(snapshot.Config{Source: n.source, NodeID: n.identity.ID(), LeaseBound: c.Bound, Signer: n.identity, Logger: p.logger, Registerer: p.registry})
+	n.view, err = snapshot.New(snapshot.Config{Source: n.source, NodeID: n.identity.ID(), Epoch: n.identity.Epoch(), LeaseBound: c.Bound, Signer: n.identity, Logger: p.logger, Registerer: p.registry})
 	if err != nil {
 		return n, err
 	}

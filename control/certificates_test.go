@@ -192,7 +192,9 @@ func TestNameOfALiveNode(t *testing.T) {
 	cfg := node.Config{NodeCA: poolOf(t, authority), LeaseBound: 30 * time.Second, Clock: func() time.Duration { return ran }}
 	h := newFixtureOn(t, dir, cfg, func() time.Time { return now })
 	pass := func(d time.Duration) { now, ran = now.Add(d), ran+d }
-	poll := func(n newcomer) { require.NoError(t, h.nodes.Polled(t.Context(), n.id, 0, 0)) }
+	poll := func(n newcomer) {
+		require.NoError(t, h.nodes.Polled(t.Context(), api.FeedRequest{NodeID: n.id, After: 0}))
+	}
 	chain := named(t, authority, "edge-0")
 	first, second, third := newNewcomer(t), newNewcomer(t), newNewcomer(t)
 	h.joinOver(chain, first.certified(chain)).ok()

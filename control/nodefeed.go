@@ -26,9 +26,10 @@ type Source struct {
 func (c *Control) Source() *Source { return &Source{c.cfg.DB, c.cfg.Keys, c.cfg.Nodes} }
 
 // Feed returns at once if the database's newest revision is not req.After, and otherwise after the
-// next commit or feedWait. It first records the node's poll.
+// next commit or feedWait. It first records the node's poll, whose process it refuses if another runs as
+// the node (api.IsSuperseded).
 func (s *Source) Feed(ctx context.Context, req api.FeedRequest) (api.Feed, error) {
-	if err := s.nodes.Polled(ctx, req.NodeID, req.After, req.Spooled); err != nil {
+	if err := s.nodes.Polled(ctx, req); err != nil {
 		return api.Feed{}, err
 	}
 	timeout := time.NewTimer(feedWait)

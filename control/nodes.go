@@ -37,6 +37,9 @@ func (c *Control) nodeRoutes(a route.API) {
 		})
 	route.Add(a, operation(node, "enrol", http.MethodPost, api.PathEnrol, "Enrol the node's next signing key"),
 		func(ctx context.Context, in *struct{ Body api.EnrolRequest }) (api.SigningKey, error) {
+			if err := c.cfg.Nodes.CheckEpoch(nodeFrom(ctx), in.Body.Epoch); err != nil {
+				return api.SigningKey{}, err
+			}
 			return c.cfg.Keys.EnrolKey(ctx, nodeFrom(ctx), in.Body)
 		})
 	route.Add(a, operation(node, "retire", http.MethodPost, api.PathRetire, "Report that an old signing key is no longer used"),

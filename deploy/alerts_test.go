@@ -47,6 +47,7 @@ var notProvoked = map[string]string{
 	"MunimentDatabaseAway":         "needs PostgreSQL",
 	"MunimentDeliveriesFailSlowly": "its windows are hours",
 	"MunimentBeaconsLost":          "a range of minutes has to pass until it ends",
+	"MunimentNodeCopied":           "a range of minutes has to pass until it ends: the tests of the gateway's process copy a node",
 	"MunimentNodeKeyEnds":          "needs a key that control has bounded, an hour before its end",
 	"MunimentNodeKeyChangeFails":   "needs a node that is cut off from control for minutes, on the engines",
 	"MunimentTenantsTakeTurns":     "its window is a quarter of an hour",

@@ -185,7 +185,7 @@ func joinControl(t *testing.T, all prometheus.Registerer, dir string) {
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	keys, err := signing.New(t.Context(), signing.Config{DB: db, Dir: filepath.Join(dir, "keys")})
 	require.NoError(t, err)
-	nodes, err := node.New(t.Context(), node.Config{DB: db, Keys: keys})
+	nodes, err := node.New(t.Context(), node.Config{DB: db, Keys: keys, Registerer: all})
 	require.NoError(t, err)
 	none := func(context.Context, string) (int64, error) { return 0, nil }
 	tenants, err := tenant.New(tenant.Config{DB: db, Nodes: nodes, Counters: tenant.Counters{Bases: none, Rights: none, Events: none}})

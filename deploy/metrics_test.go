@@ -173,7 +173,7 @@ func registered(t *testing.T) shown {
 
 	keys, err := signing.New(ctx, signing.Config{DB: db, Dir: filepath.Join(dir, "keys"), Registerer: all})
 	require.NoError(t, err)
-	nodes, err := node.New(ctx, node.Config{DB: db, Keys: keys})
+	nodes, err := node.New(ctx, node.Config{DB: db, Keys: keys, Registerer: all})
 	require.NoError(t, err)
 	rights, err := right.New(right.Config{DB: db, Nodes: nodes})
 	require.NoError(t, err)

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -82,6 +83,37 @@ func TestGatewayThatMayNotSign(t *testing.T) {
 	p.Stop(t)
 }
 
+// TestGatewayOnACopiedFolder runs two processes on copies of one data folder: the one that started earlier is
+// ready until its lease ends, and /readyz then says why it is not. The other one stays ready. A process that
+// was killed and is started again on its folder is ready, too.
+func TestGatewayOnACopiedFolder(t *testing.T) {
+	t.Parallel()
+	data, copied := t.TempDir(), filepath.Join(t.TempDir(), "copied")
+	_, members, at := nodesControl(t, nil)
+	invited, err := members.Invite(t.Context(), store.ByOperator())
+	require.NoError(t, err)
+	start := func(data string) *systemtest.Launched {
+		p := systemtest.Launch(t, systemtest.StartNode(data, at, "--kafka", "127.0.0.1:1", "--invitation", invited.Token, "--bound", "1s")...)
+		p.AwaitReady(t, http.StatusOK)
+		return p
+	}
+	start(data).Kill()
+	require.NoError(t, os.CopyFS(copied, os.DirFS(data)))
+	require.NoError(t, filepath.WalkDir(copied, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		return os.Chmod(path, 0o600)
+	}))
+	first, second := start(data), start(copied)
+	require.Equal(t, http.StatusServiceUnavailable, first.AwaitNote(t, "another process runs as this node"))
+	second.AwaitReady(t, http.StatusOK)
+	first.Stop(t)
+	second.Kill()
+	second = start(copied)
+	second.Stop(t)
+}
+
 // TestGatewayKilledAsItJoins kills the process at one request after the other of its first
 // start, before control receives the request or before the response arrives, and starts it again
 // with another invitation each time. It ends as one node with one key.
@@ -152,6 +184,13 @@ func nodesControl(t *testing.T, clock func() time.Duration) (keys *signing.Servi
 
 func nodesHandler(t *testing.T, cfg node.Config) (keys *signing.Service, members *node.Service, nodes http.Handler) {
 	t.Helper()
+	keys, members, c := controlOf(t, cfg)
+	return keys, members, c.Nodes()
+}
+
+// controlOf is control without what delivers and proves.
+func controlOf(t *testing.T, cfg node.Config) (keys *signing.Service, members *node.Service, c *control.Control) {
+	t.Helper()
 	dir := t.TempDir()
 	db, err := store.Open(t.Context(), store.Config{Path: filepath.Join(dir, "control.db")}) // on PostgreSQL the clock would be that
 	require.NoError(t, err)
@@ -164,10 +203,10 @@ func nodesHandler(t *testing.T, cfg node.Config) (keys *signing.Service, members
 	none := func(context.Context, string) (int64, error) { return 0, nil }
 	tenants, err := tenant.New(tenant.Config{DB: db, Nodes: members, Counters: tenant.Counters{Bases: none, Rights: none, Events: none}})
 	require.NoError(t, err)
-	c, err := control.New(control.Config{
+	c, err = control.New(control.Config{
 		DB: db, Keys: keys, Nodes: members, Tenants: tenants, Services: []control.Service{keys, tenants}, Log: new(conform.MemoryLog), AdminToken: "token",
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
-	return keys, members, c.Nodes()
+	return keys, members, c
 }

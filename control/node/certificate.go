@@ -37,6 +37,9 @@ import (
 // certificate, until an operator lifts the bar (Unbar). Otherwise a thief of the machine could
 // join as another node while the operator waits. A node that holds the name by then is not
 // affected.
+//
+// A process that is refused because of its name waits and repeats its request: it joins as soon as the
+// other node is gone, or the bar is lifted.
 
 // certificate is the permit of a node that joins by a certificate.
 type certificate struct {
@@ -147,7 +150,9 @@ func (c certificate) check(ctx context.Context, from store.Querier, now time.Tim
 	case err != nil:
 		return "", false, err
 	case live, recent(h.takenAt), recent(h.updatedAt): // it may be about to poll for the first time since it joined or started
-		return "", false, api.Conflict("the name " + c.name + " belongs to the node " + h.nodeID + ", which may be signing: the name is free once that node has been silent for the lease bound")
+		held := api.Conflict("the name " + c.name + " belongs to the node " + h.nodeID + ", which may be signing: the name is free once that node has been silent for the lease bound")
+		held.Field = api.FieldName
+		return "", false, held
 	}
 	return sealer.PurposeReceipt, false, nil
 }
@@ -163,6 +168,7 @@ func errBarred(ctx context.Context, from store.Querier, name, nodeID string) err
 		because = "an operator asked its node " + nodeID + " to leave"
 	}
 	e := errExpelled(nodeID)
+	e.Field = api.FieldName
 	e.Message = "the name " + name + " is barred because " + because + ": an operator can lift the bar with muniment node unbar " + name
 	return e
 }

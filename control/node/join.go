@@ -339,7 +339,11 @@ func (r *Service) Start(ctx context.Context, nodeID string, q api.StartRequest) 
 		return v, err
 	}
 	err = r.db.Change(ctx, func(tx *store.Tx) error {
-		v.Epoch, err = startNode(ctx, tx, nodeID, tx.Now())
+		polled, err := r.newestPolled(ctx, tx, nodeID)
+		if err != nil {
+			return err
+		}
+		v.Epoch, err = startNode(ctx, tx, nodeID, polled, tx.Now())
 		return err
 	})
 	var m *member

@@ -8,12 +8,16 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"muniment/control/store"
+	"muniment/gateway/api"
 )
 
 // poll is the newest poll of a node.
 type poll struct {
 	at      time.Duration // by Config.Clock
+	epoch   uint64        // the process's start
 	applied int64
 	spooled int64 // records in its spool
 	beat    int64 // of its row, if several processes share the database
@@ -28,14 +32,21 @@ type leases struct {
 	db  *store.DB
 
 	mu    sync.Mutex
-	seen  map[string]poll // by node id
-	moved chan struct{}   // closed by the next poll that reports another revision
+	seen  map[string]poll   // by node id
+	older map[string]uint64 // by node id, the start that was last refused, for the log
+	moved chan struct{}     // closed by the next poll that reports another revision
 
 	writer *pollWriter // nil if no other process uses the database
+
+	supersededPolls prometheus.Counter
 }
 
 func newLeases(ctx context.Context, cfg *Config) (*leases, error) {
-	l := &leases{cfg: cfg, db: cfg.DB, seen: map[string]poll{}, moved: make(chan struct{})}
+	l := &leases{cfg: cfg, db: cfg.DB, seen: map[string]poll{}, older: map[string]uint64{}, moved: make(chan struct{})}
+	l.supersededPolls = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "muniment_node_superseded_polls_total",
+		Help: "Polls of the feed that were refused because a process that started later runs as the same node. More than a few: a node's folder was copied.",
+	})
 	if cfg.DB.Shared() {
 		l.writer = newPollWriter(cfg)
 		_, err := l.readPolls(ctx, l.db.Read())
@@ -78,21 +89,75 @@ type State struct {
 
 // Polled records a node's poll of the feed: the revision that it has applied, and the number of
 // records in its spool. The caller must not answer the poll before Polled has returned nil: only
-// then does every control process that waits for live nodes wait for this one as well.
-func (l *leases) Polled(ctx context.Context, nodeID string, applied, spooled int64) error {
-	if l.writer != nil {
-		if err := l.writer.record(ctx, nodeID, poll{applied: applied, spooled: spooled}); err != nil {
-			return fmt.Errorf("cannot record the poll of the node %s: %w", nodeID, err)
-		}
+// then does every control process that waits for live nodes wait for this one as well. The error is
+// one of api.IsSuperseded if a later start of the node has polled. Control processes that share a
+// database learn that from each other within followEvery.
+func (l *leases) Polled(ctx context.Context, q api.FeedRequest) error {
+	p := poll{epoch: q.Epoch, applied: q.After, spooled: q.Spooled}
+	if err := l.CheckEpoch(q.NodeID, q.Epoch); err != nil {
+		l.supersededPolls.Inc()
+		return err
+	}
+	if l.writer == nil {
+		l.keep(q.NodeID, p)
 		return nil
 	}
+	if err := l.writer.record(ctx, q.NodeID, p); err != nil {
+		return fmt.Errorf("cannot record the poll of the node %s: %w", q.NodeID, err)
+	}
+	return nil
+}
+
+// CheckEpoch returns an error of api.IsSuperseded if a start of the node that is later than epoch has
+// polled.
+func (l *leases) CheckEpoch(nodeID string, epoch uint64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	newest := l.newestLocked(nodeID)
+	if epoch >= newest {
+		return nil
+	}
+	if l.older[nodeID] != epoch {
+		l.older[nodeID] = epoch
+		l.cfg.Logger.Warn("two processes run as one node: the one that started earlier gets no more news of rights", "nodeId", nodeID, "epoch", epoch, "newest", newest)
+	}
+	return &api.Error{Code: api.StateConflict, Field: api.FieldEpoch, Message: fmt.Sprintf(
+		"another process runs as this node, %s, and started later: it is start %d of the node, this process is start %d. A node's folder must not be copied: stop one of the two", nodeID, newest, epoch)}
+}
+
+// newestLocked returns the newest start of the node of which this process knows that it has polled. The
+// caller holds l.mu.
+func (l *leases) newestLocked(nodeID string) uint64 {
+	newest := l.seen[nodeID].epoch
+	if l.writer != nil {
+		newest = max(newest, l.writer.newest(nodeID))
+	}
+	return newest
+}
+
+// newestPolled returns the newest start of the node that has polled any process.
+func (l *leases) newestPolled(ctx context.Context, q store.Querier, nodeID string) (uint64, error) {
+	if l.writer != nil {
+		if _, err := l.readPolls(ctx, q); err != nil {
+			return 0, err
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.newestLocked(nodeID), nil
+}
+
+// keep records a poll in memory.
+func (l *leases) keep(nodeID string, p poll) {
 	now := l.cfg.Clock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	old := l.seen[nodeID]
-	l.seen[nodeID] = poll{at: now, applied: applied, spooled: spooled, expelled: old.expelled}
-	if old.applied == applied {
-		return nil
+	p.at, p.expelled = now, old.expelled
+	p.epoch = max(p.epoch, old.epoch) // a later start may have polled since CheckEpoch
+	l.seen[nodeID] = p
+	if old.applied == p.applied {
+		return
 	}
 	for id, p := range l.seen {
 		if l.forgotten(now, p) {
@@ -101,7 +166,6 @@ func (l *leases) Polled(ctx context.Context, nodeID string, applied, spooled int
 	}
 	close(l.moved)
 	l.moved = make(chan struct{})
-	return nil
 }
 
 func (l *leases) forgotten(now time.Duration, p poll) bool {

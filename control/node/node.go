@@ -13,9 +13,16 @@
 // a node that may still sign look dead. The node alone decides, by its own clock, how long it
 // signs; this package only reports which nodes may be signing.
 //
+// A copy of a node's folder makes two processes of one node. Each start of a node has an epoch, and each
+// poll names that of its process: once a later start has polled, the polls of earlier ones are refused, so
+// their leases end. Only polls count, not starts: a start whose request arrives late, or that fails
+// afterwards, puts out no process that works. A process that is restarted is never refused, because the
+// one before it polls no more.
+//
 // There is one way to be a node (gateway/identity), in a process of its own or inside a control
 // process: it joins by an invitation (join.go) or a certificate (certificate.go),
-// authenticates with its credential, and may be permanently expelled (expel.go).
+// authenticates with its credential, and may be permanently expelled (expel.go). The keys of a node
+// that is silent for long end (silent.go).
 package node
 
 import (
@@ -25,6 +32,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"muniment/control/signing"
 	"muniment/control/store"
@@ -54,6 +63,8 @@ type Config struct {
 	OwnNodes bool
 	// Logger; default slog.Default.
 	Logger *slog.Logger
+	// Registerer takes the metrics; nil leaves them unregistered.
+	Registerer prometheus.Registerer
 }
 
 // Service is safe for concurrent use.
@@ -62,6 +73,8 @@ type Service struct {
 	cfg  Config
 	db   *store.DB
 	keys *signing.Service
+
+	began time.Duration // by Config.Clock, when it opened
 }
 
 // New opens the service, and reads which nodes may hold a lease.
@@ -85,10 +98,15 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	r := &Service{cfg: cfg, db: cfg.DB, keys: cfg.Keys}
+	r := &Service{cfg: cfg, db: cfg.DB, keys: cfg.Keys, began: cfg.Clock()}
 	var err error
 	if r.leases, err = newLeases(ctx, &r.cfg); err != nil {
 		return nil, fmt.Errorf("cannot open the nodes: %w", err)
+	}
+	if cfg.Registerer != nil {
+		if err := cfg.Registerer.Register(r.supersededPolls); err != nil {
+			return nil, fmt.Errorf("cannot open the nodes: %w", err)
+		}
 	}
 	return r, nil
 }

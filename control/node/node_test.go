@@ -47,7 +47,7 @@ func (f *fixture) mustStart(t *testing.T) (r *Service, stop func()) {
 func (r *Service) mustStartNode(t *testing.T, nodeID string) {
 	t.Helper()
 	require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error {
-		_, err := startNode(t.Context(), tx, nodeID, tx.Now())
+		_, err := startNode(t.Context(), tx, nodeID, 0, tx.Now())
 		return err
 	}))
 }

@@ -29,6 +29,7 @@ type Member struct {
 	State
 	Name     string `json:"name" doc:"In the certificate by which it joined; empty if it joined by an invitation."`
 	AgeMs    int64  `json:"ageMs" doc:"How long ago it last polled, as far as this process has seen: at most that long."`
+	Epoch    uint64 `json:"epoch" doc:"Which of the node's starts polls, counted from 1."`
 	Spooled  int64  `json:"spooled" doc:"Records that it has promised and that were only in its spool at its last poll."`
 	Expelled bool   `json:"expelled"`
 	Leaving  bool   `json:"leaving" doc:"It was asked to leave."`
@@ -49,7 +50,7 @@ func (s *Service) Overview(ctx context.Context) (Overview, error) {
 	for id, p := range polls {
 		o.Nodes = append(o.Nodes, Member{
 			State: State{NodeID: id, AppliedRevision: p.applied, Live: s.mayHoldLease(now, p) && !p.expelled},
-			AgeMs: max(0, now-p.at).Milliseconds(), Spooled: p.spooled, Expelled: p.expelled,
+			AgeMs: max(0, now-p.at).Milliseconds(), Epoch: p.epoch, Spooled: p.spooled, Expelled: p.expelled,
 		})
 	}
 	slices.SortFunc(o.Nodes, func(a, b Member) int {
@@ -77,17 +78,25 @@ func describe(ctx context.Context, q store.Querier, nodes []Member) (map[string]
 	if len(nodes) == 0 {
 		return known, nil
 	}
-	var places []string
 	var ids []any
-	for i, n := range nodes {
-		places, ids = append(places, "$"+strconv.Itoa(i+1)), append(ids, n.NodeID)
+	for _, n := range nodes {
+		ids = append(ids, n.NodeID)
 	}
 	found, err := store.List(ctx, q, "the nodes", func(row store.Row) (m member, err error) {
 		return m, row.Scan(&m.nodeID, &m.leaving, &m.name)
 	}, `SELECT n.node_id, n.leaving_at IS NOT NULL, COALESCE(named.name, '') FROM nodes n LEFT JOIN node_names named ON named.node_id = n.node_id
-		WHERE n.node_id IN (`+strings.Join(places, ", ")+`)`, ids...)
+		WHERE n.node_id IN (`+places(1, len(ids))+`)`, ids...)
 	for _, m := range found {
 		known[m.nodeID] = m
 	}
 	return known, err
+}
+
+// places are the n parameters of a statement from the given one on.
+func places(first, n int) string {
+	var list []string
+	for i := range n {
+		list = append(list, "$"+strconv.Itoa(first+i))
+	}
+	return strings.Join(list, ", ")
 }

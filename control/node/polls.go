@@ -26,7 +26,7 @@ import (
 // the clocks of machines step and differ. Instead, each process records by its own clock, which
 // never steps, when it first saw the row's beat. That is after the poll, so a node may count as
 // live for too long, but never for too short. Polls that arrive while a statement runs share the
-// next one.
+// next one. A row never goes back to an earlier start of its node.
 
 // renewals is how often within the lease bound the row of an unchanged node is written.
 const renewals = 10
@@ -65,7 +65,7 @@ func (w *pollWriter) record(ctx context.Context, nodeID string, p poll) error {
 	w.mu.Lock()
 	// The number of spooled records goes up and down, so another process may have written a different
 	// one since: always write it.
-	if t, known := w.written[nodeID]; known && t.applied == p.applied && t.spooled == 0 && p.spooled == 0 && w.clock()-t.at < w.renew {
+	if t, known := w.written[nodeID]; known && t.epoch == p.epoch && t.applied == p.applied && t.spooled == 0 && p.spooled == 0 && w.clock()-t.at < w.renew {
 		w.mu.Unlock()
 		return nil
 	}
@@ -74,7 +74,9 @@ func (w *pollWriter) record(ctx context.Context, nodeID string, p poll) error {
 		b = &batch{polls: map[string]poll{}, done: make(chan struct{})}
 		w.next = b
 	}
-	b.polls[nodeID] = p
+	if p.epoch >= b.polls[nodeID].epoch {
+		b.polls[nodeID] = p
+	}
 	w.mu.Unlock()
 	if first {
 		go w.write(context.WithoutCancel(ctx), b) // other callers wait for the batch even if this one is cancelled
@@ -103,11 +105,13 @@ func (w *pollWriter) write(ctx context.Context, b *batch) {
 	var values []string
 	var args []any
 	for _, id := range slices.Sorted(maps.Keys(b.polls)) {
-		values = append(values, fmt.Sprintf("($%d, $%d, $%d, $%d)", len(args)+1, len(args)+2, len(args)+3, len(args)+4))
-		args = append(args, id, b.polls[id].applied, b.polls[id].spooled, rand.Int64N(1<<62)) // the first beat must differ from that of a removed row
+		n := len(args)
+		values = append(values, fmt.Sprintf("($%d, $%d, $%d, $%d, $%d)", n+1, n+2, n+3, n+4, n+5))
+		args = append(args, id, b.polls[id].epoch, b.polls[id].applied, b.polls[id].spooled, rand.Int64N(1<<62)) // the first beat must differ from that of a removed row
 	}
-	if b.err = w.db.Note(ctx, `INSERT INTO node_polls (node_id, applied, spooled, beat) VALUES `+strings.Join(values, ", ")+`
-		ON CONFLICT (node_id) DO UPDATE SET applied = excluded.applied, spooled = excluded.spooled, beat = node_polls.beat + 1, gone = 0`, args...); b.err != nil {
+	if b.err = w.db.Note(ctx, `INSERT INTO node_polls (node_id, epoch, applied, spooled, beat) VALUES `+strings.Join(values, ", ")+`
+		ON CONFLICT (node_id) DO UPDATE SET epoch = excluded.epoch, applied = excluded.applied, spooled = excluded.spooled, beat = node_polls.beat + 1, gone = 0
+		WHERE excluded.epoch >= node_polls.epoch`, args...); b.err != nil {
 		return
 	}
 	w.mu.Lock()
@@ -118,18 +122,26 @@ func (w *pollWriter) write(ctx context.Context, b *batch) {
 	}
 }
 
+// newest returns the start of the node's last poll that this process wrote.
+func (w *pollWriter) newest(nodeID string) uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.written[nodeID].epoch
+}
+
 // observe takes a row that was read. If another process has written a different poll of the node,
 // the node's next poll here is written.
 func (w *pollWriter) observe(nodeID string, p poll) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if t, known := w.written[nodeID]; known && (t.applied != p.applied || t.spooled != p.spooled) {
+	if t, known := w.written[nodeID]; known && (t.epoch != p.epoch || t.applied != p.applied || t.spooled != p.spooled) {
 		delete(w.written, nodeID)
 	}
 }
 
 type row struct {
 	nodeID                 string
+	epoch                  uint64
 	applied, spooled, beat int64
 	gone, expelled         bool
 }
@@ -137,10 +149,10 @@ type row struct {
 // readPolls reads the rows, and records when each beat was first seen.
 func (l *leases) readPolls(ctx context.Context, q store.Querier) (map[string]poll, error) {
 	scan := func(from store.Row) (p row, err error) {
-		err = from.Scan(&p.nodeID, &p.applied, &p.spooled, &p.beat, &p.gone, &p.expelled)
+		err = from.Scan(&p.nodeID, &p.epoch, &p.applied, &p.spooled, &p.beat, &p.gone, &p.expelled)
 		return p, err
 	}
-	rows, err := store.List(ctx, q, "the polls of nodes", scan, `SELECT p.node_id, p.applied, p.spooled, p.beat, p.gone = 1, n.expelled_at IS NOT NULL
+	rows, err := store.List(ctx, q, "the polls of nodes", scan, `SELECT p.node_id, p.epoch, p.applied, p.spooled, p.beat, p.gone = 1, n.expelled_at IS NOT NULL
 		FROM node_polls p LEFT JOIN nodes n ON n.node_id = p.node_id`)
 	if err != nil {
 		return nil, err
@@ -150,7 +162,7 @@ func (l *leases) readPolls(ctx context.Context, q store.Querier) (map[string]pol
 	now := l.cfg.Clock() // after the read
 	polls := map[string]poll{}
 	for _, row := range rows {
-		p := poll{at: now, applied: row.applied, spooled: row.spooled, beat: row.beat, expelled: row.expelled, gone: row.gone}
+		p := poll{at: now, epoch: row.epoch, applied: row.applied, spooled: row.spooled, beat: row.beat, expelled: row.expelled, gone: row.gone}
 		if old, known := l.seen[row.nodeID]; known && old.beat == p.beat {
 			p.at = old.at
 		}

@@ -11,6 +11,7 @@ import (
 
 	"muniment/bench/waittest"
 	"muniment/control/store"
+	"muniment/gateway/api"
 )
 
 // two opens the service in two processes. SQLite allows only one process, so there both share a
@@ -33,7 +34,7 @@ func (f *fixture) two(t *testing.T) (a, b *Service) {
 
 func (r *Service) mustPoll(t *testing.T, nodeID string, applied int64) {
 	t.Helper()
-	require.NoError(t, r.Polled(t.Context(), nodeID, applied, 0))
+	require.NoError(t, r.Polled(t.Context(), api.FeedRequest{NodeID: nodeID, After: applied}))
 }
 
 func (r *Service) mustPropagation(t *testing.T, revision int64) Propagation {
@@ -124,7 +125,9 @@ func TestPollsShareStatements(t *testing.T) {
 	var polls sync.WaitGroup
 	answered := make(chan error, nodes)
 	for i := range nodes {
-		polls.Go(func() { answered <- b.Polled(t.Context(), fmt.Sprintf("nod_%02d", i), 7, 0) })
+		polls.Go(func() {
+			answered <- b.Polled(t.Context(), api.FeedRequest{NodeID: fmt.Sprintf("nod_%02d", i), After: 7})
+		})
 	}
 	joined := func() bool {
 		b.writer.mu.Lock()
@@ -160,7 +163,7 @@ func TestAwaitWithoutTheDatabase(t *testing.T) {
 	_, err := a.Propagation(t.Context(), 2)
 	require.Error(t, err)
 	if b.db == a.db {
-		require.Error(t, b.Polled(t.Context(), "nod_b", 3, 0), "a poll that was not written must not be answered")
+		require.Error(t, b.Polled(t.Context(), api.FeedRequest{NodeID: "nod_b", After: 3}), "a poll that was not written must not be answered")
 	}
 }
 
@@ -193,7 +196,7 @@ func TestCancelledPoll(t *testing.T) {
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
 	returned := make(chan error)
-	go func() { returned <- b.Polled(cancelled, "nod_b", 7, 0) }()
+	go func() { returned <- b.Polled(cancelled, api.FeedRequest{NodeID: "nod_b", After: 7}) }()
 	require.ErrorIs(t, <-returned, context.Canceled, "it does not wait for the statement")
 	<-b.writer.writing
 	b.mustPoll(t, "nod_b", 7)
@@ -237,7 +240,7 @@ func TestSpooled(t *testing.T) {
 	require.NoError(t, b.removeGone(t.Context()))
 	spooled := func(nodeID string, n int64) {
 		t.Helper()
-		require.NoError(t, b.Polled(t.Context(), nodeID, 1, n))
+		require.NoError(t, b.Polled(t.Context(), api.FeedRequest{NodeID: nodeID, After: 1, Spooled: n}))
 	}
 	is := func(live, silent map[string]int64) {
 		t.Helper()
@@ -291,7 +294,7 @@ func TestExpelledNodeWithASpool(t *testing.T) {
 		require.Len(t, nodes, 1)
 		require.Equal(t, live, nodes[0].Live)
 	}
-	require.NoError(t, b.Polled(t.Context(), "nod_a", 1, 5))
+	require.NoError(t, b.Polled(t.Context(), api.FeedRequest{NodeID: "nod_a", After: 1, Spooled: 5}))
 	waits, _, err := a.Spooled(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, map[string]int64{"nod_a": 5}, waits)
@@ -327,12 +330,48 @@ func TestSpooledAtTwoProcesses(t *testing.T) {
 		require.Equal(t, n, live["nod_a"])
 	}
 	for _, n := range []int64{0, 7} {
-		require.NoError(t, a.Polled(t.Context(), "nod_a", 1, n))
-		require.NoError(t, b.Polled(t.Context(), "nod_a", 1, 7-n))
+		require.NoError(t, a.Polled(t.Context(), api.FeedRequest{NodeID: "nod_a", After: 1, Spooled: n}))
+		require.NoError(t, b.Polled(t.Context(), api.FeedRequest{NodeID: "nod_a", After: 1, Spooled: 7 - n}))
 		if n == 0 {
 			is(7) // reads the row, as Follow would
 		}
-		require.NoError(t, a.Polled(t.Context(), "nod_a", 1, n))
+		require.NoError(t, a.Polled(t.Context(), api.FeedRequest{NodeID: "nod_a", After: 1, Spooled: n}))
 		is(n)
 	}
+}
+
+// TestLaterStartPutsOutTheEarlier: two processes poll as one node, each another control process. Once these
+// have read each other's rows, the process that started earlier is refused by both, and its poll is not
+// recorded. So it is if both poll one control process.
+func TestLaterStartPutsOutTheEarlier(t *testing.T) {
+	f := newFixture(t)
+	a, b := f.two(t)
+	poll := func(r *Service, epoch uint64, applied int64) error {
+		return r.Polled(t.Context(), api.FeedRequest{NodeID: "nod_a", Epoch: epoch, After: applied})
+	}
+	require.NoError(t, poll(a, 1, 5))
+	require.NoError(t, poll(b, 2, 7))
+	require.Len(t, a.mustPropagation(t, 7).Nodes, 1) // reads the rows
+	for _, r := range []*Service{a, b} {
+		err := poll(r, 1, 6)
+		require.True(t, api.IsSuperseded(err), "%v", err)
+		require.ErrorContains(t, err, "start 2 of the node, this process is start 1")
+		require.NoError(t, r.CheckEpoch("nod_a", 2))
+		require.True(t, api.IsSuperseded(r.CheckEpoch("nod_a", 1)))
+	}
+	require.Equal(t, int64(7), b.mustPropagation(t, 7).Nodes[0].AppliedRevision)
+
+	// A process that has not read the row yet records nothing of the earlier start.
+	third, _ := f.mustStart(t)
+	third.writer = newPollWriter(&third.cfg)
+	clear(third.seen)
+	require.NoError(t, poll(third, 1, 6))
+	require.Equal(t, int64(7), third.mustPropagation(t, 7).Nodes[0].AppliedRevision)
+	require.True(t, api.IsSuperseded(poll(third, 1, 6)))
+	require.NoError(t, poll(a, 2, 8))
+
+	// The next start is later than each that has polled, even if the database has counted fewer.
+	started, err := a.Start(t.Context(), "nod_a", api.StartRequest{})
+	require.NoError(t, err)
+	require.Equal(t, uint64(3), started.Epoch)
 }

@@ -29,16 +29,16 @@ func find(ctx context.Context, q store.Querier, nodeID string) (*member, error) 
 		WHERE n.node_id = $1`, nodeID)
 }
 
-// startNode counts a start of the node, and returns the number of starts. It creates the node's
-// row if there is none.
-func startNode(ctx context.Context, tx *store.Tx, nodeID string, now time.Time) (epoch uint64, err error) {
+// startNode counts a start of the node, and returns its number, which is more than polled, that of a
+// start that has polled: a restored database may lack it. It creates the node's row if there is none.
+func startNode(ctx context.Context, tx *store.Tx, nodeID string, polled uint64, now time.Time) (epoch uint64, err error) {
 	revision, err := tx.Revision(ctx)
 	if err != nil {
 		return 0, err
 	}
-	err = tx.QueryRowContext(ctx, `INSERT INTO nodes (node_id, epoch, created_at, updated_at, revision) VALUES ($1, 1, $2, $2, $3)
-		ON CONFLICT (node_id) DO UPDATE SET epoch = nodes.epoch + 1, updated_at = excluded.updated_at, revision = excluded.revision
-		RETURNING epoch`, nodeID, store.Millis(now), revision).Scan(&epoch)
+	err = tx.QueryRowContext(ctx, `INSERT INTO nodes (node_id, epoch, created_at, updated_at, revision) VALUES ($1, CAST($4 AS BIGINT) + 1, $2, $2, $3)
+		ON CONFLICT (node_id) DO UPDATE SET epoch = CASE WHEN nodes.epoch < CAST($4 AS BIGINT) THEN CAST($4 AS BIGINT) ELSE nodes.epoch END + 1, updated_at = excluded.updated_at, revision = excluded.revision
+		RETURNING epoch`, nodeID, store.Millis(now), revision, polled).Scan(&epoch)
 	return epoch, err
 }
 

@@ -14,6 +14,9 @@ import (
 // FeedRequest requests the changes after revision After.
 type FeedRequest struct {
 	NodeID string `json:"nodeId" maxLength:"64"`
+	// Epoch is Started.Epoch of the process: control refuses its polls once a process that started later
+	// has polled as the same node (see IsSuperseded).
+	Epoch uint64 `json:"epoch,omitempty"`
 	// After is the newest revision that the node has applied; it doubles as the
 	// node's report of its progress. 0 requests a first copy, which has only
 	// what a node must never miss: every key or right that is or was stopped.

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -59,6 +60,10 @@ func JoinText(nodeID, publicKey, credentialHash, invitation, certificateHash str
 	return fmt.Appendf(nil, "muniment node/v3\n%s\n%s\n%s\n%s\n%s\n", nodeID, publicKey, credentialHash, invitation, certificateHash)
 }
 
+// FieldName is the field of the error by which control refuses a certificate's name that another node has
+// or that is barred. Repeating the request helps once the other node is gone, or the bar lifted.
+const FieldName = "name"
+
 // Joined is the response to a node that has joined.
 type Joined struct {
 	// NotBefore is the moment from which on the node's key may sign.
@@ -81,6 +86,20 @@ type Started struct {
 	SigningKeys []SigningKey `json:"signingKeys"`
 	// Last is as in SigningKey: the node may hold no key that says so.
 	Last bool `json:"last,omitempty"`
+}
+
+// FieldEpoch is the field of the error by which control refuses a process.
+const FieldEpoch = "epoch"
+
+// IsSuperseded reports whether control has refused a process because another one, which started
+// later, runs as the same node: one of them has a copy of the node's folder. Repeating the request
+// does not help while the other one runs.
+func IsSuperseded(err error) bool {
+	if r, ok := errors.AsType[*Refused](err); ok {
+		return r.Code == StateConflict && r.Field == FieldEpoch
+	}
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Code == StateConflict && e.Field == FieldEpoch
 }
 
 // # A node's signing keys
@@ -125,6 +144,8 @@ type EnrolRequest struct {
 	// Voucher is a signature of EnrolText by the node's newest key in the directory, in
 	// base64url. It may be empty if that is revoked.
 	Voucher string `json:"voucher,omitempty" maxLength:"256"`
+	// Epoch is as in FeedRequest.
+	Epoch uint64 `json:"epoch,omitempty"`
 }
 
 // EnrolText is what a node signs to prove that it has its next key, and by the key

@@ -1,11 +1,13 @@
 package identity
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -102,16 +104,37 @@ func TestCertificateErrorsSayWhatToDo(t *testing.T) {
 	n, err := Open(t.Context(), config(dir, pair))
 	require.NoError(t, err)
 	require.NoError(t, n.Close())
-	refused(t.TempDir(), pair, "the name edge-0 belongs to the node "+n.ID())
+	requireWaits(t, config(t.TempDir(), pair), "the name edge-0 belongs to the node "+n.ID())
 	_, err = h.nodes.Expel(t.Context(), n.ID(), node.Expulsion{AbandonSpool: true}, store.ByOperator())
 	require.NoError(t, err)
 	refused(dir, pair, "move "+dir+" away (only this folder, not the spool beside it), and start the node again")
-	refused(t.TempDir(), pair, "muniment node unbar edge-0")
-	_, err = h.nodes.Unbar(t.Context(), "edge-0", store.ByOperator())
-	require.NoError(t, err)
-	n, err = Open(t.Context(), config(t.TempDir(), pair))
+	// It joins once an operator has lifted the bar, and needs no other start.
+	waiting := config(t.TempDir(), pair)
+	unbar := sync.OnceFunc(func() {
+		_, err := h.nodes.Unbar(t.Context(), "edge-0", store.ByOperator())
+		require.NoError(t, err)
+	})
+	waiting.Waiting = func(err error) {
+		require.ErrorContains(t, err, "muniment node unbar edge-0")
+		unbar()
+	}
+	n, err = Open(t.Context(), waiting)
 	require.NoError(t, err)
 	require.NoError(t, n.Close())
+}
+
+// requireWaits requires that a node that starts waits because of its name.
+func requireWaits(t *testing.T, cfg Config, why ...string) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	cfg.Waiting = func(err error) {
+		stop()
+		for _, text := range why {
+			require.ErrorContains(t, err, text)
+		}
+	}
+	_, err := Open(ctx, cfg)
+	require.ErrorIs(t, err, context.Canceled)
 }
 
 // TestExpulsionUnderWayBarsTheName: once an operator has asked a stolen node to leave, its
@@ -129,9 +152,7 @@ func TestExpulsionUnderWayBarsTheName(t *testing.T) {
 	h.pass(time.Minute)
 	barred := func(because string) {
 		t.Helper()
-		_, err := Open(t.Context(), config(t.TempDir(), pair))
-		require.ErrorContains(t, err, "the name edge-0 is barred because "+because)
-		require.ErrorContains(t, err, "muniment node unbar edge-0")
+		requireWaits(t, config(t.TempDir(), pair), "the name edge-0 is barred because "+because, "muniment node unbar edge-0")
 	}
 	barred("an operator asked its node " + stolen.ID() + " to leave")
 	_, err = h.nodes.Expel(t.Context(), stolen.ID(), node.Expulsion{Revocation: signing.Revocation{Force: true}}, store.ByOperator())

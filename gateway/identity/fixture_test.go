@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"muniment/bench/waittest"
@@ -32,10 +33,14 @@ type controlFixture struct {
 	t      *testing.T
 	keys   *signing.Service
 	nodes  *node.Service
+	cfg    node.Config // of nodes
 	db     *store.DB
-	routes http.Handler // of nodes
-	server *httptest.Server
-	ahead  atomic.Int64 // by which control's clocks are ahead: see pass
+	source *control.Source // for nodes in control's process
+	routes http.Handler    // of nodes
+
+	metrics *prometheus.Registry
+	server  *httptest.Server
+	ahead   atomic.Int64 // by which control's clocks are ahead: see pass
 
 	mu sync.Mutex
 	// injector returns the fault of each request. Nil: no faults.
@@ -53,7 +58,7 @@ const (
 
 func newControl(t *testing.T, changes ...func(*node.Config)) *controlFixture {
 	t.Helper()
-	h := &controlFixture{t: t}
+	h := &controlFixture{t: t, metrics: prometheus.NewRegistry()}
 	dir := t.TempDir()
 	var err error
 	path, url := storetest.Place(t, dir)
@@ -63,10 +68,11 @@ func newControl(t *testing.T, changes ...func(*node.Config)) *controlFixture {
 	h.keys, err = signing.New(t.Context(), signing.Config{DB: h.db, Dir: filepath.Join(dir, "keys")})
 	require.NoError(t, err)
 	started := time.Now()
-	cfg := node.Config{DB: h.db, Keys: h.keys, DrainFor: time.Hour, Clock: func() time.Duration { return time.Since(started) + h.passed() }}
+	cfg := node.Config{DB: h.db, Keys: h.keys, DrainFor: time.Hour, Registerer: h.metrics, Clock: func() time.Duration { return time.Since(started) + h.passed() }}
 	for _, change := range changes {
 		change(&cfg)
 	}
+	h.cfg = cfg
 	h.nodes, err = node.New(t.Context(), cfg)
 	require.NoError(t, err)
 	zero := func(context.Context, string) (int64, error) { return 0, nil }
@@ -76,7 +82,7 @@ func newControl(t *testing.T, changes ...func(*node.Config)) *controlFixture {
 		DB: h.db, Keys: h.keys, Nodes: h.nodes, Tenants: tenants, Services: []control.Service{h.keys, tenants}, Log: noLog{}, AdminToken: "token",
 	})
 	require.NoError(t, err)
-	h.routes = c.Nodes()
+	h.source, h.routes = c.Source(), c.Nodes()
 	h.serve()
 	return h
 }
@@ -189,8 +195,15 @@ func (h *controlFixture) follow(n *Node) (end func()) {
 	h.t.Helper()
 	source, err := snapshot.NewRemote(h.server.URL, n.Credential(), h.server.Client())
 	require.NoError(h.t, err)
-	view, err := snapshot.New(snapshot.Config{Source: source, NodeID: n.ID(), Signer: n})
+	view, err := snapshot.New(snapshot.Config{Source: source, NodeID: n.ID(), Epoch: n.Epoch(), Signer: n})
 	require.NoError(h.t, err)
+	end = h.background(view, n)
+	waittest.Until(h.t, func() bool { return view.Fresh() == nil })
+	return end
+}
+
+// background runs a node and its view until end is called.
+func (h *controlFixture) background(view *snapshot.View, n *Node) (end func()) {
 	ctx, stop := context.WithCancel(h.t.Context())
 	var both sync.WaitGroup
 	both.Go(func() { _ = view.Run(ctx) })
@@ -201,7 +214,6 @@ func (h *controlFixture) follow(n *Node) (end func()) {
 		view.Close()
 	})
 	h.t.Cleanup(end)
-	waittest.Until(h.t, func() bool { return view.Fresh() == nil })
 	return end
 }
 

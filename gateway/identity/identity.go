@@ -5,7 +5,8 @@
 // by an invitation that an operator made (muniment node invite), or by a certificate of an
 // authority that control trusts for this. Afterwards it authenticates with its credential, and
 // control counts each start. While control is unreachable the node repeats the same request, so
-// a lost response does no harm. If control refuses a request, the error says what to do. A
+// a lost response does no harm. It does so, too, while another node has the name of its certificate, or
+// an operator has to lift the bar on it. If control refuses a request otherwise, the error says what to do. A
 // private key never leaves the node.
 //
 // A start first sends its credential to control. So a node that was killed while it joined is
@@ -41,8 +42,9 @@
 // place.
 //
 // If the folder is lost, so is the node: another joins in its place, and what the old one
-// signed still verifies. Never run a copy of the folder beside it: both would be one node. A
-// second process on the same folder is refused.
+// signed still verifies. Never run a copy of the folder beside it: both would be one node, and
+// control gives no more news to the one that started earlier, so its lease ends. A second process on
+// the same folder is refused.
 package identity
 
 import (
@@ -92,7 +94,7 @@ type Config struct {
 	// Logger; default none.
 	Logger *slog.Logger
 	// Waiting is called with the error before Open repeats a request that control did not
-	// answer. Default none.
+	// answer, or refused because of the certificate's name. Default none.
 	Waiting func(error)
 	// Registerer takes the metrics until Close; default none.
 	Registerer prometheus.Registerer
@@ -274,10 +276,11 @@ func (n *Node) send(ctx context.Context, client *api.Client, path string, in, ou
 	return client.Do(ctx, credential, http.MethodPost, path, in, out)
 }
 
-// refusal returns control's response if repeating the request would not help, nil otherwise.
+// refusal returns control's response if repeating the request would not help, nil otherwise. A name
+// that is another node's, or barred, is free some day: the node waits for that.
 func refusal(err error) *api.Refused {
 	refused, ok := errors.AsType[*api.Refused](err)
-	if !ok || refused.Status >= 500 || refused.Status == http.StatusTooManyRequests || refused.Status == http.StatusRequestTimeout {
+	if !ok || refused.Field == api.FieldName || refused.Status >= 500 || refused.Status == http.StatusTooManyRequests || refused.Status == http.StatusRequestTimeout {
 		return nil
 	}
 	return refused

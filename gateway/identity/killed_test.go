@@ -206,7 +206,7 @@ func (h *controlFixture) killed(t *testing.T, cfg Config, injector func(path str
 		}
 		injected := injector(path)
 		if dead = injected != noFault; dead {
-			require.NoError(t, os.CopyFS(left, os.DirFS(cfg.Dir)))
+			copyFolder(t, left, cfg.Dir)
 		}
 		return injected
 	})
@@ -220,13 +220,19 @@ func (h *controlFixture) killed(t *testing.T, cfg Config, injector func(path str
 		require.NoError(t, os.Remove(files[0]))
 	}
 	cfg.Dir = left
-	require.NoError(t, filepath.WalkDir(left, func(path string, _ os.DirEntry, err error) error {
-		if err != nil || path == left {
+	return cfg
+}
+
+// copyFolder copies the folder of an identity.
+func copyFolder(t *testing.T, to, from string) {
+	t.Helper()
+	require.NoError(t, os.CopyFS(to, os.DirFS(from)))
+	require.NoError(t, filepath.WalkDir(to, func(path string, _ os.DirEntry, err error) error {
+		if err != nil || path == to {
 			return err
 		}
 		return os.Chmod(path, 0o600)
 	}))
-	return cfg
 }
 
 // count counts control's records of nodes and keys, and the events about them.

@@ -120,7 +120,7 @@ func (n *Node) enrol(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	q := api.EnrolRequest{PublicKey: pub, Signature: signature}
+	q := api.EnrolRequest{PublicKey: pub, Signature: signature, Epoch: n.epoch}
 	if k := n.current(); k != nil {
 		if q.Voucher, err = sign(k.file, claim); err != nil && !errors.Is(err, keyfile.ErrDestroyed) { // it may have been revoked meanwhile
 			return err

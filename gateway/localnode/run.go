@@ -93,7 +93,7 @@ func (n *Node) serve(ctx context.Context, id *identity.Node, metrics *registerer
 	if source.Remote, err = snapshot.NewRemote(n.cfg.Identities.Control, id.Credential(), n.cfg.Identities.Client); err != nil {
 		return err
 	}
-	view, err = snapshot.New(snapshot.Config{Source: source, NodeID: id.ID(), LeaseBound: n.cfg.LeaseBound, Signer: id, Logger: n.cfg.Logger, Registerer: metrics})
+	view, err = snapshot.New(snapshot.Config{Source: source, NodeID: id.ID(), Epoch: id.Epoch(), LeaseBound: n.cfg.LeaseBound, Signer: id, Logger: n.cfg.Logger, Registerer: metrics})
 	if err != nil {
 		return err
 	}

@@ -72,7 +72,7 @@ func (v *View) poll(ctx context.Context, sent time.Duration) (news bool, err err
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	q := api.FeedRequest{NodeID: v.cfg.NodeID, After: after}
+	q := api.FeedRequest{NodeID: v.cfg.NodeID, Epoch: v.cfg.Epoch, After: after}
 	if v.cfg.Spooled != nil {
 		q.Spooled = v.cfg.Spooled()
 	}
@@ -81,6 +81,7 @@ func (v *View) poll(ctx context.Context, sent time.Duration) (news bool, err err
 	}
 	now := v.cfg.Now()
 	f, err := v.cfg.Source.Feed(ctx, q)
+	v.superseded.Store(api.IsSuperseded(err))
 	if err != nil {
 		return false, err
 	}

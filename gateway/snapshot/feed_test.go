@@ -252,7 +252,7 @@ func TestMetricsTellTheLease(t *testing.T) {
 	}
 	require.Equal(t, map[string]float64{
 		"muniment_rights_lease_age_seconds": 2, "muniment_rights_lease_bound_seconds": 30,
-		"muniment_rights_applied_revision": 2, "muniment_rights_stopped_entries": 1,
+		"muniment_rights_applied_revision": 2, "muniment_rights_stopped_entries": 1, "muniment_rights_superseded": 0,
 	}, values)
 }
 

@@ -39,6 +39,12 @@ func newMetrics(reg prometheus.Registerer, v *View) *metrics {
 		gauge("muniment_rights_lease_bound_seconds", "Age of the lease from which deliveries are refused.", func() float64 {
 			return v.cfg.LeaseBound.Seconds()
 		}),
+		gauge("muniment_rights_superseded", "1 while control refuses this process because another one, which started later, runs as the same node.", func() float64 {
+			if v.superseded.Load() {
+				return 1
+			}
+			return 0
+		}),
 		gauge("muniment_rights_applied_revision", "Newest revision of control's feed that was applied.", func() float64 {
 			return float64(v.Applied())
 		}),

@@ -96,6 +96,8 @@ type Config struct {
 	Source Source
 	// NodeID names this node in its requests.
 	NodeID string
+	// Epoch is the number of this start of the node (identity.Node.Epoch).
+	Epoch uint64
 	// Signer receives what the feed says of the node's own keys, before the lease of
 	// that answer begins. Nil: control holds the keys.
 	Signer Signer
@@ -156,6 +158,8 @@ type View struct {
 	applied atomic.Int64 // the newest revision that was applied wholly
 	lease   atomic.Int64 // when the lease began, as nanoseconds of Clock plus 1; 0: none
 	lost    atomic.Bool  // the database was restored under us; never reset
+
+	superseded atomic.Bool // control has refused the last request: another process runs as this node
 
 	incarnation string // owned by Run
 	ahead       bool   // the log says that the clock is; owned by Run

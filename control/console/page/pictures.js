@@ -49,7 +49,7 @@ export function nodes() {
     }
     const rows = list.map((n) => {
       const [mood, word] = moodOf(n, leaseMs);
-      return [h('span', { class: 'mono' }, n.name || n.nodeId), tag(word, mood), duration(n.ageMs), number(n.appliedRevision), number(n.spooled)];
+      return [h('span', { class: 'mono' }, n.name || n.nodeId), tag(word, mood), duration(n.ageMs), number(n.epoch), number(n.appliedRevision), number(n.spooled)];
     });
     return [
       figures(h('figure', null, h('figcaption', null, `Time since the last poll; the mark is the lease bound, ${duration(leaseMs)}`),
@@ -58,7 +58,7 @@ export function nodes() {
           return [n.name || n.nodeId, n.ageMs, `${duration(n.ageMs)}, ${word}`, mood];
         }), { width: inner('nodes'), to: leaseMs * 1.15, mark: leaseMs }))),
       table(total > list.length ? `The first ${number(list.length)} of ${plural(total, 'node')}` : plural(total, 'node'),
-        [{ name: 'Node' }, { name: 'State' }, { name: 'Last poll', number: true }, { name: 'Revision', number: true }, { name: 'In its spool', number: true }], rows),
+        [{ name: 'Node' }, { name: 'State' }, { name: 'Last poll', number: true }, { name: 'Start', number: true }, { name: 'Revision', number: true }, { name: 'In its spool', number: true }], rows),
     ];
   };
   const judge = ({ nodes: list, leaseMs, registered }) => {

@@ -3,12 +3,13 @@
 -- epoch counts the starts of a node. leaving_at is when an operator first requested that it be
 -- expelled, also if that was refused because the node was busy; 0 if it must leave because another
 -- node joined under its name. From then on it gets no other key. expelled_at is when an operator
--- expelled it for good.
+-- expelled it for good. polled_at is when control last noted, now and then, that it polls.
 CREATE TABLE nodes (
     node_id     TEXT   PRIMARY KEY,
     epoch       BIGINT NOT NULL,
     leaving_at  BIGINT,
     expelled_at BIGINT,
+    polled_at   BIGINT NOT NULL DEFAULT 0,
     created_at  BIGINT NOT NULL,
     updated_at  BIGINT NOT NULL,
     revision    BIGINT NOT NULL
@@ -59,9 +60,11 @@ CREATE INDEX node_names_of ON node_names (name, taken_at);
 -- How far each node had followed the feed when it last polled one of several control processes, and
 -- how many records that it has promised were not in the log yet, but in its spool. beat counts the
 -- writes: a process that sees it grow knows that the node has polled, without comparing clocks.
+-- epoch is the newest start of the node that has polled: older ones are refused.
 -- gone is 1 once a process has seen that the node, which was expelled, holds no lease any more.
 CREATE TABLE node_polls (
     node_id TEXT   PRIMARY KEY,
+    epoch   BIGINT NOT NULL,
     applied BIGINT NOT NULL,
     spooled BIGINT NOT NULL,
     beat    BIGINT NOT NULL,
