@@ -146,10 +146,10 @@ func TestRetryAfter(t *testing.T) {
 	}
 	refused := 429
 	for requested, want := range map[time.Duration]time.Duration{time.Minute: time.Minute, 1000 * time.Hour: longestDelay} {
-		d := Delivery{}.after(outcome{attempt: Attempt{Status: &refused}, retryAfter: requested}, noon)
+		d := Delivery{}.after(&outcome{attempt: Attempt{Status: &refused}, retryAfter: requested}, noon)
 		require.Equal(t, noon.Add(want), d.NextAttemptAt.Time)
 	}
-	d := Delivery{}.after(outcome{attempt: Attempt{Status: &refused}, retryAfter: time.Second}, noon)
+	d := Delivery{}.after(&outcome{attempt: Attempt{Status: &refused}, retryAfter: time.Second}, noon)
 	require.InDelta(t, 5, d.NextAttemptAt.Sub(noon).Seconds(), 0.51)
 }
 
