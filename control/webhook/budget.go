@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/net/publicsuffix"
@@ -20,6 +21,9 @@ const (
 	// strangerMessages and strangerBytes are what all tenants together may send in an hour to the hosts
 	// of a site that have not agreed, so that nobody can have the service flood a third party.
 	strangerMessages, strangerBytes = 60, 1 << 20
+	// hostBytes is what a tenant may send to one host in an hour, whatever it has agreed to. A process
+	// takes pieceBytes of it at a time, so that the database does not count each message.
+	hostBytes, pieceBytes = 1 << 30, 4 << 20
 	// agreedFor is how long a host has agreed after it last echoed a challenge, as it may change
 	// hands, and agreedAgain how old that must be until it is recorded again.
 	agreedFor, agreedAgain = 30 * 24 * time.Hour, 24 * time.Hour
@@ -42,12 +46,28 @@ type hold struct {
 // holdFor returns why a message of so many bytes must wait; nil: it may be sent, and is counted.
 func (s *sender) holdFor(ctx context.Context, w *Webhook, bytes int) (*hold, error) {
 	host := hostOf(w.URL)
-	if s.cfg.Egress.allows(host) { // the operator has agreed for it
+	own := account{w.TenantID, host}
+	if s.pieces.take(own, int64(bytes), s.db.Now()) {
 		return nil, nil
 	}
-	agreed, err := hasAgreed(ctx, s.db.Read(), host, s.db.Now())
-	if err != nil || agreed {
-		return nil, err
+	agreed := s.cfg.Egress.allows(host) // by the operator
+	if !agreed {
+		var err error
+		if agreed, err = hasAgreed(ctx, s.db.Read(), host, s.db.Now()); err != nil {
+			return nil, err
+		}
+	}
+	if agreed {
+		piece := max(int64(bytes), pieceBytes)
+		until, err := s.spend(ctx, own, budget{bytes: hostBytes}, piece)
+		if err != nil {
+			return nil, err
+		}
+		if until.IsZero() {
+			s.pieces.add(own, piece-int64(bytes), s.db.Now())
+			return nil, nil
+		}
+		return &hold{until, fmt.Sprintf("%s got 1 GiB of this tenant's messages within an hour, which is the limit for each host: the next go out as the hour passes", host)}, nil
 	}
 	site := siteOf(host)
 	until, err := s.spend(ctx, strangersOf(site), strangers, int64(bytes))
@@ -81,6 +101,38 @@ func siteOf(host string) string {
 
 // account names a budget.
 type account struct{ tenantID, host string }
+
+// pieces are parts of budgets that this process has taken and not sent yet. A piece lasts an hour.
+type pieces struct {
+	mu  sync.Mutex
+	all map[account]piece
+}
+
+type piece struct {
+	bytes int64
+	until time.Time
+}
+
+// take takes bytes from a piece; false if it has too few.
+func (p *pieces) take(a account, bytes int64, now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	has := p.all[a]
+	if has.bytes < bytes || !now.Before(has.until) {
+		return false
+	}
+	has.bytes -= bytes
+	p.all[a] = has
+	return true
+}
+
+// add adds bytes to a piece, and drops the pieces that are over.
+func (p *pieces) add(a account, bytes int64, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.DeleteFunc(p.all, func(_ account, has piece) bool { return !now.Before(has.until) })
+	p.all[a] = piece{p.all[a].bytes + bytes, now.Add(time.Hour)}
+}
 
 // strangersOf is the account of a site's hosts that have not agreed, which belongs to no tenant.
 func strangersOf(site string) account { return account{"", site} }

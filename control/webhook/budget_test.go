@@ -161,6 +161,54 @@ func TestAnEchoLiftsTheLimit(t *testing.T) {
 	require.LessOrEqual(t, s.flood(100), strangerMessages)
 }
 
+// TestAHostHasABudget of bytes of each tenant, also if it has agreed, over all webhooks and processes.
+func TestAHostHasABudget(t *testing.T) {
+	stacktest.Both(t)
+	s := newFixture(t, roomtest.NewClock(noon), nil)
+	other := s.another(nil)
+	r := newReceiver(t)
+	const each = hostBytes / 16
+	var hooks []Webhook
+	for range 4 {
+		hooks = append(hooks, s.hookAt(r, "127.0.0.1", tenantID, 10))
+	}
+	for range 8 {
+		held, err := other.holdFor(t.Context(), &hooks[0], each)
+		require.NoError(t, err)
+		require.Nil(t, held)
+	}
+	require.Equal(t, 8, s.flood(each))
+	w := s.mustFind(t, hooks[0].ID)
+	require.Equal(t, noon.Add(time.Hour/16), w.WaitsUntil.Time)
+	require.Contains(t, *w.WaitReason, "1 GiB")
+	s.hookAt(r, "127.0.0.1", "tnt_b", 1)
+	require.Equal(t, 1, s.flood(each), "another tenant has its own")
+	s.clock.Advance(time.Hour / 16)
+	require.Equal(t, 1, s.flood(each))
+}
+
+// TestPiecesAreSpent before the next is taken, and last an hour.
+func TestPiecesAreSpent(t *testing.T) {
+	s := newFixture(t, roomtest.NewClock(noon), nil)
+	w := s.hookAt(newReceiver(t), "127.0.0.1", tenantID, 0)
+	used := func() (at int64) {
+		require.NoError(t, s.db.Read().QueryRowContext(t.Context(), `SELECT bytes_at FROM webhook_budgets WHERE tenant_id = $1`, tenantID).Scan(&at))
+		return (at - s.clock.Now().Add(-time.Hour).UnixMicro()) * hostBytes / time.Hour.Microseconds()
+	}
+	send := func(bytes, used0 int64) {
+		held, err := s.holdFor(t.Context(), &w, int(bytes))
+		require.NoError(t, err)
+		require.Nil(t, held)
+		require.InDelta(t, used0, used(), 1000)
+	}
+	send(1, pieceBytes)
+	send(pieceBytes-2, pieceBytes)
+	send(1, pieceBytes)
+	send(1, 2*pieceBytes)
+	s.clock.Advance(time.Hour)
+	send(1, pieceBytes)
+}
+
 // TestNobodyWaitsForEver: what has waited as long as attempts last is FAILED, and can be recovered.
 func TestNobodyWaitsForEver(t *testing.T) {
 	s := newFixture(t, roomtest.NewClock(noon), func(cfg *Config) { strangersOnly(t, cfg) })

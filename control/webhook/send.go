@@ -38,6 +38,7 @@ type sender struct {
 	*core
 	client  *client
 	workers workers
+	pieces  pieces
 }
 
 // ended is an attempt with its outcome; nil where it could not begin.

@@ -79,7 +79,7 @@ func New(cfg Config) (*Service, error) {
 	if err := c.metrics.register(cfg.Registerer); err != nil {
 		return nil, fmt.Errorf("cannot open the webhooks: %w", err)
 	}
-	s := &sender{core: c, client: newClient(cfg.Egress, cfg.Roots), workers: workers{tenants: map[string]int{}, hooks: map[string]*hookLimit{}}}
+	s := &sender{core: c, client: newClient(cfg.Egress, cfg.Roots), workers: workers{tenants: map[string]int{}, hooks: map[string]*hookLimit{}}, pieces: pieces{all: map[account]piece{}}}
 	return &Service{c, &queuer{c}, s, &recoverer{c}}, nil
 }
 

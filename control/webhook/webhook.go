@@ -58,7 +58,8 @@
 // attempt has a challenge, a header with random bytes, which the host agrees to by the same header in
 // a response, for 30 days. Hosts that an operator allows have agreed. The hosts of a registered
 // domain that have not agreed get 60 messages and 1 MiB an hour, from all tenants and processes
-// together (budget). A message beyond that is not lost: its webhook waits until there is
+// together. To any other host a tenant sends 1 GiB an hour, however many webhooks, retries and
+// requests to send again lead there. A message beyond that is not lost: its webhook waits until there is
 // enough, and its record says why. A delivery that has waited for 28 hours is FAILED.
 package webhook
 
