@@ -35,8 +35,8 @@ type Attempt struct {
 	At          store.Instant `json:"at" doc:"When it began."`
 	Status      *int          `json:"status" doc:"The status of the receiver's response; null if there was none."`
 	DurationMs  int64         `json:"durationMs" doc:"How long it took, in milliseconds."`
-	Error       *string       `json:"error" doc:"Why there was no response; null if there was one."`
-	BodyExcerpt *string       `json:"bodyExcerpt" doc:"The beginning of the response's body, at most 1 KiB; null if there was none."`
+	Error       *string       `json:"error" doc:"Why there was no response; null if there was one. Without details, if it leads to what only --webhook-allow admits."`
+	BodyExcerpt *string       `json:"bodyExcerpt" doc:"The beginning of the response's body, at most 1 KiB; null if there was none, or if it came from what only --webhook-allow admits."`
 }
 
 // DeliveryState is the state of a delivery.

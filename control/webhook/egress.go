@@ -151,12 +151,17 @@ func (e *Egress) control(network, address string, c syscall.RawConn) error {
 	return e.guard.Safe(network, address, c)
 }
 
-// post sends a delivery. The caller adds time and duration to the outcome.
+// post sends a delivery. Of what only an operator allows, the outcome has the status alone: a tenant
+// must not read internal services, or find out what is there, by its webhooks. The caller adds time and duration to the outcome.
 func (c *client) post(ctx context.Context, url, id string, at time.Time, body []byte, signature string) *outcome {
 	o := &outcome{}
 	o.private.Store(c.egress.allows(hostOf(url)))
 	fail := func(err error) *outcome {
-		o.attempt.Error = new(whyNot(err))
+		why := "no response"
+		if !o.private.Load() {
+			why = whyNot(err)
+		}
+		o.attempt.Error = &why
 		return o
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
@@ -178,6 +183,9 @@ func (c *client) post(ctx context.Context, url, id string, at time.Time, body []
 	o.attempt.Status, o.agreed = &answer.StatusCode, answer.Header.Get(challengeHeader) == challenge || o.private.Load()
 	o.retryAfter = retryAfter(answer.Header.Get("Retry-After"), at)
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxAnswer)) // an incomplete body doesn't matter
+	if o.private.Load() {
+		return o
+	}
 	excerpt := strings.ReplaceAll(strings.ToValidUTF8(string(text[:min(len(text), maxExcerpt)]), ""), "\x00", "")
 	o.attempt.BodyExcerpt = &excerpt
 	return o

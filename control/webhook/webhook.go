@@ -7,7 +7,8 @@
 // or all kinds, "*". While it is ACTIVE, events are queued and sent; while it is PAUSED, they are queued
 // only; while it is DISABLED, neither. The URL is https, without user info and fragment. Whether a
 // connection is allowed is decided by the resolved address (Egress), so changing a DNS name gains
-// nothing.
+// nothing. Of attempts that lead to what only an operator allows, such as private addresses, tenants
+// see status and time alone, and nothing more is kept.
 //
 // A secret is whsec_ and the base64 of 32 random bytes, and is shown once. A secret that was replaced
 // signs too, for a day after that, however often secrets are rotated meanwhile. The database has secrets in plain text, because HMAC needs
