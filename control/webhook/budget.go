@@ -141,7 +141,7 @@ func strangersOf(site string) account { return account{"", site} }
 // larger than the budget needs all of it, and is paid off later.
 func (c *core) spend(ctx context.Context, a account, b budget, bytes int64) (until time.Time, err error) {
 	now := c.db.Now()
-	full := store.At(now.Add(-time.Hour)).UnixMicro()
+	full := store.At(now.Add(-time.Hour)).UnixMilli()
 	each, need, cost := int64(0), timeOf(min(bytes, b.bytes), b.bytes), timeOf(bytes, b.bytes)
 	if b.messages > 0 {
 		each = timeOf(1, b.messages)
@@ -153,13 +153,13 @@ func (c *core) spend(ctx context.Context, a account, b budget, bytes int64) (unt
 				messages_at = CASE WHEN webhook_budgets.messages_at > $5 THEN webhook_budgets.messages_at + $6 ELSE excluded.messages_at END,
 				bytes_at = CASE WHEN webhook_budgets.bytes_at > $5 THEN webhook_budgets.bytes_at + $7 ELSE excluded.bytes_at END
 			WHERE webhook_budgets.messages_at <= $8 AND webhook_budgets.bytes_at <= $9`,
-			a.tenantID, a.host, full+each, full+cost, full, each, cost, now.UnixMicro()-each, now.UnixMicro()-need))
+			a.tenantID, a.host, full+each, full+cost, full, each, cost, now.UnixMilli()-each, now.UnixMilli()-need))
 		if err != nil || spent {
 			return err
 		}
 		var messages, volume int64
 		err = tx.QueryRowContext(ctx, `SELECT messages_at, bytes_at FROM webhook_budgets WHERE tenant_id = $1 AND host = $2`, a.tenantID, a.host).Scan(&messages, &volume)
-		until = time.UnixMicro(max(messages+each, volume+need)).UTC()
+		until = time.UnixMilli(max(messages+each, volume+need)).UTC()
 		return err
 	})
 	if err != nil {
@@ -168,8 +168,8 @@ func (c *core) spend(ctx context.Context, a account, b budget, bytes int64) (unt
 	return until, nil
 }
 
-// timeOf returns in which time a budget of so much an hour refills by n, in microseconds.
-func timeOf(n, budget int64) int64 { return n * time.Hour.Microseconds() / budget }
+// timeOf returns in which time a budget of so much an hour refills by n, in milliseconds.
+func timeOf(n, budget int64) int64 { return n * time.Hour.Milliseconds() / budget }
 
 // hasAgreed reports whether a host has echoed a challenge lately.
 func hasAgreed(ctx context.Context, q store.Querier, host string, now time.Time) (bool, error) {

@@ -157,6 +157,11 @@ func TestAnEchoLiftsTheLimit(t *testing.T) {
 	require.Less(t, s.flood(100), 100, "but for no other host")
 	s.clock.Advance(agreedFor)
 	require.NoError(t, s.Sweep(t.Context()))
+	for _, table := range []string{"webhook_hosts", "webhook_budgets"} {
+		var left int
+		require.NoError(t, s.db.Read().QueryRowContext(t.Context(), `SELECT COUNT(*) FROM `+table).Scan(&left))
+		require.Zero(t, left, table)
+	}
 	s.hookAt(r, "a.example.com", "tnt_c", 100)
 	require.LessOrEqual(t, s.flood(100), strangerMessages)
 }
@@ -193,7 +198,7 @@ func TestPiecesAreSpent(t *testing.T) {
 	w := s.hookAt(newReceiver(t), "127.0.0.1", tenantID, 0)
 	used := func() (at int64) {
 		require.NoError(t, s.db.Read().QueryRowContext(t.Context(), `SELECT bytes_at FROM webhook_budgets WHERE tenant_id = $1`, tenantID).Scan(&at))
-		return (at - s.clock.Now().Add(-time.Hour).UnixMicro()) * hostBytes / time.Hour.Microseconds()
+		return (at - s.clock.Now().Add(-time.Hour).UnixMilli()) * hostBytes / time.Hour.Milliseconds()
 	}
 	send := func(bytes, used0 int64) {
 		held, err := s.holdFor(t.Context(), &w, int(bytes))
