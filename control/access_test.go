@@ -181,7 +181,9 @@ func TestAccessRefusals(t *testing.T) {
 		{"/activate", `{}`, "", 422, sandbox.MissingFields, "missing: token"},
 		{"/activate", `{"token":7}`, "token", 422, sandbox.HandlerError, ""},
 		{"/activate", `{"token":"` + long + `"}`, "token", 422, sandbox.HandlerError, ""},
-		{"/activate", `{"token":"x"}`, "", 404, sandbox.HandlerError, "RESOURCE_NOT_FOUND: the activation token is not known, was used, or has expired"},
+		{"/activate", `{"token":"x"}`, "", 404, sandbox.HandlerError, "RESOURCE_NOT_FOUND: the token is not known, was used, or has expired"},
+		{"/confirm", `{}`, "", 422, sandbox.MissingFields, "missing: token"},
+		{"/confirm", `{"token":"x"}`, "", 404, sandbox.HandlerError, "RESOURCE_NOT_FOUND: the token is not known, was used, or has expired"},
 		{"/nothing", `{}`, "", 404, sandbox.HandlerError, ""},
 	} {
 		r := a.post(c.path, c.body)
@@ -198,6 +200,7 @@ func TestAccessRefusals(t *testing.T) {
 		}
 	}
 	require.Equal(t, 405, a.call("", "GET", access.Base+"/apply", "").status)
+	require.Equal(t, 405, a.call("", "GET", access.Base+"/confirm?token=x", "").status, "whoever opens a link confirms nothing")
 	refusal(t, a.post("/apply", formOf("ada@example.org"), "Sec-Fetch-Site", "cross-site"), 403, sandbox.HandlerError)
 	require.Empty(t, list(t, a.operator("GET", "").ok(), "applications"))
 }

@@ -25,7 +25,7 @@ const adminPath = "/admin/access/applications"
 
 // ListCommand lists applications.
 type ListCommand struct {
-	State string `help:"List those in this state: RECEIVED, APPROVED, ACTIVATED, REFUSED or EXPIRED; default: all." placeholder:"STATE"`
+	State string `help:"List those in this state: UNCONFIRMED, RECEIVED, APPROVED, ACTIVATED, REFUSED or EXPIRED; default: all." placeholder:"STATE"`
 	JSON  bool   `help:"Print one JSON object."`
 }
 

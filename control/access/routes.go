@@ -17,9 +17,12 @@ const Base = "/api/access"
 func (s *Service) Routes(a route.API) {
 	sandbox.Add(a, s.callers, route.Operation{ID: "access-apply", Method: http.MethodPost, Path: Base + "/apply", Tag: "Sandbox",
 		Summary: "Apply for a key of the sandbox",
-		Description: "Answers alike whatever is known of the address. Once an operator has approved, a mail brings a link to the playground, whose fragment holds a token for `POST /api/access/activate`. " +
+		Description: "Answers alike whatever is known of the address. A mail brings a link to confirm it within 24 hours, whose fragment holds a token for `POST /api/access/confirm`; a service without a mail server needs none. Once an operator has approved, a mail brings a link to the playground, whose fragment holds a token for `POST /api/access/activate`. " +
 			"An address has one open application at a time, and three within 30 days: more are dropped. Applications are erased 30 days after they were made. " +
-			"Each IP address may make 10 requests per 10 seconds and 30 per hour, activations included."}, s.postApply)
+			"Each IP address may make 10 requests per 10 seconds and 30 per hour, confirmations and activations included."}, s.postApply)
+	sandbox.Add(a, s.callers, route.Operation{ID: "access-confirm", Method: http.MethodPost, Path: Base + "/confirm", Tag: "Sandbox",
+		Summary: "Confirm an application by the token of its mail", Errors: []int{http.StatusNotFound},
+		Description: "From then on the application waits for an operator. A token is good once. 404 is the answer to every other one, be it used, expired or unknown."}, s.postConfirm)
 	sandbox.Add(a, s.callers, route.Operation{ID: "access-activate", Method: http.MethodPost, Path: Base + "/activate", Tag: "Sandbox",
 		Summary: "Exchange the token of an activation mail for a key", Errors: []int{http.StatusNotFound},
 		Description: "Makes a tenant of the sandbox with a key, env `test`, that holds every scope but `*`; the key is shown this once. The tenant is not dropped for being idle. " +
@@ -41,6 +44,28 @@ func (Receipt) SchemaName() string { return "AccessReceipt" }
 
 func (s *Service) postApply(ctx context.Context, in *applyInput) (Receipt, error) {
 	return Receipt{"RECEIVED"}, s.apply(ctx, in.Body)
+}
+
+// Confirmation is a request to confirm an application.
+type Confirmation struct {
+	Token string `json:"token" minLength:"1" maxLength:"128" doc:"Of the link in the mail, behind #confirm=."`
+}
+
+// SchemaName: see Form.
+func (Confirmation) SchemaName() string { return "AccessConfirmation" }
+
+// Confirmed is the answer to a confirmation.
+type Confirmed struct {
+	Status string `json:"status" enum:"CONFIRMED" doc:"The application waits for an operator."`
+}
+
+// SchemaName: see Form.
+func (Confirmed) SchemaName() string { return "AccessConfirmed" }
+
+type confirmInput struct{ Body Confirmation }
+
+func (s *Service) postConfirm(ctx context.Context, in *confirmInput) (Confirmed, error) {
+	return Confirmed{"CONFIRMED"}, s.confirm(ctx, in.Body.Token)
 }
 
 // Activation is a request for a key.
@@ -97,7 +122,7 @@ type Listed struct {
 	Email        string        `json:"email"`
 	Organisation string        `json:"organisation"`
 	Use          string        `json:"use"`
-	Mail         Mail          `json:"mail" doc:"The mail of the newest approval."`
+	Mail         Mail          `json:"mail" doc:"The mail of the newest approval, or before that the one to confirm."`
 	ExpiresAt    store.Instant `json:"expiresAt" doc:"When it is erased."`
 }
 
@@ -111,7 +136,7 @@ func (s *Service) listed(a Application) Listed {
 
 // ListInput selects applications.
 type ListInput struct {
-	State string `query:"state" enum:"RECEIVED,APPROVED,ACTIVATED,REFUSED,EXPIRED"`
+	State string `query:"state" enum:"UNCONFIRMED,RECEIVED,APPROVED,ACTIVATED,REFUSED,EXPIRED"`
 	route.Page
 }
 

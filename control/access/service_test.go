@@ -81,6 +81,18 @@ func (h *fixture) applies(email string) {
 	require.True(h.t, done)
 }
 
+// confirmed has an address apply, and confirms that without its mail.
+func (h *fixture) confirmed(email string) {
+	h.t.Helper()
+	h.applies(email)
+	require.NoError(h.t, h.db.Change(h.t.Context(), func(tx *store.Tx) error {
+		_, err := applications.Move(h.t.Context(), tx, store.Move[Application, Action]{TenantID: api.SystemTenant, ID: h.all()[0].ID, Action: Confirm, By: store.BySystem()})
+		return err
+	}))
+	_, err := h.job(MailJob, h.SendMail)
+	require.NoError(h.t, err)
+}
+
 // all are the applications, newest first.
 func (h *fixture) all() []Listed {
 	h.t.Helper()
@@ -117,7 +129,7 @@ func (h *fixture) mailed(id string) (token string) {
 	done, err := h.job(MailJob, h.SendMail)
 	require.NoError(h.t, err)
 	require.True(h.t, done)
-	return tokenIn(h.t, h.eml(id))
+	return tokenIn(h.t, h.eml(id), "activate")
 }
 
 func (h *fixture) eml(id string) string {
@@ -127,10 +139,10 @@ func (h *fixture) eml(id string) string {
 	return string(text)
 }
 
-// tokenIn finds the token of the one link in a mail.
-func tokenIn(t *testing.T, mail string) string {
+// tokenIn finds the token of the one link in a mail, which is of a kind.
+func tokenIn(t *testing.T, mail, kind string) string {
 	t.Helper()
-	_, rest, found := strings.Cut(mail, "\r\nhttps://muniment.example/playground#activate=")
+	_, rest, found := strings.Cut(mail, "\r\nhttps://muniment.example/playground#"+kind+"=")
 	require.True(t, found, mail)
 	token, _, _ := strings.Cut(rest, "\r\n")
 	require.Regexp(t, `^[A-Za-z0-9_-]{43}$`, token)
