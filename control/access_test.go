@@ -303,6 +303,9 @@ func TestAccessOfOperators(t *testing.T) {
 		require.Equal(t, 409, r.status)
 		require.Contains(t, r.text, "application is already ACTIVATED")
 	}
+	for body, status := range map[string]int{`{}`: 422, `{"allFrom":""}`: 422, `{"olderThan":"yesterday"}`: 422, `{"allFrom":"example.org"}`: 200} {
+		require.Equal(t, status, send(t, a.control().Admin(), adminToken, "POST", "/admin/access/applications/refuse", body).status, body)
+	}
 	tenants := list(t, send(t, a.control().Admin(), adminToken, "GET", "/admin/tenants", "").ok(), "tenants")
 	require.Equal(t, true, tenants[0]["sandbox"], "its keys can be listed, made and revoked")
 	require.Equal(t, "ada@example.org", tenants[0]["email"])

@@ -3,11 +3,13 @@ package access
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	"muniment/control/route"
 	"muniment/control/sandbox"
 	"muniment/control/store"
 	"muniment/control/tenant"
+	"muniment/gateway/api"
 )
 
 // Base begins the path of every route for strangers.
@@ -114,6 +116,38 @@ func (s *Service) OperatorRoutes(a route.API) {
 		Summary: "Refuse an application; the links of one that was approved end"}, func(ctx context.Context, in *OneInput) (One, error) {
 		return s.Refuse(ctx, in.ApplicationID, "")
 	})
+	route.Add(a, route.Operation{ID: "refuse-applications", Method: http.MethodPost, Path: path + "/refuse", Tag: "Operator", Access: route.Operator{},
+		Summary: "Refuse all applications of an address or host, or that are older than a time, and not approved yet"}, s.postRefuseAll)
+}
+
+// Refusal selects the applications that are refused together. Those that are approved stay.
+type Refusal struct {
+	AllFrom   *string     `json:"allFrom,omitempty" nullable:"true" maxLength:"254" doc:"Of this address, or of all addresses of this host: ada@example.org, or example.org."`
+	OlderThan *route.Time `json:"olderThan,omitempty" nullable:"true" doc:"Made before this time."`
+}
+
+// SchemaName: see Form.
+func (Refusal) SchemaName() string { return "ApplicationRefusal" }
+
+// RefusedCount is how many applications were refused together.
+type RefusedCount struct {
+	Refused int `json:"refused"`
+}
+
+func (s *Service) postRefuseAll(ctx context.Context, in *struct{ Body Refusal }) (RefusedCount, error) {
+	before, err := route.Given("olderThan", in.Body.OlderThan)
+	if err != nil {
+		return RefusedCount{}, err
+	}
+	from := ""
+	if in.Body.AllFrom != nil {
+		from = strings.ToLower(*in.Body.AllFrom)
+	}
+	if from == "" && before.IsZero() {
+		return RefusedCount{}, api.InvalidField("allFrom", "say allFrom or olderThan, or both")
+	}
+	n, err := s.refuseAll(ctx, from, before)
+	return RefusedCount{n}, err
 }
 
 // Listed is an application as operators see it.

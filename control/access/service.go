@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -263,6 +264,58 @@ func (s *Service) refuse(ctx context.Context, id string, seen State) (moved Appl
 		return deleteTokens(ctx, tx, id)
 	})
 	return moved, err
+}
+
+// refuseAtOnce is how many applications one change refuses; other changes wait for it.
+const refuseAtOnce = 100
+
+// refuseAll refuses the applications that nobody has approved, of an address or of all addresses of a
+// host, and made before a time; empty or zero: of any. It returns how many. After an error those that were refused
+// stay so, and a second call refuses the others.
+func (s *Service) refuseAll(ctx context.Context, from string, before store.Instant) (refused int, err error) {
+	after := ""
+	for {
+		some, err := listUndecided(ctx, s.db.Read(), after, refuseAtOnce)
+		if err != nil || len(some) == 0 {
+			return refused, err
+		}
+		after = some[len(some)-1].ID
+		some = slices.DeleteFunc(some, func(a Application) bool {
+			_, host, _ := strings.Cut(a.Email, "@")
+			return from != "" && from != a.Email && from != host || !before.IsZero() && !a.CreatedAt.Before(before.Time)
+		})
+		if len(some) == 0 {
+			continue
+		}
+		done := 0
+		err = s.db.Change(ctx, func(tx *store.Tx) error {
+			done = 0
+			for _, seen := range some {
+				a, err := find(ctx, tx, seen.ID)
+				if store.IsNone(err) {
+					continue
+				}
+				if err != nil {
+					return err
+				}
+				if is := a.stateAt(store.At(tx.Now())); is != Unconfirmed && is != Received {
+					continue // decided on meanwhile, or over
+				}
+				if _, err := applications.Move(ctx, tx, store.Move[Application, Action]{TenantID: api.SystemTenant, ID: a.ID, Action: Refuse, By: store.ByOperator()}); err != nil {
+					return err
+				}
+				if err := deleteTokens(ctx, tx, a.ID); err != nil {
+					return err
+				}
+				done++
+			}
+			return nil
+		})
+		if err != nil {
+			return refused, err
+		}
+		refused += done
+	}
 }
 
 // errToken is the answer to every token that is not good, whatever is known of it.

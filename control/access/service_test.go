@@ -3,6 +3,7 @@ package access
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -287,6 +288,42 @@ func TestApplicationsOfAnAddress(t *testing.T) {
 	require.Zero(t, h.count("access_requests"))
 }
 
+// TestRefuseAll refuses what is selected and not approved, with an event of each.
+func TestRefuseAll(t *testing.T) {
+	h := newFixture(t, nil)
+	for i := range refuseAtOnce + 1 {
+		h.applies(fmt.Sprintf("x%d@flood.example", i))
+	}
+	for _, email := range []string{"ada@example.org", "ada@mail.example.org", "grace@example.org", "example.org@x.example"} {
+		h.applies(email)
+	}
+	require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.ExecContext(t.Context(), `UPDATE access_applications SET state = 'UNCONFIRMED' WHERE email = 'x0@flood.example'`)
+		return err
+	}))
+	approved, token := h.approved("linus@flood.example")
+	h.clock.Advance(time.Hour)
+	h.applies("late@example.org")
+	refuse := func(from string, before time.Time, want int) {
+		t.Helper()
+		events := len(h.events())
+		n, err := h.refuseAll(t.Context(), from, store.At(before))
+		require.NoError(t, err)
+		require.Equal(t, want, n)
+		require.Len(t, h.events(), events+want)
+	}
+	refuse("flood.example", time.Time{}, refuseAtOnce+1)
+	refuse("flood.example", time.Time{}, 0)
+	require.Equal(t, 1, h.count(`access_applications WHERE state = 'APPROVED' AND application_id = '`+approved+`'`))
+	refuse("example.org", begin, 0)
+	refuse("example.org", begin.Add(time.Millisecond), 2)
+	refuse("ada@mail.example.org", time.Time{}, 1)
+	refuse("", begin.Add(time.Hour), 1)
+	require.Equal(t, "late@example.org", h.waiting("late@example.org").Email)
+	_, err := h.activate(t.Context(), token)
+	require.NoError(t, err)
+}
+
 // TestTooManyApplications: while operators are behind, strangers don't fill the database.
 func TestTooManyApplications(t *testing.T) {
 	h := newFixture(t, nil)
@@ -378,6 +415,8 @@ func TestListsUseIndexes(t *testing.T) {
 	slice := store.Slice{Behind: "app_2", Limit: 2}
 	roomtest.Plans(t, h.db, func(q store.Querier) error { _, _, err := list(t.Context(), q, "", slice); return err })
 	roomtest.Plans(t, h.db, func(q store.Querier) error { _, _, err := list(t.Context(), q, "RECEIVED", slice); return err })
+	roomtest.Plans(t, h.db, func(q store.Querier) error { _, err := listUndecided(t.Context(), q, "app_2", 2); return err })
+	roomtest.Plans(t, h.db, func(q store.Querier) error { _, err := listUnconfirmed(t.Context(), q, begin, 2); return err })
 	roomtest.Plans(t, h.db, func(q store.Querier) error { _, _, err := countOf(t.Context(), q, "x7", begin); return err })
 	roomtest.Plans(t, h.db, func(q store.Querier) error {
 		_, err := listDue(t.Context(), q, time.UnixMilli(5).Add(keep), 2)

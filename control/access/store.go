@@ -78,6 +78,12 @@ func listUnconfirmed(ctx context.Context, q store.Querier, until time.Time, limi
 		ORDER BY application_id LIMIT $3`, api.SystemTenant, store.At(until), limit)
 }
 
+// listUndecided lists applications that no operator has decided on, with ids above after.
+func listUndecided(ctx context.Context, q store.Querier, after string, limit int) ([]Application, error) {
+	return store.List(ctx, q, "the applications without a decision", applications.Scan, applications.Select()+` WHERE tenant_id = $1 AND application_id > $2 AND state IN ('UNCONFIRMED', 'RECEIVED')
+		ORDER BY application_id LIMIT $3`, api.SystemTenant, after, limit)
+}
+
 // list lists applications, newest first, in a state, or in any if it is empty.
 func list(ctx context.Context, q store.Querier, state string, s store.Slice) (page []Application, next string, err error) {
 	var w store.Where
