@@ -22,6 +22,7 @@ import (
 
 	"muniment/control/roomtest"
 	"muniment/control/store"
+	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
 	"muniment/gateway/certs/certstest"
 )
@@ -200,6 +201,7 @@ func TestMail(t *testing.T) {
 // TestConfirming: an application waits for an operator once the token of its mail is posted, and not
 // before. The token is good for nothing else, and once.
 func TestConfirming(t *testing.T) {
+	stacktest.Both(t)
 	m := newMailServer(t, nil, false)
 	h := newFixture(t, plain(m.address))
 	h.applies("ada@example.org")
@@ -243,6 +245,7 @@ func (h *fixture) due() Counts {
 
 // TestUnconfirmedExpire a day after they were made, and count for their address all the same.
 func TestUnconfirmedExpire(t *testing.T) {
+	stacktest.Both(t)
 	m := newMailServer(t, nil, false)
 	h := newFixture(t, plain(m.address))
 	h.applies("ada@example.org")
@@ -271,6 +274,7 @@ func TestUnconfirmedExpire(t *testing.T) {
 
 // TestUnconfirmedMakeRoom: strangers who confirm nothing keep nobody from applying.
 func TestUnconfirmedMakeRoom(t *testing.T) {
+	stacktest.Both(t)
 	h := newFixture(t, plain("127.0.0.1:1"))
 	const columns = "application_id, tenant_id, email, organisation, purpose, state, approvals, mail_state, mail_attempts, mail_code, mail_detail, created_at, updated_at, revision"
 	fill := func(n int, state State, prefix string) {

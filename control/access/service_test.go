@@ -290,6 +290,7 @@ func TestApplicationsOfAnAddress(t *testing.T) {
 
 // TestRefuseAll refuses what is selected and not approved, with an event of each.
 func TestRefuseAll(t *testing.T) {
+	stacktest.Both(t)
 	h := newFixture(t, nil)
 	for i := range refuseAtOnce + 1 {
 		h.applies(fmt.Sprintf("x%d@flood.example", i))
