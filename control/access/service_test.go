@@ -302,6 +302,7 @@ func TestRefuseAll(t *testing.T) {
 		_, err := tx.ExecContext(t.Context(), `UPDATE access_applications SET state = 'UNCONFIRMED' WHERE email = 'x0@flood.example'`)
 		return err
 	}))
+	h.clock.Advance(time.Hour) // the newest is listed first
 	approved, token := h.approved("linus@flood.example")
 	h.clock.Advance(time.Hour)
 	h.applies("late@example.org")
@@ -319,7 +320,7 @@ func TestRefuseAll(t *testing.T) {
 	refuse("example.org", begin, 0)
 	refuse("example.org", begin.Add(time.Millisecond), 2)
 	refuse("ada@mail.example.org", time.Time{}, 1)
-	refuse("", begin.Add(time.Hour), 1)
+	refuse("", begin.Add(2*time.Hour), 1)
 	require.Equal(t, "late@example.org", h.waiting("late@example.org").Email)
 	_, err := h.activate(t.Context(), token)
 	require.NoError(t, err)
