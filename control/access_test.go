@@ -181,7 +181,9 @@ func TestAccessRefusals(t *testing.T) {
 		{"/activate", `{}`, "", 422, sandbox.MissingFields, "missing: token"},
 		{"/activate", `{"token":7}`, "token", 422, sandbox.HandlerError, ""},
 		{"/activate", `{"token":"` + long + `"}`, "token", 422, sandbox.HandlerError, ""},
-		{"/activate", `{"token":"x"}`, "", 404, sandbox.HandlerError, "RESOURCE_NOT_FOUND: the activation token is not known, was used, or has expired"},
+		{"/activate", `{"token":"x"}`, "", 404, sandbox.HandlerError, "RESOURCE_NOT_FOUND: the token is not known, was used, or has expired"},
+		{"/confirm", `{}`, "", 422, sandbox.MissingFields, "missing: token"},
+		{"/confirm", `{"token":"x"}`, "", 404, sandbox.HandlerError, "RESOURCE_NOT_FOUND: the token is not known, was used, or has expired"},
 		{"/nothing", `{}`, "", 404, sandbox.HandlerError, ""},
 	} {
 		r := a.post(c.path, c.body)
@@ -198,6 +200,7 @@ func TestAccessRefusals(t *testing.T) {
 		}
 	}
 	require.Equal(t, 405, a.call("", "GET", access.Base+"/apply", "").status)
+	require.Equal(t, 405, a.call("", "GET", access.Base+"/confirm?token=x", "").status, "whoever opens a link confirms nothing")
 	refusal(t, a.post("/apply", formOf("ada@example.org"), "Sec-Fetch-Site", "cross-site"), 403, sandbox.HandlerError)
 	require.Empty(t, list(t, a.operator("GET", "").ok(), "applications"))
 }
@@ -299,6 +302,9 @@ func TestAccessOfOperators(t *testing.T) {
 		r := a.operator("POST", "/"+id+"/"+action)
 		require.Equal(t, 409, r.status)
 		require.Contains(t, r.text, "application is already ACTIVATED")
+	}
+	for body, status := range map[string]int{`{}`: 422, `{"allFrom":""}`: 422, `{"olderThan":"yesterday"}`: 422, `{"allFrom":"example.org"}`: 200} {
+		require.Equal(t, status, send(t, a.control().Admin(), adminToken, "POST", "/admin/access/applications/refuse", body).status, body)
 	}
 	tenants := list(t, send(t, a.control().Admin(), adminToken, "GET", "/admin/tenants", "").ok(), "tenants")
 	require.Equal(t, true, tenants[0]["sandbox"], "its keys can be listed, made and revoked")

@@ -110,7 +110,7 @@ func TestDocumentHasEveryRoute(t *testing.T) {
 		}
 	}
 	for _, route := range append(slices.Clone(edge), "GET /v1/tenant", "POST /v1/rights", "POST /v1/offers", "POST /v1/challenges", "GET /v1/events", "GET /v1/metering",
-		"GET /api/sandbox/tenant", "POST /api/sandbox/tenant", "POST /api/access/apply", "POST /api/access/activate", "GET /v1/metering/refusals", "POST /v1/proof-packs/seal", "GET /.well-known/muniment/keys.json", "GET /openapi.json", "GET /docs") {
+		"GET /api/sandbox/tenant", "POST /api/sandbox/tenant", "POST /api/access/apply", "POST /api/access/confirm", "POST /api/access/activate", "GET /v1/metering/refusals", "POST /v1/proof-packs/seal", "GET /.well-known/muniment/keys.json", "GET /openapi.json", "GET /docs") {
 		require.Contains(t, listed, route)
 	}
 	require.NotContains(t, strings.Join(listed, "\n"), "/admin/", "operators have a listener of their own")

@@ -45,8 +45,10 @@ func TestAccessInABrowser(t *testing.T) {
 	a := systemtest.Applicant{T: t, URL: s.Client.API, Data: s.Data}
 	inBrowser(t, "access.js", "URL="+a.URL)
 	waittest.Until(t, func() bool { return len(a.List()) == 1 }, "the application is there")
+	token := box.Token(t, "ada@example.org", "https://muniment.example", "confirm")
+	inBrowser(t, "access.js", "URL="+a.URL, "LINK="+a.URL+"/playground#confirm="+token)
 	systemtest.Command(t, "access", "approve", "--data", a.Data, a.List()[0].ID)
-	token := box.Token(t, "ada@example.org", "https://muniment.example")
+	token = box.Token(t, "ada@example.org", "https://muniment.example", "activate")
 
 	rootFile, pack := filepath.Join(s.Data, "keys", "root.vkey"), filepath.Join(t.TempDir(), "pack.ndjson")
 	root, err := os.ReadFile(rootFile)

@@ -240,8 +240,19 @@ func (d *day) hold() {
 // access is a stranger's way to a key of the sandbox.
 func (d *day) access() {
 	d.visit("access-apply", "", `{"email": "dev@example.com", "organisation": "Example Ltd", "use": "measuring plays on station screens"}`)
+	d.confirmed()
 	a := systemtest.Applicant{T: d.t, URL: d.server.API, Data: d.server.Data}
 	d.visit("access-activate", "", fmt.Sprintf(`{"token": %q}`, a.Written(a.Approved("ada@example.org"))))
+}
+
+// confirmed confirms an application at a service with a mail server.
+func (d *day) confirmed() {
+	own := d.server
+	defer func() { d.server = own }()
+	box, address := systemtest.OpenMailbox(d.t)
+	d.server = systemtest.NewService(d.t, "--mail-smtp", address, "--mail-from", "keys@muniment.example", "--mail-tls", "none", "--public-url", "https://muniment.example").Server
+	require.Equal(d.t, 200, d.do("access-apply", "", `{"email": "ada@example.org", "organisation": "Example Ltd", "use": "measuring plays"}`).Status)
+	d.visit("access-confirm", "", fmt.Sprintf(`{"token": %q}`, box.Token(d.t, "ada@example.org", "https://muniment.example", "confirm")))
 }
 
 // sandbox is a visit to the sandbox, to all of its operations.

@@ -290,6 +290,10 @@ func TestTextsOfPersons(t *testing.T) {
 		}
 	}
 	for name, p := range personal {
+		if name == "webhook_deliveries.attempts" { // of a receiver that only the operator allows: control/webhook/TestPersonsAreErased has others
+			require.Zero(t, counts[p.Kind], "its response is not kept")
+			continue
+		}
 		require.Greater(t, counts[p.Kind]+boolInt(strings.HasPrefix(name, "access_") || strings.HasPrefix(name, "outbox.")), 0, "nothing is said in %s", name)
 	}
 

@@ -1,5 +1,5 @@
-// Package access leads from a stranger to a key of the sandbox: the stranger applies, an operator
-// approves, a mail leads to the playground, and its token is exchanged for a key.
+// Package access leads from a stranger to a key of the sandbox: the stranger applies and confirms the
+// address, an operator approves, a mail leads to the playground, and its token is exchanged for a key.
 //
 // # Applying
 //
@@ -7,9 +7,19 @@
 // address. The request is stored and a job queued, in one transaction that never looks at other
 // applications; what becomes of it is decided later (AdmitJob). An address has one open
 // application at a time, and at most three within 30 days, counted exactly: further ones are dropped
-// without a word. Addresses are compared, and kept, in lower case. Callers are limited by their own
+// without a word, so an address gets no more than three mails of strangers' making. Addresses are compared, and kept, in lower case. Callers are limited by their own
 // address as those of the sandbox are, with windows of their own (sandbox.Callers). While 10,000
 // applications wait for an operator, all callers are answered 503.
+//
+// # Confirming
+//
+// An application is UNCONFIRMED until its applicant confirms the address, so operators see no address
+// whose mail the applicant does not read. A mail has a link whose fragment is a token. The page
+// behind it shows a button, and only POST /api/access/confirm confirms: a mail scanner that opens the
+// link does not. An application that is not confirmed within 24 hours is EXPIRED. At most 10,000 are
+// unconfirmed or wait for an operator: for one more, the oldest unconfirmed one is deleted, so
+// strangers who confirm nothing keep nobody from applying. Without a mail server
+// applications need no confirming, as no mail would reach the applicant.
 //
 // # Deciding
 //
@@ -20,7 +30,7 @@
 //
 // # The mail
 //
-// MailJob sends it, after the change is committed, by SMTP, or writes it to a file of the outbox
+// There is a mail to confirm, and one to activate. MailJob sends it, after the change is committed, by SMTP, or writes it to a file of the outbox
 // where no mail server is configured. Each attempt makes a token of its own, of which only the SHA-256 is
 // stored, before it sends: an attempt whose process is killed may have reached the applicant, so its
 // token stays good beside those of later attempts. A token is good for 24 hours, and one of an
@@ -76,7 +86,7 @@ type Application struct {
 	Email             string        `json:"-" db:"email"`
 	Organisation      string        `json:"-" db:"organisation"`
 	Use               string        `json:"-" db:"purpose"`
-	State             State         `json:"state" db:"state,moves" enum:"RECEIVED,APPROVED,ACTIVATED,REFUSED,EXPIRED"`
+	State             State         `json:"state" db:"state,moves" enum:"UNCONFIRMED,RECEIVED,APPROVED,ACTIVATED,REFUSED,EXPIRED"`
 	Approvals         int64         `json:"approvals" db:"approvals,moves" doc:"How often it was approved: each time another mail is sent."`
 	ActivatedTenantID *string       `json:"activatedTenantId" db:"activated_tenant_id,moves" doc:"The tenant that came of it."`
 	Mail              Mail          `json:"-" db:"*"`
@@ -90,11 +100,12 @@ type State string
 
 // The states.
 const (
-	Received  State = "RECEIVED"
-	Approved  State = "APPROVED"
-	Activated State = "ACTIVATED"
-	Refused   State = "REFUSED"
-	Expired   State = "EXPIRED"
+	Unconfirmed State = "UNCONFIRMED"
+	Received    State = "RECEIVED"
+	Approved    State = "APPROVED"
+	Activated   State = "ACTIVATED"
+	Refused     State = "REFUSED"
+	Expired     State = "EXPIRED"
 )
 
 // Action moves an application from state to state.
@@ -102,21 +113,25 @@ type Action string
 
 // The actions.
 const (
+	Confirm  Action = "confirm"
 	Approve  Action = "approve"
 	Resend   Action = "resend" // approve what is approved
 	Refuse   Action = "refuse"
 	Activate Action = "activate"
 	Expire   Action = "expire"
+	Drop     Action = "drop" // for a newer one
 )
 
 // transitions is the table of states. Any other transition is refused.
 var transitions = store.Steps[Action, State]{
+	Confirm:  {From: store.From(Unconfirmed), To: Received, Event: eventConfirmed},
 	Approve:  {From: store.From(Received), To: Approved, Event: eventApproved},
 	Resend:   {From: store.From(Approved), Event: eventApproved},
-	Refuse:   {From: store.From(Received, Approved), To: Refused, Event: eventRefused},
+	Refuse:   {From: store.From(Unconfirmed, Received, Approved), To: Refused, Event: eventRefused},
 	Activate: {From: store.From(Approved), To: Activated, Event: eventActivated},
 	// It is seen as expired before that is stored.
 	Expire: {From: store.From(Expired), To: Expired, Event: eventExpired},
+	Drop:   {From: store.From(Unconfirmed), To: Expired, Event: eventExpired},
 }
 
 const (
@@ -124,7 +139,10 @@ const (
 	keep = 30 * 24 * time.Hour
 	// mostOfAddress is how many applications of an address there may be within keep.
 	mostOfAddress = 3
-	// mostWaiting is how many applications wait for an operator at most.
+	// confirmWithin is how long an application may be unconfirmed.
+	confirmWithin = 24 * time.Hour
+	// mostWaiting is how many applications wait for an operator at most, and how many with those that
+	// are unconfirmed.
 	mostWaiting = 10_000
 	// mostMails is of how many approved applications Counts reads the mails.
 	mostMails = 1000
@@ -139,13 +157,21 @@ func (a *Application) endsAt() store.Instant { return store.At(a.CreatedAt.Add(k
 
 // stateAt is the state at a time: an open application whose time is over is EXPIRED, stored or not.
 func (a *Application) stateAt(now store.Instant) State {
-	if (a.State == Received || a.State == Approved) && !now.Before(a.endsAt().Time) {
+	ends := a.endsAt().Time
+	switch a.State {
+	case Unconfirmed:
+		ends = a.CreatedAt.Add(confirmWithin)
+	case Received, Approved:
+	default:
+		return a.State
+	}
+	if !now.Before(ends) {
 		return Expired
 	}
 	return a.State
 }
 
-// Mail is how far the mail of an application's newest approval is.
+// Mail is how far the mail of an application's newest approval is, or before that the one to confirm.
 type Mail struct {
 	State    MailState     `json:"state" db:"mail_state" enum:"NONE,QUEUED,SENT,WRITTEN,FAILED" doc:"WRITTEN is a file of the outbox, of a service without a mail server."`
 	Attempts int64         `json:"attempts" db:"mail_attempts" doc:"How many have begun."`

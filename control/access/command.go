@@ -3,14 +3,17 @@ package access
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"muniment/control/route"
+	"muniment/sealer"
 	"muniment/sealer/terminal"
 )
 
@@ -18,14 +21,14 @@ import (
 type Commands struct {
 	List    ListCommand    `cmd:"" help:"List the applications for a key of the sandbox, newest first, and how far their mails are."`
 	Approve ApproveCommand `cmd:"" help:"Approve an application and send its mail. Of one that is approved another mail is sent, and the links before end."`
-	Refuse  RefuseCommand  `cmd:"" help:"Refuse an application. If it was approved, its link ends."`
+	Refuse  RefuseCommand  `cmd:"" help:"Refuse an application, whose link ends if it was approved; or all of an address or host, or of a time, that are not approved."`
 }
 
 const adminPath = "/admin/access/applications"
 
 // ListCommand lists applications.
 type ListCommand struct {
-	State string `help:"List those in this state: RECEIVED, APPROVED, ACTIVATED, REFUSED or EXPIRED; default: all." placeholder:"STATE"`
+	State string `help:"List those in this state: UNCONFIRMED, RECEIVED, APPROVED, ACTIVATED, REFUSED or EXPIRED; default: all." placeholder:"STATE"`
 	JSON  bool   `help:"Print one JSON object."`
 }
 
@@ -85,15 +88,42 @@ func (c *ApproveCommand) Run(server route.AdminClient, out io.Writer) error {
 	return decide(server, out, c.JSON, c.ApplicationID, "approve", "%s is approved, and its mail is queued: muniment access list shows whether it was sent\n")
 }
 
-// RefuseCommand refuses an application.
+// RefuseCommand refuses an application, or many.
 type RefuseCommand struct {
-	ApplicationID string `arg:"" help:"The application, such as app_01J…"`
-	JSON          bool   `help:"Print one JSON object."`
+	ApplicationID string        `arg:"" optional:"" help:"The application, such as app_01J…"`
+	AllFrom       string        `help:"Refuse all applications of this address, or of this host, that are not approved." placeholder:"HOST|ADDRESS"`
+	OlderThan     time.Duration `least:"0s" example:"72h" help:"Refuse all that are older and not approved; with --all-from, of those." placeholder:"DURATION"`
+	JSON          bool          `help:"Print one JSON object."`
+}
+
+// Validate returns an error unless the command says which applications.
+func (c *RefuseCommand) Validate() error {
+	if many := c.AllFrom != "" || c.OlderThan > 0; many == (c.ApplicationID != "") {
+		return errors.New("say one application, or --all-from or --older-than")
+	}
+	return nil
 }
 
 // Run sends the request to the server.
 func (c *RefuseCommand) Run(server route.AdminClient, out io.Writer) error {
-	return decide(server, out, c.JSON, c.ApplicationID, "refuse", "%s is refused\n")
+	if c.ApplicationID != "" {
+		return decide(server, out, c.JSON, c.ApplicationID, "refuse", "%s is refused\n")
+	}
+	body, done := map[string]any{}, RefusedCount{}
+	if c.AllFrom != "" {
+		body["allFrom"] = c.AllFrom
+	}
+	if c.OlderThan > 0 {
+		body["olderThan"] = sealer.FormatTime(time.Now().Add(-c.OlderThan))
+	}
+	if err := server.Do(http.MethodPost, adminPath+"/refuse", body, &done); err != nil {
+		return fmt.Errorf("cannot refuse the applications: %w", err)
+	}
+	if c.JSON {
+		return json.NewEncoder(out).Encode(done)
+	}
+	_, err := fmt.Fprintf(out, "%d applications are refused\n", done.Refused)
+	return err
 }
 
 func decide(server route.AdminClient, out io.Writer, asJSON bool, id, action, text string) error {

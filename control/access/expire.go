@@ -17,7 +17,7 @@ import (
 // expireBatch is how many applications one change erases; other changes wait for it.
 const expireBatch = 100
 
-// Expire deletes the applications that are over, with an event of each that was open, what is left
+// Expire expires the applications that were not confirmed in time, and deletes those that are over, with an event of each that was open, what is left
 // of them in the outbox, expired tokens, and windows of callers in which nothing counts any more. Any
 // number of processes may run it.
 func (s *Service) Expire(ctx context.Context) error {
@@ -27,6 +27,18 @@ func (s *Service) Expire(ctx context.Context) error {
 	err := s.db.Transact(ctx, func(tx *sql.Tx) error { return forgetTokens(ctx, tx, s.db.Now()) })
 	if err != nil {
 		return fmt.Errorf("cannot forget activation tokens: %w", err)
+	}
+	for {
+		due, err := listUnconfirmed(ctx, s.db.Read(), s.db.Now().Add(-confirmWithin), 1)
+		if err != nil {
+			return err
+		}
+		if len(due) == 0 {
+			break
+		}
+		if err := s.expireUnconfirmed(ctx); err != nil {
+			return err
+		}
 	}
 	erased := false
 	for {
@@ -47,6 +59,16 @@ func (s *Service) Expire(ctx context.Context) error {
 		return err
 	}
 	return s.db.Scrub(ctx, Tables, nil)
+}
+
+func (s *Service) expireUnconfirmed(ctx context.Context) error {
+	return s.db.Change(ctx, func(tx *store.Tx) error {
+		due, err := listUnconfirmed(ctx, tx, tx.Now().Add(-confirmWithin), expireBatch)
+		for i := 0; i < len(due) && err == nil; i++ {
+			_, err = applications.Move(ctx, tx, store.Move[Application, Action]{TenantID: api.SystemTenant, ID: due[i].ID, Action: Expire, By: store.BySystem()})
+		}
+		return err
+	})
 }
 
 func (s *Service) expire(ctx context.Context) error {

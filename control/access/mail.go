@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"database/sql"
 	"errors"
+	"fmt"
 	"net"
 	netmail "net/mail"
 	"path/filepath"
@@ -65,10 +66,18 @@ const MailJob = "access.mail"
 // MailAttempts is how often sending a mail is tried at most: for about four hours.
 const MailAttempts = 40
 
-// mailing is the payload of a MailJob.
+// mailing is the payload of a MailJob. Approval is 0 for the mail to confirm.
 type mailing struct {
 	ApplicationID string `json:"applicationId"`
 	Approval      int64  `json:"approval"`
+}
+
+// state is that of the applications to which the mail is sent.
+func (m mailing) state() State {
+	if m.Approval == 0 {
+		return Unconfirmed
+	}
+	return Approved
 }
 
 // Codes of mails that were not sent.
@@ -88,7 +97,7 @@ type mailError struct {
 func (e *mailError) Error() string { return "the mail was not sent: " + e.detail }
 
 // SendMail does the job of the kind MailJob. It sends nothing for an approval that was followed by
-// another one, or for an application that is not APPROVED any more.
+// another one, or for an application that is in another state by now.
 func (s *Service) SendMail(ctx context.Context, job *store.Job) error {
 	var m mailing
 	if err := job.Read(&m); err != nil {
@@ -105,7 +114,7 @@ func (s *Service) SendMail(ctx context.Context, job *store.Job) error {
 			return err
 		}
 		a, err := find(ctx, tx, m.ApplicationID)
-		if err != nil || a.stateAt(store.At(now)) != Approved {
+		if err != nil || a.stateAt(store.At(now)) != m.state() {
 			return err
 		}
 		to = a.Email
@@ -161,7 +170,7 @@ func (s *Service) send(ctx context.Context, m mailing, to, token string, expires
 	if s.cfg.Server != nil {
 		from, encoding = s.cfg.Server.From, mail.EncodingQP // any server takes it
 	}
-	message, err := compose(encoding, from, to, s.cfg.PublicURL+"/playground#activate="+token, expires)
+	message, err := compose(encoding, from, to, s.cfg.PublicURL+"/playground#", m.text(), token, expires)
 	if err != nil {
 		return &mailError{mailRefused, "the address can't be written to", true}
 	}
@@ -178,8 +187,27 @@ func (s *Service) send(ctx context.Context, m mailing, to, token string, expires
 	return nil
 }
 
+// mailText is what a mail says around its link. fragment begins the link's fragment, and %s is until when it works.
+type mailText struct{ subject, fragment, before, after string }
+
+func (m mailing) text() mailText {
+	if m.Approval == 0 {
+		return mailText{
+			"Confirm your application for the Muniment sandbox", "confirm=",
+			"Somebody has applied for a key of the Muniment sandbox with this address.\r\n\r\nIf that was you, open this link and press the button, until %s:",
+			"If you have not applied, ignore this mail: without the button nothing comes\r\nof the application.",
+		}
+	}
+	return mailText{
+		"Your key for the Muniment sandbox", "activate=",
+		"Your application for a key of the Muniment sandbox was approved.\r\n\r\nOpen this link to activate the key. It works once, until %s:",
+		"The key is shown once, so keep it in a safe place. Anyone who has the link\r\ncan activate the key: don't forward this mail.\r\n\r\n" +
+			"If you have not applied, ignore this mail: nothing happens unless the link is used.",
+	}
+}
+
 // compose writes the mail. Its text is ours alone.
-func compose(encoding mail.Encoding, from, to, link string, expires time.Time) (*mail.Msg, error) {
+func compose(encoding mail.Encoding, from, to, page string, l mailText, token string, expires time.Time) (*mail.Msg, error) {
 	message := mail.NewMsg(mail.WithEncoding(encoding), mail.WithNoDefaultUserAgent())
 	if err := message.From(from); err != nil {
 		return nil, err
@@ -187,14 +215,11 @@ func compose(encoding mail.Encoding, from, to, link string, expires time.Time) (
 	if err := message.To(to); err != nil {
 		return nil, err
 	}
-	message.Subject("Your key for the Muniment sandbox")
+	message.Subject(l.subject)
 	message.SetDate()
 	message.SetMessageID()
 	message.SetGenHeader("Auto-Submitted", "auto-generated")
-	message.SetBodyString(mail.TypeTextPlain, "Your application for a key of the Muniment sandbox was approved.\r\n\r\n"+
-		"Open this link to activate the key. It works once, until "+expires.UTC().Format("2 January 2006, 15:04")+" UTC:\r\n\r\n"+link+"\r\n\r\n"+
-		"The key is shown once, so keep it in a safe place. Anyone who has the link\r\ncan activate the key: don't forward this mail.\r\n\r\n"+
-		"If you have not applied, ignore this mail: nothing happens unless the link is used.\r\n")
+	message.SetBodyString(mail.TypeTextPlain, fmt.Sprintf(l.before, expires.UTC().Format("2 January 2006, 15:04")+" UTC")+"\r\n\r\n"+page+l.fragment+token+"\r\n\r\n"+l.after+"\r\n")
 	return message, nil
 }
 

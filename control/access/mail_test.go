@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"mime/quotedprintable"
 	"net"
@@ -19,7 +20,10 @@ import (
 	"github.com/emersion/go-smtp"
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/roomtest"
 	"muniment/control/store"
+	"muniment/deploy/stack/stacktest"
+	"muniment/gateway/api"
 	"muniment/gateway/certs/certstest"
 )
 
@@ -140,15 +144,21 @@ func (m *mailServer) took() letter {
 	return taken
 }
 
-// read parses a letter, and returns its token.
+// read parses a letter, and returns its token to activate.
 func (l letter) read(t *testing.T) (*mail.Message, string) {
+	t.Helper()
+	return l.readLink(t, "activate")
+}
+
+// readLink parses a letter, and returns its token of a kind.
+func (l letter) readLink(t *testing.T, kind string) (*mail.Message, string) {
 	t.Helper()
 	m, err := mail.ReadMessage(bytes.NewBufferString(l.text))
 	require.NoError(t, err)
 	require.Equal(t, "quoted-printable", m.Header.Get("Content-Transfer-Encoding"))
 	body, err := io.ReadAll(quotedprintable.NewReader(m.Body))
 	require.NoError(t, err)
-	return m, tokenIn(t, string(body))
+	return m, tokenIn(t, string(body), kind)
 }
 
 func plain(address string) *Server {
@@ -159,7 +169,7 @@ func plain(address string) *Server {
 func TestMail(t *testing.T) {
 	m := newMailServer(t, nil, false)
 	h := newFixture(t, plain(m.address))
-	h.applies("ada@example.org")
+	h.confirmed("ada@example.org")
 	id := h.waiting("ada@example.org").ID
 	_, err := h.approve(t.Context(), id, "")
 	require.NoError(t, err)
@@ -188,6 +198,118 @@ func TestMail(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// TestConfirming: an application waits for an operator once the token of its mail is posted, and not
+// before. The token is good for nothing else, and once.
+func TestConfirming(t *testing.T) {
+	stacktest.Both(t)
+	m := newMailServer(t, nil, false)
+	h := newFixture(t, plain(m.address))
+	h.applies("ada@example.org")
+	a := h.all()[0]
+	require.Equal(t, Unconfirmed, a.State)
+	require.Equal(t, MailQueued, a.Mail.State)
+	require.Zero(t, h.due().Waiting)
+	require.NotContains(t, h.log.String(), a.ID)
+	done, err := h.job(MailJob, h.SendMail)
+	require.NoError(t, err)
+	require.True(t, done)
+	require.Equal(t, MailSent, h.all()[0].Mail.State)
+	taken := m.took()
+	letter, token := taken.readLink(t, "confirm")
+	require.Contains(t, letter.Header.Get("Subject"), "Confirm")
+	require.NotContains(t, taken.text, "Example Ltd", "nobody can have us send texts to others")
+	h.applies("ada@example.org")
+	require.Len(t, h.all(), 1, "it is open")
+
+	_, err = h.approve(t.Context(), a.ID, "")
+	require.Equal(t, api.StateConflict, api.From(err).Code)
+	_, err = h.activate(t.Context(), token)
+	require.Equal(t, errToken, err)
+	require.Equal(t, errToken, h.confirm(t.Context(), newToken()))
+	require.NoError(t, h.confirm(t.Context(), token))
+	require.Equal(t, Received, h.all()[0].State)
+	require.Equal(t, 1, h.due().Waiting)
+	require.Contains(t, h.log.String(), a.ID)
+	require.Equal(t, errToken, h.confirm(t.Context(), token), "used")
+	require.Zero(t, h.count("access_tokens"))
+	require.Equal(t, []string{"access.applied", "access.confirmed"}, h.events())
+	_, err = h.approve(t.Context(), a.ID, "")
+	require.NoError(t, err)
+}
+
+func (h *fixture) due() Counts {
+	n, err := h.Counts(h.t.Context())
+	require.NoError(h.t, err)
+	return n
+}
+
+// TestUnconfirmedExpire a day after they were made, and count for their address all the same.
+func TestUnconfirmedExpire(t *testing.T) {
+	stacktest.Both(t)
+	m := newMailServer(t, nil, false)
+	h := newFixture(t, plain(m.address))
+	h.applies("ada@example.org")
+	_, err := h.job(MailJob, h.SendMail)
+	require.NoError(t, err)
+	_, token := m.took().readLink(t, "confirm")
+	h.clock.Advance(confirmWithin - time.Millisecond)
+	require.NoError(t, h.Expire(t.Context()))
+	require.Equal(t, Unconfirmed, h.all()[0].State)
+	h.clock.Advance(time.Millisecond)
+	require.Equal(t, Expired, h.all()[0].State, "it is seen so before it is stored")
+	require.Equal(t, errToken, h.confirm(t.Context(), token))
+	require.NoError(t, h.Expire(t.Context()))
+	require.Zero(t, h.count("access_applications WHERE state = 'UNCONFIRMED'"))
+	require.Equal(t, []string{"access.applied", "access.expired"}, h.events())
+	for range mostOfAddress {
+		h.applies("ada@example.org")
+		h.clock.Advance(confirmWithin)
+		require.NoError(t, h.Expire(t.Context()))
+	}
+	require.Len(t, h.all(), mostOfAddress)
+	h.clock.Set(begin.Add(keep))
+	require.NoError(t, h.Expire(t.Context()))
+	require.Len(t, h.all(), mostOfAddress-1, "it is erased as any other")
+}
+
+// TestUnconfirmedMakeRoom: strangers who confirm nothing keep nobody from applying.
+func TestUnconfirmedMakeRoom(t *testing.T) {
+	stacktest.Both(t)
+	h := newFixture(t, plain("127.0.0.1:1"))
+	const columns = "application_id, tenant_id, email, organisation, purpose, state, approvals, mail_state, mail_attempts, mail_code, mail_detail, created_at, updated_at, revision"
+	fill := func(n int, state State, prefix string) {
+		roomtest.Fill(t, h.db, n, "access_applications", columns, fmt.Sprintf("'app_%s' || (1000000 + i), 'tnt_system', '%s' || i, 'x', 'x', '%s', 0, 'NONE', 0, '', '', %d, 0, 0", prefix, prefix, state, begin.UnixMilli()))
+	}
+	fill(mostWaiting-2, Unconfirmed, "0")
+	fill(2, Received, "1")
+	oldest := h.count("access_applications WHERE application_id = 'app_01000000' OR application_id = 'app_01000001'")
+	require.NotZero(t, oldest)
+	h.applies("ada@example.org")
+	require.Equal(t, mostWaiting, h.count("access_applications"))
+	require.Equal(t, oldest-1, h.count("access_applications WHERE application_id = 'app_01000000' OR application_id = 'app_01000001'"), "the oldest goes")
+	require.Equal(t, 2, h.count("access_applications WHERE state = 'RECEIVED'"))
+	require.Equal(t, 1, h.count("access_applications WHERE email = 'ada@example.org'"))
+}
+
+// TestTooManyWait: while as many applications as may wait for an operator do, none is confirmed, and
+// its link stays good.
+func TestTooManyWait(t *testing.T) {
+	m := newMailServer(t, nil, false)
+	h := newFixture(t, plain(m.address))
+	h.applies("ada@example.org")
+	_, err := h.job(MailJob, h.SendMail)
+	require.NoError(t, err)
+	_, token := m.took().readLink(t, "confirm")
+	const columns = "application_id, tenant_id, email, organisation, purpose, state, approvals, mail_state, mail_attempts, mail_code, mail_detail, created_at, updated_at, revision"
+	roomtest.Fill(t, h.db, mostWaiting, "access_applications", columns, fmt.Sprintf("'app_' || i, 'tnt_system', 'x' || i, 'x', 'x', 'RECEIVED', 0, 'NONE', 0, '', '', %d, 0, 0", begin.UnixMilli()))
+	require.Equal(t, api.Overloaded, api.From(h.confirm(t.Context(), token)).Reason)
+	require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.ExecContext(t.Context(), `DELETE FROM access_applications WHERE email = 'x1'`)
+		return err
+	}))
+	require.NoError(t, h.confirm(t.Context(), token))
+}
+
 // TestMailIsRetried: what a server can't take now it gets again; what it refuses for good is FAILED,
 // and the operator sees its codes, but nothing that names the applicant.
 func TestMailIsRetried(t *testing.T) {
@@ -197,7 +319,7 @@ func TestMailIsRetried(t *testing.T) {
 		return &smtp.SMTPError{Code: code, EnhancedCode: enhanced, Message: "<ada@example.org> is not welcome"}
 	}
 	m.answers = []error{refuses(451, smtp.EnhancedCode{4, 7, 1}), nil, refuses(550, smtp.EnhancedCode{5, 1, 1})}
-	h.applies("ada@example.org")
+	h.confirmed("ada@example.org")
 	id := h.waiting("ada@example.org").ID
 	_, err := h.approve(t.Context(), id, "")
 	require.NoError(t, err)
@@ -231,7 +353,7 @@ func TestMailIsRetried(t *testing.T) {
 // TestMailServerIsAway: it is tried again, and the operator sees why.
 func TestMailServerIsAway(t *testing.T) {
 	h := newFixture(t, plain("127.0.0.1:1"))
-	h.applies("ada@example.org")
+	h.confirmed("ada@example.org")
 	_, err := h.approve(t.Context(), h.waiting("ada@example.org").ID, "")
 	require.NoError(t, err)
 	_, err = h.job(MailJob, h.SendMail)
@@ -249,7 +371,7 @@ func TestMailProcessIsKilled(t *testing.T) {
 	h := newFixture(t, plain(m.address))
 	for _, n := range []int{0, 1} {
 		email := []string{"ada@example.org", "grace@example.org"}[n]
-		h.applies(email)
+		h.confirmed(email)
 		_, err := h.approve(t.Context(), h.waiting(email).ID, "")
 		require.NoError(t, err)
 		job, err := h.db.Claim(t.Context(), MailJob, time.Minute)
@@ -275,7 +397,7 @@ func TestMailProcessIsKilled(t *testing.T) {
 func TestMailOfARefusedApplication(t *testing.T) {
 	m := newMailServer(t, nil, false)
 	h := newFixture(t, plain(m.address))
-	h.applies("ada@example.org")
+	h.confirmed("ada@example.org")
 	id := h.waiting("ada@example.org").ID
 	for range 2 {
 		_, err := h.approve(t.Context(), id, "")
@@ -313,7 +435,7 @@ func TestMailOverTLS(t *testing.T) {
 	foreign := func(host string) *tls.Config { return &tls.Config{ServerName: host} }
 	sends := func(server *Server) error {
 		h := newFixture(t, server)
-		h.applies("ada@example.org")
+		h.confirmed("ada@example.org")
 		_, err := h.approve(t.Context(), h.waiting("ada@example.org").ID, "")
 		require.NoError(t, err)
 		_, err = h.job(MailJob, h.SendMail)

@@ -3,11 +3,13 @@ package access
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	"muniment/control/route"
 	"muniment/control/sandbox"
 	"muniment/control/store"
 	"muniment/control/tenant"
+	"muniment/gateway/api"
 )
 
 // Base begins the path of every route for strangers.
@@ -17,9 +19,12 @@ const Base = "/api/access"
 func (s *Service) Routes(a route.API) {
 	sandbox.Add(a, s.callers, route.Operation{ID: "access-apply", Method: http.MethodPost, Path: Base + "/apply", Tag: "Sandbox",
 		Summary: "Apply for a key of the sandbox",
-		Description: "Answers alike whatever is known of the address. Once an operator has approved, a mail brings a link to the playground, whose fragment holds a token for `POST /api/access/activate`. " +
+		Description: "Answers alike whatever is known of the address. A mail brings a link to confirm it within 24 hours, whose fragment holds a token for `POST /api/access/confirm`; a service without a mail server needs none. Once an operator has approved, a mail brings a link to the playground, whose fragment holds a token for `POST /api/access/activate`. " +
 			"An address has one open application at a time, and three within 30 days: more are dropped. Applications are erased 30 days after they were made. " +
-			"Each IP address may make 10 requests per 10 seconds and 30 per hour, activations included."}, s.postApply)
+			"Each IP address may make 10 requests per 10 seconds and 30 per hour, confirmations and activations included."}, s.postApply)
+	sandbox.Add(a, s.callers, route.Operation{ID: "access-confirm", Method: http.MethodPost, Path: Base + "/confirm", Tag: "Sandbox",
+		Summary: "Confirm an application by the token of its mail", Errors: []int{http.StatusNotFound},
+		Description: "From then on the application waits for an operator. A token is good once. 404 is the answer to every other one, be it used, expired or unknown."}, s.postConfirm)
 	sandbox.Add(a, s.callers, route.Operation{ID: "access-activate", Method: http.MethodPost, Path: Base + "/activate", Tag: "Sandbox",
 		Summary: "Exchange the token of an activation mail for a key", Errors: []int{http.StatusNotFound},
 		Description: "Makes a tenant of the sandbox with a key, env `test`, that holds every scope but `*`; the key is shown this once. The tenant is not dropped for being idle. " +
@@ -41,6 +46,28 @@ func (Receipt) SchemaName() string { return "AccessReceipt" }
 
 func (s *Service) postApply(ctx context.Context, in *applyInput) (Receipt, error) {
 	return Receipt{"RECEIVED"}, s.apply(ctx, in.Body)
+}
+
+// Confirmation is a request to confirm an application.
+type Confirmation struct {
+	Token string `json:"token" minLength:"1" maxLength:"128" doc:"Of the link in the mail, behind #confirm=."`
+}
+
+// SchemaName: see Form.
+func (Confirmation) SchemaName() string { return "AccessConfirmation" }
+
+// Confirmed is the answer to a confirmation.
+type Confirmed struct {
+	Status string `json:"status" enum:"CONFIRMED" doc:"The application waits for an operator."`
+}
+
+// SchemaName: see Form.
+func (Confirmed) SchemaName() string { return "AccessConfirmed" }
+
+type confirmInput struct{ Body Confirmation }
+
+func (s *Service) postConfirm(ctx context.Context, in *confirmInput) (Confirmed, error) {
+	return Confirmed{"CONFIRMED"}, s.confirm(ctx, in.Body.Token)
 }
 
 // Activation is a request for a key.
@@ -89,6 +116,38 @@ func (s *Service) OperatorRoutes(a route.API) {
 		Summary: "Refuse an application; the links of one that was approved end"}, func(ctx context.Context, in *OneInput) (One, error) {
 		return s.Refuse(ctx, in.ApplicationID, "")
 	})
+	route.Add(a, route.Operation{ID: "refuse-applications", Method: http.MethodPost, Path: path + "/refuse", Tag: "Operator", Access: route.Operator{},
+		Summary: "Refuse all applications of an address or host, or that are older than a time, and not approved yet"}, s.postRefuseAll)
+}
+
+// Refusal selects the applications that are refused together. Those that are approved stay.
+type Refusal struct {
+	AllFrom   *string     `json:"allFrom,omitempty" nullable:"true" maxLength:"254" doc:"Of this address, or of all addresses of this host: ada@example.org, or example.org."`
+	OlderThan *route.Time `json:"olderThan,omitempty" nullable:"true" doc:"Made before this time."`
+}
+
+// SchemaName: see Form.
+func (Refusal) SchemaName() string { return "ApplicationRefusal" }
+
+// RefusedCount is how many applications were refused together.
+type RefusedCount struct {
+	Refused int `json:"refused"`
+}
+
+func (s *Service) postRefuseAll(ctx context.Context, in *struct{ Body Refusal }) (RefusedCount, error) {
+	before, err := route.Given("olderThan", in.Body.OlderThan)
+	if err != nil {
+		return RefusedCount{}, err
+	}
+	from := ""
+	if in.Body.AllFrom != nil {
+		from = strings.ToLower(*in.Body.AllFrom)
+	}
+	if from == "" && before.IsZero() {
+		return RefusedCount{}, api.InvalidField("allFrom", "say allFrom or olderThan, or both")
+	}
+	n, err := s.refuseAll(ctx, from, before)
+	return RefusedCount{n}, err
 }
 
 // Listed is an application as operators see it.
@@ -97,7 +156,7 @@ type Listed struct {
 	Email        string        `json:"email"`
 	Organisation string        `json:"organisation"`
 	Use          string        `json:"use"`
-	Mail         Mail          `json:"mail" doc:"The mail of the newest approval."`
+	Mail         Mail          `json:"mail" doc:"The mail of the newest approval, or before that the one to confirm."`
 	ExpiresAt    store.Instant `json:"expiresAt" doc:"When it is erased."`
 }
 
@@ -111,7 +170,7 @@ func (s *Service) listed(a Application) Listed {
 
 // ListInput selects applications.
 type ListInput struct {
-	State string `query:"state" enum:"RECEIVED,APPROVED,ACTIVATED,REFUSED,EXPIRED"`
+	State string `query:"state" enum:"UNCONFIRMED,RECEIVED,APPROVED,ACTIVATED,REFUSED,EXPIRED"`
 	route.Page
 }
 

@@ -18,23 +18,23 @@ var begin = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 // TestSequences plays random operations on an application that no database holds, and foresees each
 // by a model: what is stored, and whether its time is over.
 func TestSequences(t *testing.T) {
-	to := map[Action]State{Approve: Approved, Refuse: Refused, Activate: Activated, Expire: Expired, Resend: Approved}
-	from := map[Action][]State{Approve: {Received}, Resend: {Approved}, Refuse: {Received, Approved}, Activate: {Approved}}
+	to := map[Action]State{Confirm: Received, Drop: Expired, Approve: Approved, Refuse: Refused, Activate: Activated, Expire: Expired, Resend: Approved}
+	from := map[Action][]State{Confirm: {Unconfirmed}, Drop: {Unconfirmed}, Approve: {Received}, Resend: {Approved}, Refuse: {Unconfirmed, Received, Approved}, Activate: {Approved}}
 	rapidtest.Check(t, 2_000, 100_000, func(t *rapid.T) {
-		a := Application{ID: "app_1", State: Received, CreatedAt: store.At(begin), UpdatedAt: store.At(begin)}
-		model, clock := Received, time.Duration(0)
+		a := Application{ID: "app_1", State: Unconfirmed, CreatedAt: store.At(begin), UpdatedAt: store.At(begin)}
+		model, clock := Unconfirmed, time.Duration(0)
 		for range rapid.IntRange(1, 12).Draw(t, "operations") {
 			if rapid.Bool().Draw(t, "wait") {
-				clock += rapid.SampledFrom([]time.Duration{time.Millisecond, time.Hour, keep - time.Millisecond, keep}).Draw(t, "for")
+				clock += rapid.SampledFrom([]time.Duration{time.Millisecond, time.Hour, confirmWithin, keep - time.Millisecond, keep}).Draw(t, "for")
 			}
-			over := clock >= keep && (model == Received || model == Approved)
+			over := clock >= keep && (model == Received || model == Approved) || clock >= confirmWithin && model == Unconfirmed
 			now := store.At(begin.Add(clock))
 			seen := model
 			if over {
 				seen = Expired
 			}
 			require.Equal(t, seen, a.stateAt(now))
-			action := rapid.SampledFrom([]Action{Approve, Resend, Refuse, Activate, Expire}).Draw(t, "action")
+			action := rapid.SampledFrom([]Action{Confirm, Drop, Approve, Resend, Refuse, Activate, Expire}).Draw(t, "action")
 			next, changed, err := applications.After(a, action, now)
 			allowed := action == Expire && over
 			for _, state := range from[action] {
@@ -61,11 +61,12 @@ func TestSequences(t *testing.T) {
 // TestTransitions is the table of states, by what each action makes of each.
 func TestTransitions(t *testing.T) {
 	for state, becomes := range map[State]map[Action]State{
-		Received:  {Approve: Approved, Refuse: Refused},
-		Approved:  {Resend: Approved, Refuse: Refused, Activate: Activated},
-		Activated: {}, Refused: {}, Expired: {Expire: Expired},
+		Unconfirmed: {Confirm: Received, Refuse: Refused, Drop: Expired},
+		Received:    {Approve: Approved, Refuse: Refused},
+		Approved:    {Resend: Approved, Refuse: Refused, Activate: Activated},
+		Activated:   {}, Refused: {}, Expired: {Expire: Expired},
 	} {
-		for _, action := range []Action{Approve, Resend, Refuse, Activate, Expire} {
+		for _, action := range []Action{Confirm, Drop, Approve, Resend, Refuse, Activate, Expire} {
 			next, _, err := applications.After(Application{State: state, CreatedAt: store.At(begin)}, action, store.At(begin))
 			if to, ok := becomes[action]; ok {
 				require.NoError(t, err, "%s of %s", action, state)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -88,7 +89,7 @@ func (s *Service) apply(ctx context.Context, f Form) error {
 		return s.db.EnqueueIn(ctx, tx, store.NewJob{Kind: AdmitJob, TenantID: api.SystemTenant, Key: "all", Payload: struct{}{}})
 	})
 	if err == nil && !inserted {
-		err = api.Unavailable(api.Overloaded, "too many applications are waiting: try again later", time.Hour)
+		err = errTooMany()
 	}
 	return err
 }
@@ -109,11 +110,11 @@ func (s *Service) Admit(ctx context.Context, _ *store.Job) error {
 				return err
 			}
 			for _, r := range batch {
-				is, err := admit(ctx, tx, r)
+				state, err := s.admit(ctx, tx, r)
 				if err != nil {
 					return fmt.Errorf("cannot admit the request %s: %w", r.id, err)
 				}
-				if is {
+				if state == Received {
 					admitted = append(admitted, r.id)
 				}
 			}
@@ -124,26 +125,92 @@ func (s *Service) Admit(ctx context.Context, _ *store.Job) error {
 			return err
 		}
 		for _, id := range admitted {
-			s.cfg.Logger.InfoContext(ctx, "an application for a key of the sandbox waits: see muniment access list", "applicationId", id)
+			s.logWaiting(ctx, id)
 		}
 	}
 	return nil
 }
 
-// admit makes an application of a request, or drops it.
-func admit(ctx context.Context, tx *store.Tx, r request) (admitted bool, err error) {
+// admit makes an application of a request, and queues the mail to confirm it; or drops it.
+func (s *Service) admit(ctx context.Context, tx *store.Tx, r request) (state State, err error) {
 	if err := deleteRequest(ctx, tx, r.id); err != nil {
-		return false, err
+		return "", err
 	}
 	all, open, err := countOf(ctx, tx, r.Email, tx.Now())
 	if err != nil || open > 0 || all >= mostOfAddress {
-		return false, err
+		return "", err
 	}
 	a := Application{
 		ID: r.id, TenantID: api.SystemTenant, Email: r.Email, Organisation: r.Organisation, Use: r.Use,
 		State: Received, Mail: Mail{State: MailNone}, CreatedAt: r.createdAt, UpdatedAt: store.At(tx.Now()),
 	}
-	return true, applications.Create(ctx, tx, eventApplied, &a, store.BySystem(), nil)
+	if s.cfg.Server == nil {
+		return a.State, applications.Create(ctx, tx, eventApplied, &a, store.BySystem(), nil)
+	}
+	if err := makeRoom(ctx, tx); err != nil {
+		return "", err
+	}
+	a.State = Unconfirmed
+	if err := applications.Create(ctx, tx, eventApplied, &a, store.BySystem(), nil); err != nil {
+		return "", err
+	}
+	return a.State, queueMail(ctx, tx, &a)
+}
+
+// makeRoom deletes the oldest unconfirmed applications if one more would be too many.
+func makeRoom(ctx context.Context, tx *store.Tx) error {
+	n, err := countIn(ctx, tx, Unconfirmed, Received)
+	if err != nil || n < mostWaiting {
+		return err
+	}
+	oldest, err := listUnconfirmed(ctx, tx, tx.Now(), n-mostWaiting+1)
+	if err != nil {
+		return err
+	}
+	for _, a := range oldest {
+		action := Drop
+		if a.stateAt(store.At(tx.Now())) == Expired {
+			action = Expire
+		}
+		if _, err := applications.Move(ctx, tx, store.Move[Application, Action]{TenantID: api.SystemTenant, ID: a.ID, Action: action, By: store.BySystem()}); err != nil {
+			return err
+		}
+		if err := deleteApplication(ctx, tx, a.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// logWaiting informs operators of an application that waits for them.
+func (s *Service) logWaiting(ctx context.Context, id string) {
+	s.cfg.Logger.InfoContext(ctx, "an application for a key of the sandbox waits: see muniment access list", "applicationId", id)
+}
+
+// errTooMany is the answer while as many applications as may wait for an operator.
+func errTooMany() error {
+	return api.Unavailable(api.Overloaded, "too many applications are waiting: try again later", time.Hour)
+}
+
+// confirm has the application of a token wait for an operator.
+func (s *Service) confirm(ctx context.Context, token string) error {
+	var confirmed string
+	err := s.redeem(ctx, token, Unconfirmed, func(tx *store.Tx, a *Application) error {
+		waiting, err := countIn(ctx, tx, Received, Received)
+		if err != nil {
+			return err
+		}
+		if waiting >= mostWaiting {
+			return errTooMany()
+		}
+		confirmed = a.ID
+		_, err = applications.Move(ctx, tx, store.Move[Application, Action]{TenantID: api.SystemTenant, ID: a.ID, Action: Confirm, By: store.BySystem()})
+		return err
+	})
+	if err == nil {
+		s.logWaiting(ctx, confirmed)
+	}
+	return err
 }
 
 // findAs is find for a decision that was made on seeing the application in a state: STATE_CONFLICT if
@@ -180,12 +247,7 @@ func (s *Service) approve(ctx context.Context, id string, seen State) (moved App
 		if err := deleteTokens(ctx, tx, id); err != nil {
 			return err
 		}
-		if err := queueMail(ctx, tx, id); err != nil {
-			return err
-		}
-		_, err = tx.Enqueue(ctx, store.NewJob{Kind: MailJob, TenantID: api.SystemTenant, Lane: id, Payload: mailing{id, moved.Approvals}})
-		moved.Mail = Mail{State: MailQueued, At: store.At(tx.Now())}
-		return err
+		return queueMail(ctx, tx, &moved)
 	})
 	return moved, err
 }
@@ -204,20 +266,88 @@ func (s *Service) refuse(ctx context.Context, id string, seen State) (moved Appl
 	return moved, err
 }
 
+// refuseAtOnce is how many applications one change refuses; other changes wait for it.
+const refuseAtOnce = 100
+
+// refuseAll refuses the applications that nobody has approved, of an address or of all addresses of a
+// host, and made before a time; empty or zero: of any. It returns how many. After an error those that were refused
+// stay so, and a second call refuses the others.
+func (s *Service) refuseAll(ctx context.Context, from string, before store.Instant) (refused int, err error) {
+	after := ""
+	for {
+		some, err := listUndecided(ctx, s.db.Read(), after, refuseAtOnce)
+		if err != nil || len(some) == 0 {
+			return refused, err
+		}
+		after = some[len(some)-1].ID
+		some = slices.DeleteFunc(some, func(a Application) bool {
+			_, host, _ := strings.Cut(a.Email, "@")
+			return from != "" && from != a.Email && from != host || !before.IsZero() && !a.CreatedAt.Before(before.Time)
+		})
+		if len(some) == 0 {
+			continue
+		}
+		done := 0
+		err = s.db.Change(ctx, func(tx *store.Tx) error {
+			done = 0
+			for _, seen := range some {
+				a, err := find(ctx, tx, seen.ID)
+				if store.IsNone(err) {
+					continue
+				}
+				if err != nil {
+					return err
+				}
+				if is := a.stateAt(store.At(tx.Now())); is != Unconfirmed && is != Received {
+					continue // decided on meanwhile, or over
+				}
+				if _, err := applications.Move(ctx, tx, store.Move[Application, Action]{TenantID: api.SystemTenant, ID: a.ID, Action: Refuse, By: store.ByOperator()}); err != nil {
+					return err
+				}
+				if err := deleteTokens(ctx, tx, a.ID); err != nil {
+					return err
+				}
+				done++
+			}
+			return nil
+		})
+		if err != nil {
+			return refused, err
+		}
+		refused += done
+	}
+}
+
 // errToken is the answer to every token that is not good, whatever is known of it.
-var errToken error = &api.Error{Code: api.ResourceNotFound, Message: "the activation token is not known, was used, or has expired: ask for another mail, or apply again"}
+var errToken error = &api.Error{Code: api.ResourceNotFound, Message: "the token is not known, was used, or has expired: ask for another mail, or apply again"}
 
 // activate exchanges a token for the key of a new tenant.
 func (s *Service) activate(ctx context.Context, token string) (made tenant.Created, err error) {
+	err = s.redeem(ctx, token, Approved, func(tx *store.Tx, a *Application) (err error) {
+		org := strings.ToLower(api.NewID("sandbox_", tx.Now()))
+		if made, err = tenant.Make(ctx, tx, tenant.Request{Org: org, Email: a.Email, Label: "activated", Sandbox: true, Activated: true}); err != nil {
+			return err
+		}
+		_, err = applications.Move(ctx, tx, store.Move[Application, Action]{TenantID: api.SystemTenant, ID: a.ID, Action: Activate, By: store.BySystem(), Edit: func(next *Application) error {
+			next.ActivatedTenantID = &made.TenantID
+			return nil
+		}})
+		return err
+	})
+	return made, err
+}
+
+// redeem does what a token of an application in a state is good for, and ends it, in one change.
+func (s *Service) redeem(ctx context.Context, token string, in State, do func(tx *store.Tx, a *Application) error) error {
 	// It reads first: guesses must not keep changes waiting.
 	id, err := applicationOf(ctx, s.db.Read(), token, s.db.Now())
 	if err != nil {
-		return made, err
+		return err
 	}
 	if id == nil {
-		return made, errToken
+		return errToken
 	}
-	err = s.db.Change(ctx, func(tx *store.Tx) error {
+	return s.db.Change(ctx, func(tx *store.Tx) error {
 		id, err := applicationOf(ctx, tx, token, tx.Now())
 		if err != nil {
 			return err
@@ -229,21 +359,12 @@ func (s *Service) activate(ctx context.Context, token string) (made tenant.Creat
 		if err != nil {
 			return err
 		}
-		if a.stateAt(store.At(tx.Now())) != Approved {
+		if a.stateAt(store.At(tx.Now())) != in {
 			return errToken
-		}
-		org := strings.ToLower(api.NewID("sandbox_", tx.Now()))
-		if made, err = tenant.Make(ctx, tx, tenant.Request{Org: org, Email: a.Email, Label: "activated", Sandbox: true, Activated: true}); err != nil {
-			return err
 		}
 		if err := deleteTokens(ctx, tx, a.ID); err != nil {
 			return err
 		}
-		_, err = applications.Move(ctx, tx, store.Move[Application, Action]{TenantID: api.SystemTenant, ID: a.ID, Action: Activate, By: store.BySystem(), Edit: func(next *Application) error {
-			next.ActivatedTenantID = &made.TenantID
-			return nil
-		}})
-		return err
+		return do(tx, a)
 	})
-	return made, err
 }

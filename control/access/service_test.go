@@ -3,6 +3,7 @@ package access
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -81,6 +82,18 @@ func (h *fixture) applies(email string) {
 	require.True(h.t, done)
 }
 
+// confirmed has an address apply, and confirms that without its mail.
+func (h *fixture) confirmed(email string) {
+	h.t.Helper()
+	h.applies(email)
+	require.NoError(h.t, h.db.Change(h.t.Context(), func(tx *store.Tx) error {
+		_, err := applications.Move(h.t.Context(), tx, store.Move[Application, Action]{TenantID: api.SystemTenant, ID: h.all()[0].ID, Action: Confirm, By: store.BySystem()})
+		return err
+	}))
+	_, err := h.job(MailJob, h.SendMail)
+	require.NoError(h.t, err)
+}
+
 // all are the applications, newest first.
 func (h *fixture) all() []Listed {
 	h.t.Helper()
@@ -117,7 +130,7 @@ func (h *fixture) mailed(id string) (token string) {
 	done, err := h.job(MailJob, h.SendMail)
 	require.NoError(h.t, err)
 	require.True(h.t, done)
-	return tokenIn(h.t, h.eml(id))
+	return tokenIn(h.t, h.eml(id), "activate")
 }
 
 func (h *fixture) eml(id string) string {
@@ -127,10 +140,10 @@ func (h *fixture) eml(id string) string {
 	return string(text)
 }
 
-// tokenIn finds the token of the one link in a mail.
-func tokenIn(t *testing.T, mail string) string {
+// tokenIn finds the token of the one link in a mail, which is of a kind.
+func tokenIn(t *testing.T, mail, kind string) string {
 	t.Helper()
-	_, rest, found := strings.Cut(mail, "\r\nhttps://muniment.example/playground#activate=")
+	_, rest, found := strings.Cut(mail, "\r\nhttps://muniment.example/playground#"+kind+"=")
 	require.True(t, found, mail)
 	token, _, _ := strings.Cut(rest, "\r\n")
 	require.Regexp(t, `^[A-Za-z0-9_-]{43}$`, token)
@@ -275,6 +288,44 @@ func TestApplicationsOfAnAddress(t *testing.T) {
 	require.Zero(t, h.count("access_requests"))
 }
 
+// TestRefuseAll refuses what is selected and not approved, with an event of each.
+func TestRefuseAll(t *testing.T) {
+	stacktest.Both(t)
+	h := newFixture(t, nil)
+	for i := range refuseAtOnce + 1 {
+		h.applies(fmt.Sprintf("x%d@flood.example", i))
+	}
+	for _, email := range []string{"ada@example.org", "ada@mail.example.org", "grace@example.org", "example.org@x.example"} {
+		h.applies(email)
+	}
+	require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.ExecContext(t.Context(), `UPDATE access_applications SET state = 'UNCONFIRMED' WHERE email = 'x0@flood.example'`)
+		return err
+	}))
+	h.clock.Advance(time.Hour) // the newest is listed first
+	approved, token := h.approved("linus@flood.example")
+	h.clock.Advance(time.Hour)
+	h.applies("late@example.org")
+	refuse := func(from string, before time.Time, want int) {
+		t.Helper()
+		events := len(h.events())
+		n, err := h.refuseAll(t.Context(), from, store.At(before))
+		require.NoError(t, err)
+		require.Equal(t, want, n)
+		require.Len(t, h.events(), events+want)
+	}
+	refuse("flood.example", time.Time{}, refuseAtOnce+1)
+	refuse("flood.example", time.Time{}, 0)
+	require.Equal(t, 1, h.count(`access_applications WHERE state = 'APPROVED' AND application_id = '`+approved+`'`))
+	refuse("example.org", begin, 0)
+	refuse("example.org", begin.Add(time.Millisecond), 2)
+	refuse("ada@mail.example.org", time.Time{}, 1)
+	refuse("", begin.Add(2*time.Hour), 1)
+	require.Equal(t, "late@example.org", h.waiting("late@example.org").Email)
+	_, err := h.activate(t.Context(), token)
+	require.NoError(t, err)
+}
+
 // TestTooManyApplications: while operators are behind, strangers don't fill the database.
 func TestTooManyApplications(t *testing.T) {
 	h := newFixture(t, nil)
@@ -366,6 +417,8 @@ func TestListsUseIndexes(t *testing.T) {
 	slice := store.Slice{Behind: "app_2", Limit: 2}
 	roomtest.Plans(t, h.db, func(q store.Querier) error { _, _, err := list(t.Context(), q, "", slice); return err })
 	roomtest.Plans(t, h.db, func(q store.Querier) error { _, _, err := list(t.Context(), q, "RECEIVED", slice); return err })
+	roomtest.Plans(t, h.db, func(q store.Querier) error { _, err := listUndecided(t.Context(), q, "app_2", 2); return err })
+	roomtest.Plans(t, h.db, func(q store.Querier) error { _, err := listUnconfirmed(t.Context(), q, begin, 2); return err })
 	roomtest.Plans(t, h.db, func(q store.Querier) error { _, _, err := countOf(t.Context(), q, "x7", begin); return err })
 	roomtest.Plans(t, h.db, func(q store.Querier) error {
 		_, err := listDue(t.Context(), q, time.UnixMilli(5).Add(keep), 2)

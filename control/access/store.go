@@ -55,12 +55,33 @@ func deleteRequest(ctx context.Context, tx *store.Tx, id string) error {
 
 // countOf counts the applications of an address that are kept, and those of them that are open.
 func countOf(ctx context.Context, q store.Querier, email string, now time.Time) (all, open int, err error) {
-	err = q.QueryRowContext(ctx, `SELECT COUNT(*), COUNT(CASE WHEN state IN ('RECEIVED', 'APPROVED') THEN 1 END) FROM access_applications
+	err = q.QueryRowContext(ctx, `SELECT COUNT(*), COUNT(CASE WHEN state IN ('UNCONFIRMED', 'RECEIVED', 'APPROVED') THEN 1 END) FROM access_applications
 		WHERE tenant_id = $1 AND email = $2 AND email <> '' AND created_at > $3`, api.SystemTenant, email, store.At(now.Add(-keep))).Scan(&all, &open)
 	if err != nil {
 		return 0, 0, fmt.Errorf("cannot count the applications of an address: %w", err)
 	}
 	return all, open, nil
+}
+
+// countIn counts the applications in either of two states.
+func countIn(ctx context.Context, q store.Querier, a, b State) (n int, err error) {
+	err = q.QueryRowContext(ctx, `SELECT COUNT(*) FROM access_applications WHERE tenant_id = $1 AND state IN ($2, $3)`, api.SystemTenant, string(a), string(b)).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("cannot count the applications: %w", err)
+	}
+	return n, nil
+}
+
+// listUnconfirmed lists the oldest unconfirmed applications that were made at a time or before.
+func listUnconfirmed(ctx context.Context, q store.Querier, until time.Time, limit int) ([]Application, error) {
+	return store.List(ctx, q, "the unconfirmed applications", applications.Scan, applications.Select()+` WHERE tenant_id = $1 AND state = 'UNCONFIRMED' AND created_at <= $2
+		ORDER BY application_id LIMIT $3`, api.SystemTenant, store.At(until), limit)
+}
+
+// listUndecided lists applications that no operator has decided on, with ids above after.
+func listUndecided(ctx context.Context, q store.Querier, after string, limit int) ([]Application, error) {
+	return store.List(ctx, q, "the applications without a decision", applications.Scan, applications.Select()+` WHERE tenant_id = $1 AND application_id > $2 AND state IN ('UNCONFIRMED', 'RECEIVED')
+		ORDER BY application_id LIMIT $3`, api.SystemTenant, after, limit)
 }
 
 // list lists applications, newest first, in a state, or in any if it is empty.
@@ -98,10 +119,14 @@ func deleteApplication(ctx context.Context, tx *store.Tx, id string) error {
 	return err
 }
 
-// queueMail notes that a mail is to be sent.
-func queueMail(ctx context.Context, tx *store.Tx, id string) error {
-	_, err := tx.ExecContext(ctx, `UPDATE access_applications SET mail_state = $2, mail_attempts = 0, mail_code = '', mail_detail = '', mail_at = $3 WHERE application_id = $1`,
-		id, string(MailQueued), store.At(tx.Now()))
+// queueMail queues the mail of an application's state.
+func queueMail(ctx context.Context, tx *store.Tx, a *Application) error {
+	a.Mail = Mail{State: MailQueued, At: store.At(tx.Now())}
+	m := mailing{a.ID, a.Approvals}
+	if _, err := noteMail(ctx, tx, m, a.Mail); err != nil {
+		return err
+	}
+	_, err := tx.Enqueue(ctx, store.NewJob{Kind: MailJob, TenantID: api.SystemTenant, Lane: a.ID, Payload: m})
 	return err
 }
 
@@ -115,10 +140,10 @@ func noteMail(ctx context.Context, q execer, m mailing, mail Mail) (noted bool, 
 	return store.Affected(q.ExecContext(ctx, updateMail, m.args(mail)...))
 }
 
-// claimMail is noteMail for an application that is APPROVED; false for any other. A change of the same
+// claimMail is noteMail for an application in the state in which the mail is sent; false in any other. A change of the same
 // application at that time waits for this one, or this one for it.
 func claimMail(ctx context.Context, q execer, m mailing, mail Mail) (claimed bool, err error) {
-	return store.Affected(q.ExecContext(ctx, updateMail+` AND state = 'APPROVED'`, m.args(mail)...))
+	return store.Affected(q.ExecContext(ctx, updateMail+` AND state = $8`, append(m.args(mail), string(m.state()))...))
 }
 
 const updateMail = `UPDATE access_applications SET mail_state = $3, mail_attempts = $4, mail_code = $5, mail_detail = $6, mail_at = $7 WHERE application_id = $1 AND approvals = $2`

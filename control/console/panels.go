@@ -150,7 +150,7 @@ func (s *Service) getQuarantine(ctx context.Context, _ *struct{}) (proof.Quarant
 }
 
 type applicationsInput struct {
-	State string `query:"state" enum:"RECEIVED,APPROVED,ACTIVATED,REFUSED,EXPIRED"`
+	State string `query:"state" enum:"UNCONFIRMED,RECEIVED,APPROVED,ACTIVATED,REFUSED,EXPIRED"`
 }
 
 // Applications are the newest applications for keys in the state that was asked for, and how many need

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"muniment/control/store"
@@ -34,8 +35,8 @@ type Attempt struct {
 	At          store.Instant `json:"at" doc:"When it began."`
 	Status      *int          `json:"status" doc:"The status of the receiver's response; null if there was none."`
 	DurationMs  int64         `json:"durationMs" doc:"How long it took, in milliseconds."`
-	Error       *string       `json:"error" doc:"Why there was no response; null if there was one."`
-	BodyExcerpt *string       `json:"bodyExcerpt" doc:"The beginning of the response's body, at most 1 KiB; null if there was none."`
+	Error       *string       `json:"error" doc:"Why there was no response; null if there was one. Without details, if it leads to what only --webhook-allow admits."`
+	BodyExcerpt *string       `json:"bodyExcerpt" doc:"The beginning of the response's body, at most 1 KiB; null if there was none, or if it came from what only --webhook-allow admits."`
 }
 
 // DeliveryState is the state of a delivery.
@@ -67,6 +68,9 @@ const (
 type outcome struct {
 	attempt    Attempt
 	retryAfter time.Duration // the receiver's Retry-After
+	private    atomic.Bool   // it leads where only the operator allows webhooks to lead
+	agreed     bool          // the host has echoed the challenge, or the operator allows it
+	held       *hold         // why there was no attempt; nil if there was
 	lost       bool          // neither log nor warehouse has the event any more, or the webhook's key may not get it
 }
 
@@ -79,7 +83,7 @@ func (o *outcome) taken() bool {
 func (o *outcome) gone() bool { return o.attempt.Status != nil && *o.attempt.Status == 410 }
 
 // after returns the delivery with the outcome of an attempt.
-func (d Delivery) after(o outcome, now time.Time) Delivery {
+func (d Delivery) after(o *outcome, now time.Time) Delivery {
 	d.Attempts = append(d.Attempts[max(0, len(d.Attempts)+1-keepAttempts):], o.attempt)
 	d.tries++
 	d.UpdatedAt, d.NextAttemptAt = store.At(now), store.Instant{}
@@ -92,6 +96,15 @@ func (d Delivery) after(o outcome, now time.Time) Delivery {
 		d.NextAttemptAt = store.At(now.Add(max(jittered(delays[d.tries-1]), min(o.retryAfter, longestDelay))))
 	}
 	return d
+}
+
+// waiting returns the delivery after a hold: it goes on waiting, unless it has waited for too long.
+func (d Delivery) waiting(h *hold, now time.Time) Delivery {
+	if now.Sub(d.UpdatedAt.Time) < longestWait {
+		d.NextAttemptAt = store.At(h.until)
+		return d
+	}
+	return d.after(&outcome{attempt: Attempt{At: store.At(now), Error: &h.reason}, lost: true}, now)
 }
 
 // jittered varies d by up to a tenth, so that deliveries that failed together are not retried

@@ -100,9 +100,9 @@ func listening(ctx context.Context, q store.Querier) ([]Webhook, error) {
 	return store.List(ctx, q, "the webhooks that listen", webhooks.Scan, webhooks.Select()+` WHERE state IN ('ACTIVE', 'PAUSED')`)
 }
 
-// listDue lists the ACTIVE webhooks that have an attempt due.
+// listDue lists the ACTIVE webhooks that have an attempt due, and don't wait.
 func listDue(ctx context.Context, q store.Querier, now store.Instant) ([]Webhook, error) {
-	return store.List(ctx, q, "the webhooks with attempts due", webhooks.Scan, webhooks.Select()+` WHERE state = 'ACTIVE' AND EXISTS (
+	return store.List(ctx, q, "the webhooks with attempts due", webhooks.Scan, webhooks.Select()+` WHERE state = 'ACTIVE' AND (waits_until IS NULL OR waits_until <= $1) AND EXISTS (
 		SELECT 1 FROM webhook_deliveries d WHERE d.webhook_id = webhooks.webhook_id AND d.state = 'PENDING' AND d.next_at <= $1)`, now)
 }
 

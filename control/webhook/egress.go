@@ -3,6 +3,7 @@ package webhook
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/netip"
 	"net/url"
 	"regexp"
@@ -76,13 +78,10 @@ func (e *Egress) refuses(text string) string {
 		return "must not have a fragment"
 	}
 	host, port := u.Hostname(), u.Port()
-	if e.allowsHost(host) {
+	if e.allows(host) {
 		return ""
 	}
 	if address, err := netip.ParseAddr(host); err == nil {
-		if e.allowsAddress(address) {
-			return ""
-		}
 		if e.guard.SafeAddr(address) != nil {
 			return "must not lead to a private or special address"
 		}
@@ -93,6 +92,14 @@ func (e *Egress) refuses(text string) string {
 		return "must have port 443 or 8443"
 	}
 	return ""
+}
+
+// allows reports whether an operator allows a host by its name or address.
+func (e *Egress) allows(host string) bool {
+	if address, err := netip.ParseAddr(host); err == nil && e.allowsAddress(address) {
+		return true
+	}
+	return e.allowsHost(host)
 }
 
 func (e *Egress) allowsHost(host string) bool { return slices.Contains(e.hosts, strings.ToLower(host)) }
@@ -108,8 +115,14 @@ const (
 	maxAnswer, maxHeaders       = 64 << 10, 16 << 10
 )
 
+// challengeHeader is the header of a request that a host echoes if it agrees to get messages.
+const challengeHeader = "Webhook-Challenge"
+
 // client makes attempts.
-type client struct{ http *http.Client }
+type client struct {
+	http   *http.Client
+	egress *Egress
+}
 
 // newClient returns a client that connects only where an Egress allows, follows no redirects, uses no
 // proxy, and keeps few connections.
@@ -126,7 +139,7 @@ func newClient(egress *Egress, roots *x509.CertPool) *client {
 		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, TLSHandshakeTimeout: dialTimeout, ForceAttemptHTTP2: true,
 		MaxIdleConns: 256, MaxIdleConnsPerHost: webhookAtOnce, IdleConnTimeout: 30 * time.Second, MaxResponseHeaderBytes: maxHeaders, DisableCompression: true,
 	}
-	return &client{&http.Client{Transport: transport, Timeout: attemptTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	return &client{&http.Client{Transport: transport, Timeout: attemptTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, egress}
 }
 
 // control refuses a connection to an address that is not allowed. It sees the resolved address, so
@@ -138,31 +151,51 @@ func (e *Egress) control(network, address string, c syscall.RawConn) error {
 	return e.guard.Safe(network, address, c)
 }
 
-// post sends a delivery. The caller adds time and duration to the outcome.
+// post sends a delivery. Of what only an operator allows, the outcome has the status alone: a tenant
+// must not read internal services, or find out what is there, by its webhooks. The caller adds time and duration to the outcome.
 func (c *client) post(ctx context.Context, url, id string, at time.Time, body []byte, signature string) *outcome {
 	o := &outcome{}
+	o.private.Store(c.egress.allows(hostOf(url)))
 	fail := func(err error) *outcome {
-		o.attempt.Error = new(whyNot(err))
+		why := "no response"
+		if !o.private.Load() {
+			why = whyNot(err)
+		}
+		o.attempt.Error = &why
 		return o
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return fail(err)
 	}
+	challenge := rand.Text()
 	req.Header = http.Header{
-		"Content-Type": {"application/json"}, "User-Agent": {"muniment"}, "Webhook-Id": {id}, "Webhook-Timestamp": {unix(at)}, "Webhook-Signature": {signature},
+		challengeHeader: {challenge}, "Content-Type": {"application/json"}, "User-Agent": {"muniment"}, "Webhook-Id": {id}, "Webhook-Timestamp": {unix(at)}, "Webhook-Signature": {signature},
 	}
-	answer, err := c.http.Do(req)
+	answer, err := c.http.Do(req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		ConnectStart: func(_, address string) { o.saw(c.egress, address) },
+		GotConn:      func(conn httptrace.GotConnInfo) { o.saw(c.egress, conn.Conn.RemoteAddr().String()) }, // which may be an earlier attempt's
+	})))
 	if err != nil {
 		return fail(err)
 	}
 	defer answer.Body.Close()
-	o.attempt.Status = &answer.StatusCode
+	o.attempt.Status, o.agreed = &answer.StatusCode, answer.Header.Get(challengeHeader) == challenge || o.private.Load()
 	o.retryAfter = retryAfter(answer.Header.Get("Retry-After"), at)
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxAnswer)) // an incomplete body doesn't matter
+	if o.private.Load() {
+		return o
+	}
 	excerpt := strings.ReplaceAll(strings.ToValidUTF8(string(text[:min(len(text), maxExcerpt)]), ""), "\x00", "")
 	o.attempt.BodyExcerpt = &excerpt
 	return o
+}
+
+// saw records to which address an attempt leads.
+func (o *outcome) saw(e *Egress, address string) {
+	if at, err := netip.ParseAddrPort(address); err == nil && e.allowsAddress(at.Addr()) {
+		o.private.Store(true)
+	}
 }
 
 // retryAfter parses the header Retry-After; 0 if it is absent or invalid.

@@ -2,10 +2,12 @@ package webhook
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"net/netip"
 	"strings"
 	"sync/atomic"
@@ -142,6 +144,54 @@ func TestEgressMeetsNoTrap(t *testing.T) {
 
 	require.Nil(t, post(open("127.0.0.1"), "rebinding.example").attempt.Status)
 	require.NotZero(t, p.met.Load(), "the trap is there")
+}
+
+// TestInternalServicesStayHidden: of a receiver that only the operator allows, by name, by address, or by the range
+// in which a name resolves, an attempt shows the status, and of none that there is none.
+func TestInternalServicesStayHidden(t *testing.T) {
+	r := newReceiver(t)
+	r.answers(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "internal", http.StatusForbidden) })
+	public := Config{}
+	strangersOnly(t, &public)
+	for _, c := range []struct{ allow, host string }{{"a.example.com", "a.example.com"}, {"127.0.0.1", "127.0.0.1"}, {"127.0.0.0/8", "a.example.com"}, {"10.0.0.0/8", "a.example.com"}} {
+		e, err := NewEgress([]string{c.allow})
+		require.NoError(t, err)
+		e.guard, e.resolver = public.Egress.guard, public.Egress.resolver
+		roots := x509.NewCertPool()
+		roots.AddCert(receiverCertificate(t))
+		post := func(roots *x509.CertPool, url string) Attempt {
+			return newClient(e, roots).post(t.Context(), strings.Replace(url, "127.0.0.1", c.host, 1), "dlv_x", noon, []byte("{}"), "v1,x").attempt
+		}
+		answered, untrusted, closed := post(roots, r.URL), post(x509.NewCertPool(), r.URL), post(roots, "https://127.0.0.1:1")
+		require.Equal(t, 403, *answered.Status)
+		if c.allow == "10.0.0.0/8" {
+			require.Equal(t, "internal\n", *answered.BodyExcerpt)
+			require.Equal(t, "the certificate can't be verified", *untrusted.Error)
+			require.Equal(t, "the connection failed", *closed.Error)
+			continue
+		}
+		require.Nil(t, answered.BodyExcerpt, c.allow)
+		require.Equal(t, "no response", *untrusted.Error, c.allow)
+		require.Equal(t, "no response", *closed.Error, c.allow)
+	}
+}
+
+// TestAKeptConnectionStaysHidden, though a second attempt connects to nothing.
+func TestAKeptConnectionStaysHidden(t *testing.T) {
+	r := newReceiver(t)
+	public := Config{}
+	strangersOnly(t, &public)
+	e, err := NewEgress([]string{"127.0.0.0/8"})
+	require.NoError(t, err)
+	e.guard, e.resolver = public.Egress.guard, public.Egress.resolver
+	roots := x509.NewCertPool()
+	roots.AddCert(receiverCertificate(t))
+	c := newClient(e, roots)
+	for range 2 {
+		o := c.post(t.Context(), strings.Replace(r.URL, "127.0.0.1", "a.example.com", 1), "dlv_x", noon, []byte("{}"), "v1,x")
+		require.Equal(t, 200, *o.attempt.Status)
+		require.Nil(t, o.attempt.BodyExcerpt)
+	}
 }
 
 // TestProxyIsIgnored that the environment names.

@@ -17,10 +17,10 @@ import (
 // TestNoNameAfterAnErasure: an attempt that runs during an erasure doesn't write a response that
 // names the person, though the kept ones name nobody. Its delivery is sent again.
 func TestNoNameAfterAnErasure(t *testing.T) {
-	s := newFixture(t, roomtest.NewClock(noon), nil)
+	s := newFixture(t, roomtest.NewClock(noon), func(cfg *Config) { strangersOnly(t, cfg) })
 	r := newReceiver(t)
 	s.queueing()
-	w := s.hook(r, "right.*")
+	w := s.hookAt(r, "a.example.com", tenantID, 0)
 	s.emit("right.revoked", map[string]string{"id": "rgh_a"})
 	s.awaitDelivery(w, func(*Delivery) bool { return true })
 	r.answers(func(w http.ResponseWriter, _ *http.Request) {
@@ -48,10 +48,10 @@ func TestNoNameAfterAnErasure(t *testing.T) {
 // TestPersonsAreErased: erasing removes a name from receivers' responses, however it is escaped, and
 // changes nothing else. A running attempt does not write the old responses back.
 func TestPersonsAreErased(t *testing.T) {
-	s := newFixture(t, roomtest.NewClock(noon), nil)
+	s := newFixture(t, roomtest.NewClock(noon), func(cfg *Config) { strangersOnly(t, cfg) })
 	r := newReceiver(t)
 	s.queueing()
-	w := s.hook(r, "right.*")
+	w := s.hookAt(r, "a.example.com", tenantID, 0)
 	s.emit("right.revoked", map[string]string{"id": "rgh_a"})
 	s.awaitDelivery(w, func(*Delivery) bool { return true })
 	erase := func(tenant, person string) {

@@ -42,7 +42,7 @@ var results = map[DeliveryState]string{Delivered: "delivered", Pending: "retried
 
 // count counts an attempt.
 func (m *metrics) count(e *ended) {
-	if e.outcome != nil {
+	if e.outcome != nil && (e.outcome.held == nil || e.next.State == Failed) {
 		m.attempts.WithLabelValues(results[e.next.State]).Inc()
 	}
 }

@@ -64,6 +64,8 @@ const messages = "Each event is a POST of `{\"type\", \"timestamp\", \"tenantId\
 	"- `v1a,` and the base64 of an Ed25519 signature by a key of the purpose `webhook_signing` in `/.well-known/muniment/keys.json`. This key signs for all webhooks, so compare `webhookId` with your own.\n\n" +
 	"A 2xx response within 15 seconds accepts a delivery. After any other result, including a redirect, it is retried after 5 s, 5 and 30 min, 2, 5, 10 and 10 h, or later if `Retry-After` says so, by at most 10 h; then it is `FAILED`. " +
 	"410, five days of failures, or more than 100,000 waiting deliveries make the webhook `DISABLED`.\n\n" +
+	"A host agrees to messages by copying the request's header `webhook-challenge` to a response. All hosts of a domain that have not, or not for 30 days, get 60 messages and 1 MiB an hour, from all tenants together; other hosts get 1 GiB an hour from a tenant; " +
+	"beyond that messages wait, and `waitReason` of the webhook says why. A delivery that has waited for 28 hours is `FAILED`.\n\n" +
 	"Each event is sent at least once: ignore a `webhook-id` that you have already accepted. Up to 16 requests run at once, so events arrive only roughly in the order of the log."
 
 // The responses about webhooks.

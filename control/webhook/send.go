@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -37,6 +38,7 @@ type sender struct {
 	*core
 	client  *client
 	workers workers
+	pieces  pieces
 }
 
 // ended is an attempt with its outcome; nil where it could not begin.
@@ -130,8 +132,8 @@ func (s *sender) begin(ctx context.Context, do func(w *Webhook, held api.Scopes,
 }
 
 // attempt sends a delivery once, if the scopes of the webhook's key admit to its events.
-func (s *sender) attempt(ctx context.Context, w *Webhook, held api.Scopes, d *Delivery) *outcome {
-	if !s.mayGet(held, d) {
+func (s *sender) attempt(ctx context.Context, w *Webhook, scopes api.Scopes, d *Delivery) *outcome {
+	if !s.mayGet(scopes, d) {
 		why := "the webhook's key " + w.KeyID + " lacks a scope for " + d.EventType
 		return &outcome{attempt: Attempt{At: store.At(s.db.Now()), Error: &why}, lost: true}
 	}
@@ -150,9 +152,18 @@ func (s *sender) attempt(ctx context.Context, w *Webhook, held api.Scopes, d *De
 		return nil
 	}
 	began, body := s.db.Now(), d.appendBody(nil, events)
-	signature, err := sign(d.ID, began, body, w.secrets(began), signer)
+	held, err := s.holdFor(ctx, w, len(body))
+	if held != nil {
+		return &outcome{held: held}
+	}
+	var signature string
+	if err == nil {
+		signature, err = sign(d.ID, began, body, w.secrets(began), signer)
+	}
 	if err != nil {
-		s.cfg.Logger.Error("cannot begin a webhook attempt, postponing it", "deliveryId", d.ID, "webhookId", w.ID, "err", err)
+		if ctx.Err() == nil {
+			s.cfg.Logger.Error("cannot begin a webhook attempt, postponing it", "deliveryId", d.ID, "webhookId", w.ID, "err", err)
+		}
 		return nil
 	}
 	o := s.client.post(ctx, w.URL, d.ID, began, body, signature)
@@ -188,12 +199,14 @@ func (s *sender) writeAll(ctx context.Context, outcomes <-chan ended) {
 func (s *sender) write(ctx context.Context, some []ended) {
 	now := s.db.Now()
 	for i := range some {
-		e := &some[i]
-		if e.outcome != nil {
-			e.next = e.was.after(*e.outcome, now)
-		} else {
+		switch e := &some[i]; {
+		case e.outcome == nil:
 			e.next = e.was
 			e.next.NextAttemptAt = store.At(now.Add(putOff))
+		case e.outcome.held != nil:
+			e.next = e.was.waiting(e.outcome.held, now)
+		default:
+			e.next = e.was.after(e.outcome, now)
 		}
 	}
 	var err error
@@ -218,10 +231,22 @@ func (s *sender) write(ctx context.Context, some []ended) {
 // writeOutcomes writes the outcomes of deliveries, and then of webhooks. All processes, and erasures,
 // lock the rows in this order, which prevents deadlocks.
 func writeOutcomes(ctx context.Context, tx *sql.Tx, some []ended, now time.Time) error {
-	fails := map[string]bool{}
+	hooks, agreed := map[string]*hookOutcome{}, map[string]bool{}
 	for i := range some { // in order of arrival: the last one decides whether a webhook fails
-		if e := &some[i]; e.outcome != nil && !e.outcome.lost {
-			fails[e.webhook.ID] = !e.outcome.taken()
+		e := &some[i]
+		if e.outcome == nil || e.outcome.lost {
+			continue
+		}
+		h := hooks[e.webhook.ID]
+		if h == nil {
+			h = &hookOutcome{}
+			hooks[e.webhook.ID] = h
+		}
+		if h.held = cmp.Or(e.outcome.held, h.held); e.outcome.held == nil {
+			h.sent, h.fails = true, !e.outcome.taken()
+		}
+		if e.outcome.agreed {
+			agreed[hostOf(e.webhook.URL)] = true
 		}
 	}
 	for _, e := range slices.SortedFunc(slices.Values(some), func(a, b ended) int { return strings.Compare(a.was.ID, b.was.ID) }) {
@@ -229,12 +254,24 @@ func writeOutcomes(ctx context.Context, tx *sql.Tx, some []ended, now time.Time)
 			return err
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(fails)) {
-		if err := setFailing(ctx, tx, id, fails[id], store.At(now)); err != nil {
+	for _, id := range slices.Sorted(maps.Keys(hooks)) {
+		h := hooks[id]
+		if h.sent {
+			if err := setFailing(ctx, tx, id, h.fails, store.At(now)); err != nil {
+				return err
+			}
+		}
+		if err := setHold(ctx, tx, id, h.held); err != nil {
 			return err
 		}
 	}
-	return nil
+	return agree(ctx, tx, agreed, now)
+}
+
+// hookOutcome is what outcomes of deliveries say of their webhook.
+type hookOutcome struct {
+	sent, fails bool
+	held        *hold
 }
 
 // Why the service disables a webhook.
@@ -248,7 +285,7 @@ const (
 // up its attempts: the first failure after a quiet week proves nothing.
 func (s *sender) judge(ctx context.Context, e *ended, now time.Time) error {
 	switch {
-	case e.outcome == nil || e.outcome.taken():
+	case e.outcome == nil || e.outcome.held != nil || e.outcome.taken():
 		return nil
 	case e.outcome.gone():
 		return s.disable(ctx, e.webhook.ID, reasonGone, func(w *Webhook) bool { return w.URL == e.webhook.URL })

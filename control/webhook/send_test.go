@@ -83,11 +83,11 @@ func (s *fixture) due() (n int) {
 
 // TestSchedule: attempts come when the schedule says, and end with it.
 func TestSchedule(t *testing.T) {
-	s := newFixture(t, roomtest.NewClock(noon), nil)
+	s := newFixture(t, roomtest.NewClock(noon), func(cfg *Config) { strangersOnly(t, cfg) })
 	r := newReceiver(t)
 	r.answers(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "not now", http.StatusInternalServerError) })
 	s.queueing()
-	w := s.hook(r, "right.*")
+	w := s.hookAt(r, "a.example.com", tenantID, 0)
 	s.emit("right.revoked", map[string]string{"id": "rgh_a"})
 	s.awaitDelivery(w, func(*Delivery) bool { return true })
 	var d *Delivery
@@ -146,17 +146,17 @@ func TestRetryAfter(t *testing.T) {
 	}
 	refused := 429
 	for requested, want := range map[time.Duration]time.Duration{time.Minute: time.Minute, 1000 * time.Hour: longestDelay} {
-		d := Delivery{}.after(outcome{attempt: Attempt{Status: &refused}, retryAfter: requested}, noon)
+		d := Delivery{}.after(&outcome{attempt: Attempt{Status: &refused}, retryAfter: requested}, noon)
 		require.Equal(t, noon.Add(want), d.NextAttemptAt.Time)
 	}
-	d := Delivery{}.after(outcome{attempt: Attempt{Status: &refused}, retryAfter: time.Second}, noon)
+	d := Delivery{}.after(&outcome{attempt: Attempt{Status: &refused}, retryAfter: time.Second}, noon)
 	require.InDelta(t, 5, d.NextAttemptAt.Sub(noon).Seconds(), 0.51)
 }
 
 // TestHostileReceivers: whatever they do, they get the event once they have recovered, others get
 // theirs meanwhile, and little of their responses is read.
 func TestHostileReceivers(t *testing.T) {
-	s := newFixture(t, roomtest.NewClock(noon), nil)
+	s := newFixture(t, roomtest.NewClock(noon), func(cfg *Config) { strangersOnly(t, cfg) })
 	s.client.http.Timeout = 2 * time.Second
 	trap := newReceiver(t)
 	unblock := make(chan struct{})
@@ -192,10 +192,10 @@ func TestHostileReceivers(t *testing.T) {
 	for name, answer := range hostile {
 		receivers[name] = newReceiver(t)
 		receivers[name].answers(answer)
-		hooks[name] = s.hook(receivers[name], "right.*")
+		hooks[name] = s.hookAt(receivers[name], "a.example.com", tenantID, 0)
 	}
 	good := newReceiver(t)
-	s.hook(good, "right.*")
+	s.hookAt(good, "a.example.com", tenantID, 0)
 	s.queueing()
 	s.run(s.Run)
 	s.emit("right.revoked", map[string]string{"id": "rgh_a"})

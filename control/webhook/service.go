@@ -79,7 +79,7 @@ func New(cfg Config) (*Service, error) {
 	if err := c.metrics.register(cfg.Registerer); err != nil {
 		return nil, fmt.Errorf("cannot open the webhooks: %w", err)
 	}
-	s := &sender{core: c, client: newClient(cfg.Egress, cfg.Roots), workers: workers{tenants: map[string]int{}, hooks: map[string]*hookLimit{}}}
+	s := &sender{core: c, client: newClient(cfg.Egress, cfg.Roots), workers: workers{tenants: map[string]int{}, hooks: map[string]*hookLimit{}}, pieces: pieces{all: map[account]piece{}}}
 	return &Service{c, &queuer{c}, s, &recoverer{c}}, nil
 }
 
@@ -166,6 +166,12 @@ func (s *Service) change(ctx context.Context, tenantID, id string, by auth.Princ
 		}
 		if moved {
 			next.KeyID = by.ID
+		}
+		if next.URL != was.URL {
+			next.WaitsUntil, next.WaitReason = store.Instant{}, nil
+			if err := setHold(ctx, tx.Tx, id, nil); err != nil {
+				return err
+			}
 		}
 		if next.State != was.State {
 			next.StateReason, next.FailingSince = nil, store.Instant{}
@@ -299,7 +305,7 @@ func emit(ctx context.Context, tx *store.Tx, w *Webhook, eventID string, at time
 // are fewer than when it was enabled: it works them off.
 const maxWaiting = 100_000
 
-// Sweep deletes old deliveries, counts waiting ones, and disables webhooks with too many of them.
+// Sweep deletes old deliveries and budgets, counts waiting ones, and disables webhooks with too many of them.
 func (s *Service) Sweep(ctx context.Context) error {
 	now := s.db.Now()
 	for state, keep := range map[DeliveryState]time.Duration{Delivered: keepDelivered, Failed: keepOthers, Pending: keepOthers} {
@@ -312,6 +318,9 @@ func (s *Service) Sweep(ctx context.Context) error {
 				return err
 			}
 		}
+	}
+	if err := s.db.Transact(ctx, func(tx *sql.Tx) error { return forgetBudgets(ctx, tx, now) }); err != nil {
+		return err
 	}
 	all, err := listWaiting(ctx, s.db.Read())
 	if err != nil {

@@ -9,5 +9,7 @@ var Tables = store.Tables{
 		Kind: "webhookDelivery", Key: []string{"delivery_id"}, JSON: []string{"attempts.bodyExcerpt"}, Also: "claim = claim + 1", Before: discardRunning, Large: true,
 	}},
 	{Name: "webhooks", Public: []string{"url", "description"}},
+	{Name: "webhook_budgets"},
+	{Name: "webhook_hosts", Outlives: "a host belongs to no tenant"},
 	{Name: "webhook_cursors", Outlives: "it belongs to no tenant"},
 }

@@ -7,7 +7,8 @@
 // or all kinds, "*". While it is ACTIVE, events are queued and sent; while it is PAUSED, they are queued
 // only; while it is DISABLED, neither. The URL is https, without user info and fragment. Whether a
 // connection is allowed is decided by the resolved address (Egress), so changing a DNS name gains
-// nothing.
+// nothing. Of attempts that lead to what only an operator allows, such as private addresses, tenants
+// see status and time alone, and nothing more is kept.
 //
 // A secret is whsec_ and the base64 of 32 random bytes, and is shown once. A secret that was replaced
 // signs too, for a day after that, however often secrets are rotated meanwhile. The database has secrets in plain text, because HMAC needs
@@ -51,6 +52,16 @@
 // FAILED and all attempts have failed for 5 days, or if more than 100,000 deliveries wait. Once it is
 // ACTIVE again, it may work off what waited then, unless still more is queued. FAILED and never
 // queued events can be recovered on request (RecoverJob), up to the 100,000 that may wait.
+//
+// # Budgets
+//
+// Nobody can have the service flood a third party. A host agrees to get messages by an echo: each
+// attempt has a challenge, a header with random bytes, which the host agrees to by the same header in
+// a response, for 30 days. Hosts that an operator allows have agreed. The hosts of a registered
+// domain that have not agreed get 60 messages and 1 MiB an hour, from all tenants and processes
+// together. To any other host a tenant sends 1 GiB an hour, however many webhooks, retries and
+// requests to send again lead there. A message beyond that is not lost: its webhook waits until there is
+// enough, and its record says why. A delivery that has waited for 28 hours is FAILED.
 package webhook
 
 import (
@@ -79,6 +90,8 @@ type Webhook struct {
 	Replaced     []oldSecret   `json:"-" db:"replaced_secrets,moves"` // newest first
 	Backlog      int64         `json:"-" db:"backlog,moves"`          // what waited when it was last enabled
 	FailingSince store.Instant `json:"failingSince" db:"failing_since" nullable:"true" doc:"The first failure since the last successful attempt; null while attempts succeed."`
+	WaitsUntil   store.Instant `json:"waitsUntil" db:"waits_until" nullable:"true" doc:"Until when its messages wait, because the limit that waitReason names is reached; null if they don't."`
+	WaitReason   *string       `json:"waitReason" db:"wait_reason" doc:"The limit for which its messages wait, and what ends it; null if they don't."`
 	CreatedAt    store.Instant `json:"createdAt" db:"created_at"`
 	UpdatedAt    store.Instant `json:"updatedAt" db:"updated_at,moves"`
 	Revision     int64         `json:"revision" db:"revision,moves"`

@@ -72,6 +72,7 @@ func ExampleRights_List() {
 
 func ExampleVerifyWebhook() {
 	http.HandleFunc("/hook", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("webhook-challenge", r.Header.Get("webhook-challenge"))
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 32<<20))
 		if err != nil {
 			return

@@ -73,6 +73,10 @@ type Webhook struct {
 	Events []string `json:"events"`
 	// When attempts began to fail, since the last that did not; null while they don't.
 	FailingSince time.Time `json:"failingSince"`
+	// WaitsUntil is until when its messages wait for the limit that WaitReason names; zero and empty
+	// if they don't.
+	WaitsUntil time.Time `json:"waitsUntil"`
+	WaitReason string    `json:"waitReason"`
 	// While it is PAUSED events wait; while it is DISABLED none are queued. One of ACTIVE, PAUSED,
 	// DISABLED.
 	State string `json:"state"`

@@ -19,12 +19,13 @@ import (
 )
 
 func Access(t *testing.T, a systemtest.Applicant, box *systemtest.Mailbox) (client system.Client, rights map[string]string) {
+	a.Box = box
 	id := a.Approved("ada@example.org")
-	token := box.Token(t, "ada@example.org", "https://muniment.example")
+	token := box.Token(t, "ada@example.org", "https://muniment.example", "activate")
 	waittest.Until(t, func() bool { return a.List()[0].Mail.State == access.MailSent }, "it is noted that it was sent")
 	made := systemtest.Parse[struct{ Data access.Key }](t, a.Post("/activate", fmt.Sprintf(`{"token":%q}`, token))).Data
 	require.True(t, strings.HasPrefix(made.APIKey, "mun_test_"))
-	require.Contains(t, a.Post("/activate", fmt.Sprintf(`{"token":%q}`, token)), "RESOURCE_NOT_FOUND: the activation token is not known")
+	require.Contains(t, a.Post("/activate", fmt.Sprintf(`{"token":%q}`, token)), "RESOURCE_NOT_FOUND: the token is not known")
 	one := a.List()[0]
 	require.Equal(t, id, one.ID)
 	require.Equal(t, access.Activated, one.State)

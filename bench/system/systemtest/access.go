@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"sync"
 	"testing"
 
@@ -24,6 +25,7 @@ import (
 type Applicant struct {
 	T         *testing.T
 	URL, Data string
+	Box       *Mailbox // whose mails have to be confirmed; nil: there is no mail server
 }
 
 func (a Applicant) Post(path, body string) string {
@@ -31,7 +33,7 @@ func (a Applicant) Post(path, body string) string {
 	return Call(a.T, a.URL, "", Operation{Method: "POST", Path: "/api/access" + path, Body: body}, "X-Forwarded-For", AnyAddress()).Body
 }
 
-// Approved has an address apply, and approves that once it is there.
+// Approved has an address apply and confirm, and approves that.
 func (a Applicant) Approved(email string) (id string) {
 	a.T.Helper()
 	require.Contains(a.T, a.Post("/apply", fmt.Sprintf(`{"email":%q,"organisation":"Example Ltd","use":"Trying it out"}`, email)), "RECEIVED")
@@ -43,6 +45,9 @@ func (a Applicant) Approved(email string) (id string) {
 		}
 		return id != ""
 	}, "the application is there")
+	if a.Box != nil {
+		require.Contains(a.T, a.Post("/confirm", fmt.Sprintf(`{"token":%q}`, a.Box.Token(a.T, email, "", "confirm"))), "CONFIRMED")
+	}
 	require.Contains(a.T, Command(a.T, "access", "approve", "--data", a.Data, id), id+" is approved")
 	return id
 }
@@ -108,19 +113,23 @@ func (d delivering) Data(r io.Reader) error {
 	return err
 }
 
-// Token is that of the one mail that has come.
-func (m *Mailbox) Token(t *testing.T, to, link string) string {
+// Token is that of a mail to an address whose link is of a kind, confirm or activate.
+func (m *Mailbox) Token(t *testing.T, to, link, kind string) (token string) {
 	t.Helper()
 	waittest.Until(t, func() bool {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		return len(m.letters) > 0
+		for _, text := range m.letters {
+			letter, err := mail.ReadMessage(bytes.NewBufferString(text))
+			require.NoError(t, err)
+			body, err := io.ReadAll(quotedprintable.NewReader(letter.Body))
+			require.NoError(t, err)
+			_, rest, found := strings.Cut(string(body), link+"/playground#"+kind+"=")
+			if found && letter.Header.Get("To") == "<"+to+">" {
+				token = strings.Fields(rest)[0]
+			}
+		}
+		return token != ""
 	}, "the mail is there")
-	letter, err := mail.ReadMessage(bytes.NewBufferString(m.letters[0]))
-	require.NoError(t, err)
-	require.Equal(t, "<"+to+">", letter.Header.Get("To"))
-	text, err := io.ReadAll(quotedprintable.NewReader(letter.Body))
-	require.NoError(t, err)
-	require.Contains(t, string(text), link+"/playground#activate=")
-	return string(activationToken.FindSubmatch(text)[1])
+	return token
 }

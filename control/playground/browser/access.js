@@ -1,5 +1,5 @@
 // A stranger's way to a key, in Chromium: with no LINK, the application for it; with LINK, that of the
-// activation mail, the key, a delivery by it, and a pack that is verified on the page. URL is where
+// mail to confirm it, or that of the activation mail, the key, a delivery by it, and a pack that is verified on the page. URL is where
 // the service is, ROOT its root key, PACK the file that the pack is written to.
 
 import assert from 'node:assert/strict';
@@ -10,12 +10,14 @@ import { launch, Looking } from './look.js';
 
 const { URL: url, LINK: link, ROOT: root, PACK: pack } = process.env;
 
-test(link ? 'from the mail to a verified pack' : 'an application', { timeout: 120_000 }, async () => {
+const confirms = link?.includes('#confirm=');
+
+test(confirms ? 'a confirmation' : link ? 'from the mail to a verified pack' : 'an application', { timeout: 120_000 }, async () => {
   const browser = await launch();
   try {
     const page = await browser.newPage();
     const visit = new Looking(page, url, 'access');
-    await (link ? activate(page) : apply(page));
+    await (confirms ? confirm(page) : link ? activate(page) : apply(page));
     visit.clean();
   } finally {
     await browser.close();
@@ -30,6 +32,17 @@ async function apply(page) {
   await form.getByLabel('What you want to use it for').fill('Trying it out');
   await form.getByRole('button', { name: 'Apply' }).click();
   await form.getByText('Thank you.').waitFor();
+}
+
+async function confirm(page) {
+  let posts = 0;
+  page.on('request', (r) => { posts += r.method() === 'POST' ? 1 : 0; });
+  await page.goto(link);
+  const button = page.locator('#activation').getByRole('button', { name: 'Confirm' });
+  await button.waitFor();
+  assert.equal(posts, 0, 'opening the link confirms nothing');
+  await button.click();
+  await page.locator('#activation').getByText('Your application is confirmed.').waitFor();
 }
 
 async function activate(page) {

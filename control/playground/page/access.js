@@ -1,4 +1,4 @@
-// A key of one's own: applying for it, activating it, and using it. It is kept in memory only.
+// A key of one's own: applying for it, confirming that, activating it, and using it. It is kept in memory only.
 
 import { curl, failure, send } from './api.js';
 import { byID, code, copy, field, h, say, select, warn } from './dom.js';
@@ -30,6 +30,21 @@ async function activate(token) {
     : failure(answer);
   warn(text);
   panel().replaceChildren(h('h3', null, 'The key could not be activated'), h('p', null, text), h('p', { class: 'status' }, 'A link works once, and for a limited time. You can apply again beside this.'));
+}
+
+// confirm shows the button that confirms an application: opening the link alone must not, as mail scanners do that.
+function confirm(token) {
+  const result = h('p', { role: 'status' });
+  const button = h('button', {
+    type: 'button', class: 'primary', onclick: async () => {
+      button.disabled = true;
+      const answer = await send({ method: 'POST', path: '/api/access/confirm', body: { token }, cookie: false });
+      button.disabled = answer.ok;
+      result.textContent = answer.ok ? 'Your application is confirmed. If it is approved, a message with a link to this page comes to your address.' : failure(answer);
+    },
+  }, 'Confirm');
+  panel().replaceChildren(h('h3', null, 'Confirm your application'), h('p', null, 'You have applied for a key. Confirm that the address is yours.'), h('p', { class: 'buttons' }, button), result);
+  byID('access').scrollIntoView();
 }
 
 function issued({ tenantId, orgId, keyId, apiKey }) {
@@ -105,22 +120,23 @@ function applying() {
       const answer = await send(request());
       submit.disabled = false;
       result.textContent = answer.ok
-        ? 'Thank you. If your application is approved, a message with a link to this page comes to that address.'
+        ? 'Thank you. A message comes to that address: open its link and confirm that it is yours. If your application is approved, another one with a link to this page follows.'
         : answer.status === 404 ? 'This service takes no applications. Its operator can make you a key: muniment tenant create.' : failure(answer);
     },
   }, h('h3', null, 'Apply for a key'), field('E-mail', email, 'Where the activation message goes.'), field('Organisation', organisation), field('What you want to use it for', use), command, h('p', { class: 'buttons' }, submit), result);
 }
 
-const marker = '#activate=';
+const links = { '#activate=': activate, '#confirm=': confirm };
 
 // startAccess takes the token out of the address before anything else happens, so that it is in no
 // history, bookmark or picture of the screen.
 export async function startAccess() {
   const { hash } = location;
-  if (hash.startsWith(marker)) history.replaceState(null, '', location.pathname + location.search);
+  const marker = Object.keys(links).find((m) => hash.startsWith(m));
+  if (marker) history.replaceState(null, '', location.pathname + location.search);
   byID('access-parts').replaceChildren(h('div', null, applying()), h('div', { class: 'panel', id: 'activation' },
     h('h3', null, 'Activate it'), h('p', { class: 'status' }, 'The link in the activation message opens this page and shows your key here, once.')));
-  if (hash.startsWith(marker)) await activate(decoded(hash.slice(marker.length)));
+  if (marker) await links[marker](decoded(hash.slice(marker.length)));
 }
 
 // decoded is a token as its link spells it.

@@ -3,7 +3,7 @@
 -- Whom events are sent to. The secrets stand here as they are: signing by HMAC takes them
 -- whole. replaced_secrets is JSON: each signs as well until its time. backlog is how many deliveries
 -- waited when the webhook was last enabled. failing_since is when the attempts
--- began to fail, since the last that did not.
+-- began to fail, since the last that did not. Until waits_until its messages wait, for wait_reason.
 CREATE TABLE webhooks (
     webhook_id      TEXT   PRIMARY KEY,
     tenant_id       TEXT   NOT NULL REFERENCES tenants (tenant_id),
@@ -17,6 +17,8 @@ CREATE TABLE webhooks (
     replaced_secrets TEXT  NOT NULL,
     backlog         BIGINT NOT NULL,
     failing_since   BIGINT,
+    waits_until     BIGINT,
+    wait_reason     TEXT,
     created_at      BIGINT NOT NULL,
     updated_at      BIGINT NOT NULL,
     revision        BIGINT NOT NULL
@@ -59,4 +61,21 @@ CREATE INDEX webhook_deliveries_due ON webhook_deliveries (webhook_id, next_at) 
 CREATE TABLE webhook_cursors (
     log_partition BIGINT PRIMARY KEY,
     position      TEXT   NOT NULL
+);
+
+-- When a host last agreed to get messages, by the echo of a challenge.
+CREATE TABLE webhook_hosts (
+    host      TEXT   PRIMARY KEY,
+    agreed_at BIGINT NOT NULL
+);
+
+-- What was sent to a host: by a tenant, or, of the hosts of a domain that have not agreed, by all of
+-- them, where tenant_id is empty. Each time is up to where a budget is used that refills steadily: an hour ago
+-- or earlier means that it is full, and now that it is used up.
+CREATE TABLE webhook_budgets (
+    tenant_id   TEXT   NOT NULL,
+    host        TEXT   NOT NULL,
+    messages_at BIGINT NOT NULL,
+    bytes_at    BIGINT NOT NULL,
+    PRIMARY KEY (tenant_id, host)
 );
