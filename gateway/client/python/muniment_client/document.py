@@ -2942,16 +2942,22 @@ class Webhook(TypedDict):
     updatedAt: str
     # Where events are sent.
     url: str
+    # The limit for which its messages wait, and what ends it; null if they don't.
+    waitReason: str | None
+    # Until when its messages wait, because the limit that waitReason names is reached; null if they don't.
+    waitsUntil: str | None
 
 
 class WebhookAttempt(TypedDict):
     # When it began.
     at: str
-    # The beginning of the response's body, at most 1 KiB; null if there was none.
+    # The beginning of the response's body, at most 1 KiB; null if there was none, or if it came from what only
+    # --webhook-allow admits.
     bodyExcerpt: str | None
     # How long it took, in milliseconds.
     durationMs: int
-    # Why there was no response; null if there was one.
+    # Why there was no response; null if there was one. Without details, if it leads to what only --webhook-allow
+    # admits.
     error: str | None
     # The status of the receiver's response; null if there was none.
     status: int | None

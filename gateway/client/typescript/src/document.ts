@@ -3874,6 +3874,13 @@ export interface components {
             updatedAt: string;
             /** @description Where events are sent. */
             url: string;
+            /** @description The limit for which its messages wait, and what ends it; null if they don't. */
+            waitReason: string | null;
+            /**
+             * Format: date-time
+             * @description Until when its messages wait, because the limit that waitReason names is reached; null if they don't.
+             */
+            waitsUntil: string | null;
         };
         WebhookAttempt: {
             /**
@@ -3881,14 +3888,14 @@ export interface components {
              * @description When it began.
              */
             at: string;
-            /** @description The beginning of the response's body, at most 1 KiB; null if there was none. */
+            /** @description The beginning of the response's body, at most 1 KiB; null if there was none, or if it came from what only --webhook-allow admits. */
             bodyExcerpt: string | null;
             /**
              * Format: int64
              * @description How long it took, in milliseconds.
              */
             durationMs: number;
-            /** @description Why there was no response; null if there was one. */
+            /** @description Why there was no response; null if there was one. Without details, if it leads to what only --webhook-allow admits. */
             error: string | null;
             /**
              * Format: int64
