@@ -12,6 +12,7 @@ import (
 
 	"muniment/control/settle"
 	"muniment/control/settle/rate"
+	"muniment/bench/waittest"
 	"muniment/control/store"
 	"muniment/gate"
 	"muniment/gateway/api"
@@ -127,6 +128,10 @@ func TestScopesOfManyRights(t *testing.T) {
 		}
 		return nil
 	}))
+	waittest.Until(t, func() bool {
+		left, err := store.List(t.Context(), h.DB.Read(), "an event that waits for the log", store.Text, `SELECT event_id FROM outbox LIMIT 1`)
+		return err == nil && len(left) == 0
+	}, "so many events are in the log")
 	shuffled := slices.Clone(ids)
 	slices.Reverse(shuffled)
 	rights, err := h.service.Scopes(t.Context(), h.Tenant, nil, shuffled)
