@@ -10,9 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/control/settle"
 	"muniment/control/settle/rate"
-	"muniment/bench/waittest"
 	"muniment/control/store"
 	"muniment/gate"
 	"muniment/gateway/api"
