@@ -1,6 +1,7 @@
 package control
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"muniment/control/route"
 	"muniment/control/sandbox"
 	"muniment/control/store"
+	"muniment/control/tenant"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
 )
@@ -69,8 +71,15 @@ func admitLimited(d *handler) func(huma.Context, func(huma.Context)) {
 			if principal.Sandbox {
 				owner = store.SandboxOwner
 			}
-		case own.Tenant != nil:
+		case own.Tenant != nil && owner == store.SandboxOwner:
 			s, tenantID = visitors, own.Tenant(ctx.Context())
+		case own.Tenant != nil: // by a link to what a tenant has, which may be one of the sandbox
+			tenantID = own.Tenant(ctx.Context())
+			var err error
+			if owner, err = d.ownerOf(ctx.Context(), tenantID); err != nil {
+				d.refuse(ctx, err)
+				return
+			}
 		}
 		ctx = huma.WithContext(ctx, store.QueueAs(ctx.Context(), owner, op.Stops))
 		if !scoped && own.Tenant == nil {
@@ -96,6 +105,15 @@ func admitLimited(d *handler) func(huma.Context, func(huma.Context)) {
 		heavy = false
 		response.send()
 	}
+}
+
+// ownerOf returns as whose a tenant's changes wait.
+func (d *handler) ownerOf(ctx context.Context, tenantID string) (string, error) {
+	ofSandbox, err := tenant.IsSandbox(ctx, d.db.Read(), tenantID)
+	if ofSandbox {
+		return store.SandboxOwner, err
+	}
+	return tenantID, err
 }
 
 func (s *limiter) take(tenantID string, heavy bool) error {

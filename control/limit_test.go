@@ -40,7 +40,7 @@ type longAnswers struct{}
 func (longAnswers) Routes(a route.API) {
 	type visitorKey struct{}
 	route.AddRaw(a, route.Operation{
-		ID: "read-much", Method: http.MethodGet, Path: "/api/read-much", Heavy: true, Access: route.Own{
+		ID: "read-much", Method: http.MethodGet, Path: "/api/sandbox/read-much", Heavy: true, Access: route.Own{
 			Let: func(ctx huma.Context) (context.Context, error) {
 				return context.WithValue(ctx.Context(), visitorKey{}, ctx.Header("X-Visitor")), nil
 			},
@@ -59,7 +59,7 @@ func TestSlowVisitors(t *testing.T) {
 	server := httptest.NewServer(mustControl(t, cfg).Handler())
 	t.Cleanup(server.Close)
 	ask := func(visitor int) *http.Response {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/api/read-much", nil)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/api/sandbox/read-much", nil)
 		require.NoError(t, err)
 		req.Header.Set("X-Visitor", fmt.Sprint("tnt_", visitor))
 		resp, err := http.DefaultClient.Do(req)
