@@ -71,8 +71,8 @@ type Config struct {
 	// too many where that was raised.
 	Processors int
 	// MaxStreams bounds the requests of callers without a key that control is answering, with the long answers
-	// that they are reading, and likewise those of the sandbox; one address has at most an eighth
-	// of each. Tenants have MaxForwards more than that together, and each of them a quarter of it. A quarter of all of
+	// that they are reading, and likewise those for pages, downloads by links, and those of the sandbox; one address has
+	// at most an eighth of each. Tenants have MaxForwards more than that together, and each of them a quarter of it. A quarter of all of
 	// these is for requests that change something. Above them it is 429. Default 256.
 	MaxStreams int
 	// LeastRate is how many bytes of a long answer per second a client has to take, on average over each

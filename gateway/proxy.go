@@ -41,15 +41,27 @@ type proxy struct {
 	inHand   atomic.Int64 // requests of tenants that control is answering
 	trouble  issue.Outage
 
-	strangers, visitors, tenants *callers
+	// strangers are callers without a key but those of pages, downloads and the sandbox: their answers are short.
+	strangers, pages, downloads, visitors, tenants *callers
+}
+
+// kinds are the kinds of callers.
+func (p *proxy) kinds() []*callers {
+	return []*callers{p.strangers, p.pages, p.downloads, p.visitors, p.tenants}
 }
 
 func newProxy(cfg *Config, draining context.Context) *proxy {
 	p := &proxy{
 		cfg: cfg, draining: draining,
 		strangers: newCallers(cfg.MaxStreams, cfg.MaxStreams/8, "too many requests without a key are in hand, or too many from this address"),
+		pages:     newCallers(cfg.MaxStreams, cfg.MaxStreams/8, "too many requests for pages are in hand, or too many from this address"),
+		downloads: newCallers(cfg.MaxStreams, cfg.MaxStreams/8, "too many downloads by links are in hand, or too many from this address"),
 		visitors:  newCallers(cfg.MaxStreams, cfg.MaxStreams/8, "too many requests to the sandbox are in hand, or too many from this address"),
 		tenants:   newCallers(cfg.MaxForwards+cfg.MaxStreams, cfg.MaxStreams/4, "too many requests of tenants are in hand, or too many of this one"),
+	}
+	conns := 0
+	for _, kind := range p.kinds() {
+		conns += kind.most // a request with a place has a connection
 	}
 	p.client = &fasthttp.HostClient{
 		Addr: "control",
@@ -60,7 +72,7 @@ func newProxy(cfg *Config, draining context.Context) *proxy {
 			}
 			return &controlConn{Conn: c, silence: cfg.ControlTimeout}, nil
 		},
-		MaxConns: p.strangers.most + p.visitors.most + p.tenants.most, // a request with a place has a connection
+		MaxConns: conns,
 		// Below any server's own idle timeout, so that a request does not meet a
 		// connection that is being closed.
 		MaxIdleConnDuration:           5 * time.Second,
