@@ -86,8 +86,8 @@ type Config struct {
 	WriteTimeout time.Duration
 	// IdleTimeout is how long a quiet connection is kept. Default 60 s.
 	IdleTimeout time.Duration
-	// ControlTimeout bounds how long control may be silent while it answers. Default
-	// 60 s.
+	// ControlTimeout bounds how long control may be silent while it answers, and how long it may take to read what is
+	// written at a time. Default 60 s.
 	ControlTimeout time.Duration
 
 	// DrainDelay, DrainGrace and DrainTimeout: see Gateway.Run. Defaults 0, 1 s, 10 s.

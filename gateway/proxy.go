@@ -85,7 +85,7 @@ func newProxy(cfg *Config, draining context.Context) *proxy {
 	return p
 }
 
-// controlConn bounds the silence between two reads instead of the whole answer,
+// controlConn bounds each write, and the silence between two reads instead of the whole answer,
 // which may be a stream. A write that fails is not reported until a read fails, too: a server that
 // answers early may have stopped to read the request. An end within an answer is never io.EOF: fasthttp takes
 // that for the end of a body in chunks.
@@ -98,6 +98,9 @@ type controlConn struct {
 
 func (c *controlConn) Write(b []byte) (int, error) {
 	c.answers = false
+	if c.unsent == nil {
+		c.unsent = c.Conn.SetWriteDeadline(time.Now().Add(c.silence))
+	}
 	if c.unsent == nil {
 		_, c.unsent = c.Conn.Write(b)
 	}
@@ -131,10 +134,14 @@ func (p *proxy) forward(ctx *fasthttp.RequestCtx, at place) error {
 	if err := at.take(ctx.Method()); err != nil {
 		return err
 	}
-	streamed, err := p.exchange(ctx, at)
-	if !streamed {
-		at.release()
-	}
+	streamed := false
+	defer func() {
+		if !streamed { // also if it panics
+			at.release()
+		}
+	}()
+	var err error
+	streamed, err = p.exchange(ctx, at)
 	return err
 }
 
