@@ -138,17 +138,17 @@ func TestSlowReadersTakeOnlyTheirOwn(t *testing.T) {
 func TestPlacesOfAll(t *testing.T) {
 	s := newPlaces(16, 4)
 	for i := range 12 {
-		require.True(t, s.takeRead(fmt.Sprint(i/3)))
+		require.True(t, s.take(fmt.Sprint(i/3), false))
 	}
-	require.False(t, s.takeRead("0"), "its part")
-	require.False(t, s.takeRead("new"), "the whole")
+	require.False(t, s.take("0", false), "its part")
+	require.False(t, s.take("new", false), "the whole")
 	for i := range 4 {
-		require.True(t, s.take(fmt.Sprint(i)))
-		require.False(t, s.take(fmt.Sprint(i)), "its part")
+		require.True(t, s.take(fmt.Sprint(i), true))
+		require.False(t, s.take(fmt.Sprint(i), true), "its part")
 	}
-	require.False(t, s.take("new"), "the whole")
+	require.False(t, s.take("new", true), "the whole")
 	s.release("0")
-	require.True(t, s.take("new"))
+	require.True(t, s.take("new", true))
 }
 
 // TestAnswersInMemoryHaveNoPlace: an answer is relayed whatever its length and framing, and
