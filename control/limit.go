@@ -1,6 +1,8 @@
 package control
 
 import (
+	"context"
+	"net/http"
 	"sync"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 	"muniment/control/route"
 	"muniment/control/sandbox"
 	"muniment/control/store"
+	"muniment/control/tenant"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
 )
@@ -22,8 +25,8 @@ const (
 )
 
 // A visitor of the sandbox can create many tenants, so a visitor's limit is lower, and all visitors
-// together have a limit. Their requests to /v1 count separately. A heavy request counts as such until its response is
-// in memory, and as one in flight until that is sent, which bounds this memory.
+// together have a limit. Their requests to /v1 count separately. A request that changes nothing counts until its
+// response is in memory.
 const (
 	visitorLimit       = 8
 	visitorHeavyLimit  = 2
@@ -31,13 +34,24 @@ const (
 	visitorsHeavyLimit = 6
 )
 
+// The limits of the memory for responses that visitors have not read yet, of an IP address and of all, in bytes. A response
+// that is longer than an address may have counts as that. One of up to visitorShort, which the gateway reads at once,
+// does not count.
+const (
+	visitorShort        = 64 << 10
+	visitorUnreadLimit  = 8 << 20
+	visitorsUnreadLimit = 64 << 20
+)
+
 var (
 	errLimit      = &api.Error{Code: api.RateLimited, Message: "this tenant has too many requests in flight", RetryAfter: time.Second}
 	errHeavyLimit = &api.Error{Code: api.RateLimited, Message: "this tenant has too many requests in flight that read much of its log", RetryAfter: time.Second}
 	errVisitors   = &api.Error{Code: api.RateLimited, Message: "the sandbox has too many requests in flight", RetryAfter: time.Second}
+	errUnread     = &api.Error{Code: api.RateLimited, Message: "the sandbox has too many long responses in memory that nobody has read yet, or too many for this address", RetryAfter: time.Second}
 )
 
-// limiter counts the requests in flight of each tenant that has any.
+// limiter counts the requests in flight of each tenant that has any, or bytes of each address. It is safe for
+// concurrent use.
 type limiter struct {
 	each     inFlight
 	together inFlight // zero: no limit
@@ -49,14 +63,25 @@ type limiter struct {
 
 type inFlight struct{ all, heavy int }
 
+// oneRequest is what a request counts as.
+func oneRequest(heavy bool) inFlight {
+	if heavy {
+		return inFlight{1, 1}
+	}
+	return inFlight{all: 1}
+}
+
+func (n inFlight) plus(m inFlight) inFlight { return inFlight{n.all + m.all, n.heavy + m.heavy} }
+
 // admitLimited is the middleware that enforces the limits of a tenant, over all its keys. Its
 // response header names the tenant to the log of requests. Changes wait as the tenant's.
 func admitLimited(d *handler) func(huma.Context, func(huma.Context)) {
 	tenants := &limiter{each: inFlight{tenantLimit, tenantHeavyLimit}, held: map[string]inFlight{}}
 	visitors := &limiter{each: inFlight{visitorLimit, visitorHeavyLimit}, together: inFlight{visitorsLimit, visitorsHeavyLimit}, held: map[string]inFlight{}}
+	unread := &limiter{each: inFlight{all: visitorUnreadLimit}, together: inFlight{all: visitorsUnreadLimit}, held: map[string]inFlight{}}
 	return func(ctx huma.Context, next func(huma.Context)) {
 		op := route.Of(ctx.Operation())
-		s, tenantID, owner, heavy := tenants, "", "", op.Heavy
+		s, tenantID, owner, request := tenants, "", "", oneRequest(op.Heavy)
 		if sandbox.Enveloped(op.Path) {
 			owner = store.SandboxOwner
 		}
@@ -69,8 +94,15 @@ func admitLimited(d *handler) func(huma.Context, func(huma.Context)) {
 			if principal.Sandbox {
 				owner = store.SandboxOwner
 			}
-		case own.Tenant != nil:
+		case own.Tenant != nil && owner == store.SandboxOwner:
 			s, tenantID = visitors, own.Tenant(ctx.Context())
+		case own.Tenant != nil: // by a link to what a tenant has, which may be one of the sandbox
+			tenantID = own.Tenant(ctx.Context())
+			var err error
+			if owner, err = d.ownerOf(ctx.Context(), tenantID); err != nil {
+				d.refuse(ctx, err)
+				return
+			}
 		}
 		ctx = huma.WithContext(ctx, store.QueueAs(ctx.Context(), owner, op.Stops))
 		if !scoped && own.Tenant == nil {
@@ -80,65 +112,64 @@ func admitLimited(d *handler) func(huma.Context, func(huma.Context)) {
 		if tenantID != "" {
 			ctx.SetHeader(api.HeaderTenant, tenantID)
 		}
-		if err := s.take(tenantID, heavy); err != nil {
+		if err := s.take(tenantID, request); err != nil {
 			d.refuse(ctx, err)
 			return
 		}
-		defer func() { s.release(tenantID, heavy) }()
-		if s != visitors || !heavy {
+		release := sync.OnceFunc(func() { s.release(tenantID, request) })
+		defer release()
+		if s != visitors || op.Method != http.MethodGet {
 			next(ctx)
 			return
 		}
-		// Of these few are worked on at a time, for all visitors: one who reads slowly must not keep the others out.
+		// Visitors have few places together: those who read slowly must not keep the others out.
 		response := &heldResponse{plainContext: ctx}
 		next(response)
-		s.releaseHeavy(tenantID)
-		heavy = false
+		release()
+		if size := response.body.Len(); size > visitorShort {
+			address, n := sandbox.VisitorOf(ctx.Context()).Address, inFlight{all: min(size, visitorUnreadLimit)}
+			if unread.take(address, n) != nil {
+				d.refuse(ctx, errUnread)
+				return
+			}
+			defer unread.release(address, n)
+		}
 		response.send()
 	}
 }
 
-func (s *limiter) take(tenantID string, heavy bool) error {
+// ownerOf returns as whose a tenant's changes wait.
+func (d *handler) ownerOf(ctx context.Context, tenantID string) (string, error) {
+	ofSandbox, err := tenant.IsSandbox(ctx, d.db.Read(), tenantID)
+	if ofSandbox {
+		return store.SandboxOwner, err
+	}
+	return tenantID, err
+}
+
+// take counts n more, of an owner or, if it is empty, of all alone. release must follow unless there is an error.
+func (s *limiter) take(owner string, n inFlight) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := s.held[tenantID]
+	held, total := s.held[owner].plus(n), s.total.plus(n)
 	switch {
-	case tenantID != "" && now.all >= s.each.all:
+	case owner != "" && held.all > s.each.all:
 		return errLimit
-	case tenantID != "" && heavy && now.heavy >= s.each.heavy:
+	case owner != "" && held.heavy > s.each.heavy:
 		return errHeavyLimit
-	case s.together.all > 0 && (s.total.all >= s.together.all || heavy && s.total.heavy >= s.together.heavy):
+	case s.together.all > 0 && (total.all > s.together.all || total.heavy > s.together.heavy):
 		return errVisitors
 	}
-	s.held[tenantID], s.total = now.add(1, heavy), s.total.add(1, heavy)
+	s.held[owner], s.total = held, total
 	return nil
 }
 
-func (s *limiter) release(tenantID string, heavy bool) {
+func (s *limiter) release(owner string, n inFlight) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.total = s.total.add(-1, heavy)
-	if now := s.held[tenantID].add(-1, heavy); now.all > 0 {
-		s.held[tenantID] = now
-	} else {
-		delete(s.held, tenantID)
+	n = inFlight{-n.all, -n.heavy}
+	s.total = s.total.plus(n)
+	if s.held[owner] = s.held[owner].plus(n); s.held[owner].all == 0 {
+		delete(s.held, owner)
 	}
-}
-
-// releaseHeavy says that a request has read what it reads of the log; it is still in flight.
-func (s *limiter) releaseHeavy(tenantID string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.total.heavy--
-	now := s.held[tenantID]
-	now.heavy--
-	s.held[tenantID] = now
-}
-
-func (s inFlight) add(n int, heavy bool) inFlight {
-	s.all += n
-	if heavy {
-		s.heavy += n
-	}
-	return s
 }

@@ -3,18 +3,16 @@ package control_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync"
 	"testing"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/stretchr/testify/require"
 
 	"muniment/bench/waittest"
 	"muniment/control/route"
+	"muniment/control/sandbox"
 	"muniment/control/store"
 	"muniment/gateway/api"
 )
@@ -34,47 +32,69 @@ func (s *slow) Routes(a route.API) {
 	}
 }
 
-// longAnswers is a service for visitors whose one operation reads much and answers 8 MiB.
-type longAnswers struct{}
+// longAnswers is a service for visitors whose one operation reads much and answers as many bytes as it is asked for.
+type longAnswers struct{ *sandbox.Service }
 
-func (longAnswers) Routes(a route.API) {
-	type visitorKey struct{}
-	route.AddRaw(a, route.Operation{
-		ID: "read-much", Method: http.MethodGet, Path: "/api/read-much", Heavy: true, Access: route.Own{
-			Let: func(ctx huma.Context) (context.Context, error) {
-				return context.WithValue(ctx.Context(), visitorKey{}, ctx.Header("X-Visitor")), nil
-			},
-			Tenant: func(ctx context.Context) string { return ctx.Value(visitorKey{}).(string) },
-		},
-	}, func(context.Context, *struct{}) (*struct{ Body string }, error) {
-		return &struct{ Body string }{strings.Repeat("x", 8<<20)}, nil
+func (s longAnswers) Routes(a route.API) {
+	route.AddRaw(a, s.Open(route.Operation{ID: "read-much", Method: http.MethodGet, Path: "/read-much", Heavy: true}), func(_ context.Context, in *struct {
+		Bytes int `query:"bytes"`
+	}) (*struct{ Body []byte }, error) {
+		return &struct{ Body []byte }{make([]byte, in.Bytes)}, nil
 	})
 }
 
-// TestSlowVisitors: visitors who don't read what they have asked for don't keep others from reading much.
+// TestSlowVisitors: visitors who don't read what they have asked for take neither a place from others nor more memory
+// than their addresses have, and short answers go on.
 func TestSlowVisitors(t *testing.T) {
 	h := newFixture(t)
-	cfg := h.config()
-	cfg.Services = append(cfg.Services, longAnswers{})
-	server := httptest.NewServer(mustControl(t, cfg).Handler())
-	t.Cleanup(server.Close)
-	ask := func(visitor int) *http.Response {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/api/read-much", nil)
-		require.NoError(t, err)
-		req.Header.Set("X-Visitor", fmt.Sprint("tnt_", visitor))
-		resp, err := http.DefaultClient.Do(req)
-		require.NoError(t, err)
-		t.Cleanup(func() { resp.Body.Close() })
-		return resp
+	p := openPlayground(t, h, sandbox.Config{Limits: sandbox.Limits{Burst: 1000, Sustained: 1000}})
+	h.services = append(h.services, longAnswers{h.sandbox})
+	handler := h.control().Handler()
+	ask := func(v *visitor, bytes int) *http.Request {
+		r := httptest.NewRequestWithContext(t.Context(), "GET", fmt.Sprint("/api/playground/read-much?bytes=", bytes), nil)
+		r.Header.Set("Cookie", "svc_sandbox_tenant="+v.cookie)
+		r.Header.Set("X-Forwarded-For", v.from)
+		return r
 	}
-	for visitor := range 12 { // twice as many as may read at a time
-		for range 3 { // and one more than each
-			require.Equal(t, 200, ask(visitor).StatusCode)
-		}
+	status := func(v *visitor, bytes int) int {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, ask(v, bytes))
+		return w.Code
 	}
-	text, err := io.ReadAll(ask(0).Body)
-	require.NoError(t, err)
-	require.Greater(t, len(text), 8<<20)
+	goOn := make(chan struct{})
+	var reading sync.WaitGroup
+	stop := func(v *visitor, bytes int) {
+		r := &reader{ResponseRecorder: httptest.NewRecorder(), begun: make(chan int, 1), goOn: goOn}
+		reading.Go(func() { handler.ServeHTTP(r, ask(v, bytes)) })
+		require.Equal(t, bytes, <-r.begun)
+	}
+	const short = 64 << 10
+	var visitors []*visitor
+	for n := range 9 {
+		v, _ := p.visit()
+		v.from = fmt.Sprint("192.0.2.", n)
+		visitors = append(visitors, v)
+	}
+	first, last := visitors[0], visitors[8]
+	for range 65 { // as many as all of them may have in flight, and one more
+		stop(first, short)
+	}
+	for range 8 {
+		stop(first, 1<<20)
+	}
+	require.Equal(t, 429, status(first, short+1))
+	require.Equal(t, 429, status(&visitor{cookie: last.cookie, from: first.from}, short+1), "another tenant, from that address")
+	require.Equal(t, 200, status(first, short))
+	require.Equal(t, 200, status(&visitor{cookie: first.cookie, from: last.from}, 9<<20), "from another address, and longer than what one has")
+	for _, v := range visitors[1:8] {
+		stop(v, 9<<20)
+	}
+	require.Equal(t, 429, status(last, short+1), "of all addresses")
+	require.Equal(t, 200, status(last, short))
+	close(goOn)
+	reading.Wait()
+	require.Equal(t, 200, status(first, short+1))
+	require.Equal(t, 200, status(last, short+1))
 }
 
 // TestTenantLimit fills a tenant's limit of requests in flight, with two keys: it is refused more,

@@ -71,8 +71,8 @@ type Config struct {
 	// too many where that was raised.
 	Processors int
 	// MaxStreams bounds the requests of callers without a key that control is answering, with the long answers
-	// that they are reading, and likewise those of the sandbox; one address has at most an eighth
-	// of each. Tenants have MaxForwards more than that together, and each of them a quarter of it. A quarter of all of
+	// that they are reading, and likewise those for pages, downloads by links, and those of the sandbox; one address has
+	// at most an eighth of each. Tenants have MaxForwards more than that together, and each of them a quarter of it. A quarter of all of
 	// these is for requests that change something. Above them it is 429. Default 256.
 	MaxStreams int
 	// LeastRate is how many bytes of a long answer per second a client has to take, on average over each
@@ -86,8 +86,8 @@ type Config struct {
 	WriteTimeout time.Duration
 	// IdleTimeout is how long a quiet connection is kept. Default 60 s.
 	IdleTimeout time.Duration
-	// ControlTimeout bounds how long control may be silent while it answers. Default
-	// 60 s.
+	// ControlTimeout bounds how long control may be silent while it answers, and how long it may take to read what is
+	// written at a time. Default 60 s.
 	ControlTimeout time.Duration
 
 	// DrainDelay, DrainGrace and DrainTimeout: see Gateway.Run. Defaults 0, 1 s, 10 s.

@@ -24,16 +24,13 @@ func newPlaces(most, mostOfOne int) *places {
 	return &places{most: most, mostOfOne: max(1, mostOfOne), held: map[string]int{}}
 }
 
-// take admits one more request of an owner; release must follow if it did.
-func (s *places) take(of string) bool { return s.takeBelow(of, s.most, s.mostOfOne) }
-
-// takeRead is take for a request that changes nothing. A quarter of the places, and of each owner's, is for
-// changes: long answers that somebody reads slowly must not prevent a revocation.
-func (s *places) takeRead(of string) bool {
-	return s.takeBelow(of, s.most-s.most/4, s.mostOfOne-s.mostOfOne/4)
-}
-
-func (s *places) takeBelow(of string, most, mostOfOne int) bool {
+// take admits one more request of an owner; release must follow if it did. A quarter of the places, and of each
+// owner's, is for requests that change something: long answers that somebody reads slowly must not prevent a revocation.
+func (s *places) take(of string, changes bool) bool {
+	most, mostOfOne := s.most, s.mostOfOne
+	if !changes {
+		most, mostOfOne = most-most/4, mostOfOne-mostOfOne/4
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.all >= most || s.held[of] >= mostOfOne {
@@ -79,22 +76,18 @@ func (p *proxy) placeOf(principal auth.Principal) place {
 	return place{p.tenants, principal.TenantID}
 }
 
-// reads says whether requests of a method change nothing.
-func reads(method []byte) bool {
+// changes says whether requests of a method may change something.
+func changes(method []byte) bool {
 	switch string(method) {
 	case fasthttp.MethodGet, fasthttp.MethodHead, fasthttp.MethodOptions:
-		return true
+		return false
 	}
-	return false
+	return true
 }
 
 // take returns the error of a request that must not be forwarded.
 func (at place) take(method []byte) error {
-	take := at.callers.take
-	if reads(method) {
-		take = at.callers.takeRead
-	}
-	if !take(at.of) {
+	if !at.callers.take(at.of, changes(method)) {
 		return at.callers.busy
 	}
 	return nil

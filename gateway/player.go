@@ -94,7 +94,7 @@ func (g *Gateway) receiveOfPlayer(ctx *fasthttp.RequestCtx, body *arrival) error
 			return true, g.strange(from, errNoPlayerKey)
 		}
 		if !waits {
-			if waits = g.unopened.take(from); !waits {
+			if waits = g.unopened.take(from, true); !waits {
 				return true, errUnopened
 			}
 		}

@@ -41,15 +41,27 @@ type proxy struct {
 	inHand   atomic.Int64 // requests of tenants that control is answering
 	trouble  issue.Outage
 
-	strangers, visitors, tenants *callers
+	// strangers are callers without a key but those of pages, downloads and the sandbox: their answers are short.
+	strangers, pages, downloads, visitors, tenants *callers
+}
+
+// kinds are the kinds of callers.
+func (p *proxy) kinds() []*callers {
+	return []*callers{p.strangers, p.pages, p.downloads, p.visitors, p.tenants}
 }
 
 func newProxy(cfg *Config, draining context.Context) *proxy {
 	p := &proxy{
 		cfg: cfg, draining: draining,
 		strangers: newCallers(cfg.MaxStreams, cfg.MaxStreams/8, "too many requests without a key are in hand, or too many from this address"),
+		pages:     newCallers(cfg.MaxStreams, cfg.MaxStreams/8, "too many requests for pages are in hand, or too many from this address"),
+		downloads: newCallers(cfg.MaxStreams, cfg.MaxStreams/8, "too many downloads by links are in hand, or too many from this address"),
 		visitors:  newCallers(cfg.MaxStreams, cfg.MaxStreams/8, "too many requests to the sandbox are in hand, or too many from this address"),
 		tenants:   newCallers(cfg.MaxForwards+cfg.MaxStreams, cfg.MaxStreams/4, "too many requests of tenants are in hand, or too many of this one"),
+	}
+	conns := 0
+	for _, kind := range p.kinds() {
+		conns += kind.most // a request with a place has a connection
 	}
 	p.client = &fasthttp.HostClient{
 		Addr: "control",
@@ -60,7 +72,7 @@ func newProxy(cfg *Config, draining context.Context) *proxy {
 			}
 			return &controlConn{Conn: c, silence: cfg.ControlTimeout}, nil
 		},
-		MaxConns: p.strangers.most + p.visitors.most + p.tenants.most, // a request with a place has a connection
+		MaxConns: conns,
 		// Below any server's own idle timeout, so that a request does not meet a
 		// connection that is being closed.
 		MaxIdleConnDuration:           5 * time.Second,
@@ -73,7 +85,7 @@ func newProxy(cfg *Config, draining context.Context) *proxy {
 	return p
 }
 
-// controlConn bounds the silence between two reads instead of the whole answer,
+// controlConn bounds each write, and the silence between two reads instead of the whole answer,
 // which may be a stream. A write that fails is not reported until a read fails, too: a server that
 // answers early may have stopped to read the request. An end within an answer is never io.EOF: fasthttp takes
 // that for the end of a body in chunks.
@@ -86,6 +98,9 @@ type controlConn struct {
 
 func (c *controlConn) Write(b []byte) (int, error) {
 	c.answers = false
+	if c.unsent == nil {
+		c.unsent = c.Conn.SetWriteDeadline(time.Now().Add(c.silence))
+	}
 	if c.unsent == nil {
 		_, c.unsent = c.Conn.Write(b)
 	}
@@ -119,10 +134,14 @@ func (p *proxy) forward(ctx *fasthttp.RequestCtx, at place) error {
 	if err := at.take(ctx.Method()); err != nil {
 		return err
 	}
-	streamed, err := p.exchange(ctx, at)
-	if !streamed {
-		at.release()
-	}
+	streamed := false
+	defer func() {
+		if !streamed { // also if it panics
+			at.release()
+		}
+	}()
+	var err error
+	streamed, err = p.exchange(ctx, at)
 	return err
 }
 

@@ -134,6 +134,32 @@ func TestSilentControl(t *testing.T) {
 	require.Equal(t, 503, r.status)
 }
 
+// TestControlThatReadsNothing keeps no request longer than one that is silent.
+func TestControlThatReadsNothing(t *testing.T) {
+	w := newWorld(t, func(c *settings) {
+		c.ControlTimeout = 30 * time.Millisecond
+		c.DialControl = func() (net.Conn, error) {
+			conn, other := net.Pipe()
+			t.Cleanup(func() { other.Close() })
+			return conn, nil
+		}
+	})
+	r := w.raw("POST /a HTTP/1.1\r\nHost: m\r\nContent-Length: 1\r\n\r\nx")
+	require.Equal(t, 503, r.status)
+	require.Contains(t, r.body, `"reason":"CONTROL_UNAVAILABLE"`)
+}
+
+// TestPlaceOfARequestThatPanics is free again.
+func TestPlaceOfARequestThatPanics(t *testing.T) {
+	w := newWorld(t, func(c *settings) {
+		c.MaxStreams = 1
+		c.DialControl = func() (net.Conn, error) { panic("a fault") }
+	})
+	for range 3 {
+		require.Equal(t, 500, w.raw("POST /a HTTP/1.1\r\nHost: m\r\nContent-Length: 0\r\n\r\n").status)
+	}
+}
+
 func TestForwardedBodyLimit(t *testing.T) {
 	w := newWorld(t, withControl(t, func(rw http.ResponseWriter, r *http.Request) {
 		n, _ := io.Copy(io.Discard, r.Body)

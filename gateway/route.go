@@ -28,6 +28,8 @@ const (
 
 	// pathsOfSandbox begins the paths for visitors without a key: the sandbox, the playground, applications.
 	pathsOfSandbox = "/api/"
+	// pathsOfVerification begins the path of the key directory.
+	pathsOfVerification = "/.well-known/"
 )
 
 // route is a bounded label: one of the paths served here, or all that control serves.
@@ -94,7 +96,7 @@ func (g *Gateway) handle(ctx *fasthttp.RequestCtx) {
 	nameRequest(ctx)
 	switch err := g.take(ctx, routeOf(ctx.Path())); err {
 	case errTenantBusy, errOverloaded, errControlBusy, errTenantBatches, errBatchesFull, errWrongKeys,
-		g.control.strangers.busy, g.control.visitors.busy, g.control.tenants.busy:
+		g.control.strangers.busy, g.control.pages.busy, g.control.downloads.busy, g.control.visitors.busy, g.control.tenants.busy:
 		g.heldBack.Add(1)
 		g.pause(spread(g.cfg.BusyPause))
 		g.heldBack.Add(-1)
@@ -242,14 +244,21 @@ func (g *Gateway) serve(ctx *fasthttp.RequestCtx, r route, body *arrival, began 
 // placeOf says whose place a request to control takes: that of the tenant whose key it has. Who has none, or
 // one that is not valid, has the place of an address.
 func (g *Gateway) placeOf(ctx *fasthttp.RequestCtx, began time.Time) place {
-	if bytes.HasPrefix(ctx.Path(), []byte(pathsOfSandbox)) {
+	begins := func(with string) bool { return bytes.HasPrefix(ctx.Path(), []byte(with)) }
+	switch {
+	case begins(pathsOfSandbox):
 		return place{g.control.visitors, g.addressOf(ctx)}
+	case begins(api.PathDownloads):
+		return place{g.control.downloads, g.addressOf(ctx)}
 	}
 	principal, err := g.authenticate(ctx, g.now(), g.issuer.Deadline(began))
-	if err != nil {
+	switch {
+	case err == nil:
+		return g.control.placeOf(principal)
+	case begins(pathContract + "/"), begins(pathsOfVerification):
 		return place{g.control.strangers, g.addressOf(ctx)}
 	}
-	return g.control.placeOf(principal)
+	return place{g.control.pages, g.addressOf(ctx)}
 }
 
 // addressOf is what limits of a caller without a key count by.

@@ -74,8 +74,8 @@ func (w *world) beginSlowly(key, method, path string, n int) (leave func()) {
 	return leave
 }
 
-// TestSlowReadersTakeOnlyTheirOwn: strangers, the sandbox and each tenant fill their places with long answers
-// that nobody reads. They are refused more, before control hears of it, and nobody else is. Changes of a tenant whose reads are refused are carried out.
+// TestSlowReadersTakeOnlyTheirOwn: readers of pages and of bundles, the sandbox and each tenant fill their places with
+// long answers that nobody reads. They are refused more, before control hears of it, and nobody else is. Changes of a tenant whose reads are refused are carried out.
 func TestSlowReadersTakeOnlyTheirOwn(t *testing.T) {
 	var reached atomic.Int64
 	serve := withControl(t, longAndShort(&reached))
@@ -95,14 +95,20 @@ func TestSlowReadersTakeOnlyTheirOwn(t *testing.T) {
 		require.Equal(t, before, reached.Load(), "a refusal comes before the work")
 	}
 	var leave []func()
-	fill := func(key, path string, reads int) {
+	fill := func(key, path, other string, reads int) {
 		leave = append(leave, w.readSlowly(key, path, reads))
 		refused(key, "GET", path)
-		refused(key, "GET", "/v1/rights")
+		refused(key, "GET", other)
 	}
-	fill("", "/openapi.json/long", 3) // of an address: an eighth of 32, and a quarter of it is for changes
+	fill("", "/openapi.json/long", "/docs", 3) // of an address: an eighth of 32, and a quarter of it is for changes
 	refused("no key", "GET", "/openapi.json/long")
-	fill(w.token, "/v1/events/long", 6) // of a tenant: a quarter of 32
+	answered("", "GET", "/.well-known/muniment/keys.json")
+	answered("", "GET", "/downloads/1")
+	fill("", "/downloads/long", "/downloads/1", 3)
+	refused(w.token, "GET", "/downloads/1")
+	answered("", "GET", "/.well-known/muniment/keys.json")
+	answered("", "GET", "/v1/rights")
+	fill(w.token, "/v1/events/long", "/v1/rights", 6) // of a tenant: a quarter of 32
 	refused(w.readToken, "GET", "/v1/rights")
 	answered(w.otherToken, "GET", "/v1/rights")
 	answered(w.token, "POST", "/v1/rights/suspend")
@@ -117,7 +123,7 @@ func TestSlowReadersTakeOnlyTheirOwn(t *testing.T) {
 	for _, l := range leave {
 		l()
 	}
-	for _, c := range []*callers{w.gateway.control.strangers, w.gateway.control.visitors, w.gateway.control.tenants} {
+	for _, c := range w.gateway.control.kinds() {
 		waittest.Until(t, func() bool {
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -132,17 +138,17 @@ func TestSlowReadersTakeOnlyTheirOwn(t *testing.T) {
 func TestPlacesOfAll(t *testing.T) {
 	s := newPlaces(16, 4)
 	for i := range 12 {
-		require.True(t, s.takeRead(fmt.Sprint(i/3)))
+		require.True(t, s.take(fmt.Sprint(i/3), false))
 	}
-	require.False(t, s.takeRead("0"), "its part")
-	require.False(t, s.takeRead("new"), "the whole")
+	require.False(t, s.take("0", false), "its part")
+	require.False(t, s.take("new", false), "the whole")
 	for i := range 4 {
-		require.True(t, s.take(fmt.Sprint(i)))
-		require.False(t, s.take(fmt.Sprint(i)), "its part")
+		require.True(t, s.take(fmt.Sprint(i), true))
+		require.False(t, s.take(fmt.Sprint(i), true), "its part")
 	}
-	require.False(t, s.take("new"), "the whole")
+	require.False(t, s.take("new", true), "the whole")
 	s.release("0")
-	require.True(t, s.take("new"))
+	require.True(t, s.take("new", true))
 }
 
 // TestAnswersInMemoryHaveNoPlace: an answer is relayed whatever its length and framing, and

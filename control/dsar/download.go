@@ -27,8 +27,6 @@ import (
 // linkLife is how long a link is valid.
 const linkLife = 15 * time.Minute
 
-const pathDownloads = "/downloads/"
-
 // downloads serves the bundles by links.
 type downloads struct {
 	db      *store.DB
@@ -41,7 +39,7 @@ func (s *downloads) routes(a route.API) {
 		Summary: "Get a link to the bundle of a DSAR job", Errors: []int{http.StatusConflict},
 		Description: "The link works without an API key for 15 minutes, or until a download by any link to the bundle was sent to its end. Requests for a part of it, by HEAD or with a Range, use up no link. The response is 409 unless the job is READY and its bundle still exists. " +
 			"The bundle is a zip file for muniment verify: a file for each section, a README that says what they are, and a signed manifest."}, s.getBundle)
-	route.AddFile(a, route.Operation{ID: "download-bundle", Method: http.MethodGet, Path: pathDownloads + "{token}", Tag: "Compliance",
+	route.AddFile(a, route.Operation{ID: "download-bundle", Method: http.MethodGet, Path: api.PathDownloads + "{token}", Tag: "Compliance",
 		Access:  route.Own{Let: s.let, Tenant: func(ctx context.Context) string { return linked(ctx).TenantID }, Security: []map[string][]string{}},
 		Summary: "Download a bundle by its link", Heavy: true, Parts: true, Content: route.Content{Type: bundleType, Note: "The bundle"}}, s.download)
 }
@@ -78,7 +76,7 @@ func (s *downloads) getBundle(ctx context.Context, in *bundleInput) (l BundleLin
 		l.ExpiresAt = j.Bundle.ExpiresAt
 	}
 	t := token{job: strings.TrimPrefix(j.ID, string(prefix)), key: strings.TrimPrefix(caller.ID, string(api.PrefixKey)), until: l.ExpiresAt}
-	l.BundleURL = in.Base() + pathDownloads + t.sign(*j.Bundle.Secret)
+	l.BundleURL = in.Base() + api.PathDownloads + t.sign(*j.Bundle.Secret)
 	l.Job.Delivery.BundleURL = &l.BundleURL
 	return l, nil
 }

@@ -105,8 +105,8 @@ type (
 	Own struct {
 		// Let returns the context for the operation, or the error of a refused request.
 		Let func(huma.Context) (context.Context, error)
-		// Tenant returns the caller's tenant, from the context that Let returned; empty if there
-		// is none yet. nil exempts the operation from the limits of requests in flight.
+		// Tenant returns the caller's tenant, from the context that Let returned; empty for a visitor of the
+		// sandbox who has none yet. nil exempts the operation from the limits of requests in flight.
 		Tenant func(context.Context) string
 		// Security is its form in the document.
 		Security []map[string][]string

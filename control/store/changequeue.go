@@ -6,9 +6,13 @@ import (
 	"sync"
 )
 
-// changeQueue lets the changes of this process run one at a time: stops first, and then one of each owner
-// in turn, in the order in which they came. Without it one tenant's burst would delay a change of every
-// other tenant, and a suspension, by the length of the burst.
+// changeQueue lets the changes of this process run one at a time: one of each owner in turn, in the order in which
+// they came, and stops first. Without it one tenant's burst would delay a change of every other tenant, and a
+// suspension, by the length of the burst.
+//
+// Behind a round, a stop of each owner that has any, one other change runs: a tenant that always stops something must not
+// keep all others from changing anything. So the first stop of an owner waits for the change that runs, and for one more
+// at most.
 //
 // An owner is a tenant, all visitors and tenants of the sandbox together, or the system (operators, nodes, background work). The
 // sandbox's stops are changes like its others: strangers must not get ahead of tenants.
@@ -20,6 +24,7 @@ type changeQueue struct {
 	running bool // a change runs
 	stops   line
 	changes line
+	round   int // one more than the stops that this round still has; 0: the next stop begins one
 }
 
 // SandboxOwner is the owner of all that the sandbox's visitors and tenants change.
@@ -34,7 +39,7 @@ type waiter struct {
 }
 
 // QueueAs returns a context in which changes wait as those of an owner, a tenant or SandboxOwner, and, if the request
-// is a stop, all of them ahead of others. Without it they wait as the system's.
+// is a stop, all of them as stops. Without it they wait as the system's.
 func QueueAs(ctx context.Context, owner string, stops bool) context.Context {
 	return context.WithValue(ctx, queued{}, waiter{owner, stops})
 }
@@ -88,9 +93,19 @@ func (db *engine) WaitingChanges() (n int) {
 
 // next lets the next change run. The caller holds mu.
 func (q *changeQueue) next() {
-	ready := q.stops.take()
+	if q.round == 0 {
+		q.round = len(q.stops.owners) + 1
+	}
+	var ready chan struct{}
+	if q.round > 1 {
+		q.round--
+		ready = q.stops.take()
+	}
 	if ready == nil {
-		ready = q.changes.take()
+		q.round, ready = 0, q.changes.take()
+	}
+	if ready == nil {
+		ready = q.stops.take()
 	}
 	if q.running = ready != nil; q.running {
 		close(ready)

@@ -50,7 +50,7 @@ func (q *queueing) run() []string {
 	return q.order
 }
 
-// TestTenantsTakeTurns: a burst of one tenant delays one change of another by one of its own, and a stop by none. Stops
+// TestTenantsTakeTurns: a burst of one tenant delays one change of another by one of its own, and a first stop by none. Stops
 // of the sandbox are changes like its others, and all of its tenants have one turn.
 func TestTenantsTakeTurns(t *testing.T) {
 	q := newQueueing(t)
@@ -67,8 +67,8 @@ func TestTenantsTakeTurns(t *testing.T) {
 	q.wait("tnt_a", q.Stop)
 	q.wait("tnt_b", q.Stop)
 	order := q.run()
-	require.Equal(t, []string{"tnt_a", "tnt_b", "tnt_a"}, order[:3], "the stops")
-	require.Equal(t, []string{"tnt_a", SandboxOwner, "tnt_b", "tnt_c", "tnt_a", SandboxOwner, "tnt_b", "tnt_a", SandboxOwner, "tnt_a"}, order[3:13])
+	require.Equal(t, []string{"tnt_a", "tnt_b", "tnt_a", "tnt_a"}, order[:4], "the stops, with a change behind the first round")
+	require.Equal(t, []string{SandboxOwner, "tnt_b", "tnt_c", "tnt_a", SandboxOwner, "tnt_b", "tnt_a", SandboxOwner, "tnt_a"}, order[4:13])
 	require.Len(t, order, 256)
 }
 
@@ -123,4 +123,30 @@ func TestWhoGivesUpAtItsTurn(t *testing.T) {
 		ended.Wait()
 		require.False(t, q.running)
 	}
+}
+
+// TestEndlessStops: whoever stops without an end delays each change of others by one stop, and a stop of others by
+// one of its own and one change.
+func TestEndlessStops(t *testing.T) {
+	q := newQueueing(t)
+	left := 100
+	var stop func()
+	stop = func() {
+		q.wait("stop", func(_ context.Context, note func(*Tx) error) error {
+			return q.Stop(QueueAs(t.Context(), "tnt_a", false), func(tx *Tx) error {
+				if left--; left > 0 {
+					stop() // the next one waits before this one has ended
+				}
+				return note(tx)
+			})
+		})
+	}
+	stop()
+	q.wait("tnt_b", q.Change)
+	q.wait("", q.Change)
+	q.wait("tnt_b", q.Change)
+	q.wait("tnt_b", q.Stop)
+	order := q.run()
+	require.Equal(t, []string{"stop", "tnt_b", "tnt_b", "stop", "", "stop", "tnt_b", "stop", "stop"}, order[:9])
+	require.Len(t, order, 104)
 }

@@ -5,8 +5,8 @@
 // number of the one revision counter, and writes an audit event to the outbox and the new state to
 // the feed; Records and Machine do this for it. Either all of it is committed to disk, or none. The
 // counter's row is locked until the commit, so commit order is revision order: a reader that has
-// seen revision R has seen every revision up to R. Changes wait for each other: stops go first, and
-// the tenants take turns (changequeue.go).
+// seen revision R has seen every revision up to R. Changes wait for each other: stops go first, with
+// one other change behind each round of them, and the tenants take turns (changequeue.go).
 //
 // A relay appends the outbox to the event log in commit order. It deletes a row only after the log
 // has made it durable. A crash in between puts a copy into the log, with the same event id and

@@ -25,7 +25,7 @@ func OK[T any](data T) Body[T] {
 	return Body[T]{OK: true, Data: data, ContractVersion: ContractVersion}
 }
 
-// Header names and limits shared by gateway and control.
+// Header names, a path and limits shared by gateway and control.
 const (
 	HeaderRequestID      = "X-Request-Id"
 	HeaderIdempotencyKey = "Idempotency-Key"
@@ -35,6 +35,8 @@ const (
 	// HeaderTenant names, in control's responses to the gateway, the tenant of the request, for control's log.
 	// Callers never see it.
 	HeaderTenant = "Muniment-Tenant"
+	// PathDownloads is the path of a download before its token.
+	PathDownloads = "/downloads/"
 	// MaxRequestID is the longest request id that is accepted from a caller, in bytes.
 	MaxRequestID = 64
 	// MaxIdempotencyKey is the longest idempotency key, in bytes.
