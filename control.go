@@ -147,6 +147,14 @@ func (c *controlCmd) openEngines(p *process, waits *awaited) (db *store.DB, log 
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	ready, release, err := store.ReadyGauge(database)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	p.atEnd(release)
+	if err := p.registry.Register(ready); err != nil {
+		return nil, nil, nil, err
+	}
 	if db, err = c.openDatabase(p.ctx, waits, database); err != nil {
 		return nil, nil, nil, err
 	}

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/net/netutil"
 
 	"muniment/bench/system/systemtest"
+	"muniment/bench/waittest"
 	"muniment/gateway/certs"
 )
 
@@ -166,6 +167,30 @@ func TestRefusedAtStart(t *testing.T) {
 	new(refusesAtStart).ServeHTTP(w, r)
 	require.Equal(t, 503, w.Code)
 	systemtest.RequireEnvelope(t, systemtest.Response{Status: w.Code, Header: w.Header(), Body: w.Body.String()})
+}
+
+// TestDatabaseGaugeAtStart: while control waits for PostgreSQL, a metric shows that it does not answer.
+func TestDatabaseGaugeAtStart(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	p := &process{logger: slog.New(slog.DiscardHandler), registry: prometheus.NewRegistry(), ctx: ctx}
+	var c controlCmd
+	c.Database, c.ClickHouse = "postgres://u:p@127.0.0.1:1/muniment?sslmode=disable", "clickhouse://u:p@127.0.0.1:1/muniment"
+	waits, opened := newAwaited(errors.New("control starts")), make(chan error, 1)
+	go func() {
+		_, _, _, err := c.openEngines(p, waits)
+		opened <- err
+	}()
+	waittest.Until(t, func() bool { return strings.Contains(waits.Ready(t.Context()).Error(), "database") })
+	require.NoError(t, testutil.GatherAndCompare(p.registry, strings.NewReader(`
+# HELP muniment_database_ready 1 if PostgreSQL answers, else 0.
+# TYPE muniment_database_ready gauge
+muniment_database_ready 0
+`), "muniment_database_ready"))
+	cancel()
+	require.ErrorIs(t, <-opened, context.Canceled)
+	for _, release := range p.closers {
+		require.NoError(t, release())
+	}
 }
 
 // TestControlInClear lets API keys go to control without TLS on this machine alone.

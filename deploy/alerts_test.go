@@ -32,14 +32,15 @@ var drills = map[string]func(t *testing.T) (admin, dir string, fault, mend func(
 	"MunimentDown":           downDrill,
 	"MunimentLogFails":       fullDiskDrill,
 	"MunimentDeliveriesFail": fullDiskDrill, // whose page keeps it quiet: here only its commands are typed
-	"MunimentUnsealed":       fullDiskDrill, // likewise: its commands
+	"MunimentControlFails":   fullDiskDrill, // likewise: its commands
+	"MunimentUnsealed":       fullDiskDrill, // likewise
 	"MunimentKafkaAway":      kafkaDrill(0),
 	"MunimentSpoolHalfFull":  kafkaDrill(0.6),
 	"MunimentSpoolFull":      kafkaDrill(2),
 }
 
 // onlyCommands are drills of another alert's fault, which show that the runbook's commands work.
-var onlyCommands = map[string]bool{"MunimentDeliveriesFail": true, "MunimentUnsealed": true}
+var onlyCommands = map[string]bool{"MunimentDeliveriesFail": true, "MunimentControlFails": true, "MunimentUnsealed": true}
 
 // notProvoked are the others, and why. What their expressions mean is in prometheus/rules_test.yml.
 var notProvoked = map[string]string{

@@ -26,6 +26,7 @@ type schedule struct {
 type plan struct {
 	next    time.Time     // when to check again
 	idle    time.Duration // the delay after a check that found nothing new
+	checked bool          // at least once
 	oldest  time.Time     // of the events in no pack, at the last check; zero for none
 	failing bool          // the last attempt to seal failed, for another reason than quarantined records
 	logged  bool          // that it can't be sealed
@@ -181,16 +182,27 @@ func (s *schedule) failing() (n int) {
 	return n
 }
 
-// oldest is the time of the oldest event that no pack has; zero if there is none.
-func (s *schedule) oldest() (at time.Time) {
+// oldest is the time of the oldest event that no pack has, as of the last checks; zero if there is none.
+// all is false as long as tenants were never checked, which may have older ones.
+func (s *schedule) oldest() (at time.Time, all bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	all = s.plans != nil
 	for _, p := range s.plans {
+		all = all && p.checked
 		if !p.oldest.IsZero() && (at.IsZero() || p.oldest.Before(at)) {
 			at = p.oldest
 		}
 	}
-	return at
+	return at, all
+}
+
+// found records what a check has found: the time of the oldest event that no pack has, zero for none.
+func (s *schedule) found(tenantID string, oldest time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.plans[tenantID]
+	p.checked, p.oldest = true, oldest
 }
 
 // look seals a tenant if it is due, and plans the next check. own reports that an error comes from
@@ -204,11 +216,10 @@ func (s *packer) look(ctx context.Context, tenantID string) (own bool, err error
 	if err != nil {
 		return false, err
 	}
+	s.due.found(tenantID, oldest) // now, as sealing may fail
 	now, tick := s.now(), s.DueEvery()
 	if !news {
-		s.due.plan(tenantID, func(p *plan) {
-			p.oldest, p.next, p.idle = time.Time{}, now.Add(p.idle), min(2*p.idle, s.mostIdle())
-		})
+		s.due.plan(tenantID, func(p *plan) { p.next, p.idle = now.Add(p.idle), min(2*p.idle, s.mostIdle()) })
 		return false, nil
 	}
 	wait := s.mostIdle()
@@ -233,9 +244,10 @@ func (s *packer) look(ctx context.Context, tenantID string) (own bool, err error
 		if _, err := s.timed(ctx, tenantID, request{workFor: s.cfg.WorkFor, by: store.BySystem()}); err != nil {
 			return true, err
 		}
-		wait, oldest = 0, time.Time{} // the next check finds out if there is more
+		s.due.found(tenantID, time.Time{}) // the next check finds out if there is more
+		wait = 0
 	}
-	s.due.plan(tenantID, func(p *plan) { p.oldest, p.next, p.idle = oldest, now.Add(max(wait, tick)), tick })
+	s.due.plan(tenantID, func(p *plan) { p.next, p.idle = now.Add(max(wait, tick)), tick })
 	return false, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -46,7 +47,9 @@ func TestOldEventsAreSealedByThemselves(t *testing.T) {
 	n, err := testutil.GatherAndCount(registry, "muniment_proof_unsealed_age_seconds")
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
-	require.Equal(t, h.Now().Add(-59*time.Minute), h.service.due.oldest())
+	oldest, all := h.service.due.oldest()
+	require.Equal(t, h.Now().Add(-59*time.Minute), oldest)
+	require.True(t, all)
 	h.Advance(time.Minute)
 	h.due()
 	require.Len(t, h.packs(), 1)
@@ -94,6 +97,38 @@ muniment_proof_seal_failing_tenants %d
 		require.Len(t, h.packs(), before+1)
 		requireFailing(0)
 	}
+}
+
+// TestUnsealedAgeAfterARestart: it is not known before the first check, and then it is, though sealing
+// fails.
+func TestUnsealedAgeAfterARestart(t *testing.T) {
+	cfg := byItself(time.Hour, 0)
+	registry := prometheus.NewRegistry()
+	cfg.Registerer = registry
+	h := build(t, cfg)
+	requireAge := func(seconds float64) {
+		t.Helper()
+		families, err := registry.Gather()
+		require.NoError(t, err)
+		for _, f := range families {
+			if f.GetName() == "muniment_proof_unsealed_age_seconds" {
+				require.InDelta(t, seconds, f.GetMetric()[0].GetGauge().GetValue(), 0)
+				return
+			}
+		}
+		require.Fail(t, "there is no gauge")
+	}
+	h.Deliver(deliveries(2)...)
+	requireAge(math.NaN())
+	h.Advance(3 * time.Hour)
+	works := h.service.step
+	h.service.step = func(string) error { return errors.New("the disk is broken") }
+	h.due()
+	requireAge(3 * 60 * 60)
+	h.service.step = works
+	h.Advance(retryFailed)
+	h.due()
+	requireAge(0)
 }
 
 func TestManyEventsAreSealedByThemselves(t *testing.T) {

@@ -1,6 +1,10 @@
 package proof
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"math"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 type metrics struct {
 	seals   *prometheus.CounterVec
@@ -60,13 +64,16 @@ func (m *metrics) register(to prometheus.Registerer) error {
 func dueGauges(r *Service) []prometheus.Collector {
 	return []prometheus.Collector{
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "muniment_proof_unsealed_age_seconds", Help: "Age of the oldest event that is in no proof pack, as of the last check.",
+			Name: "muniment_proof_unsealed_age_seconds", Help: "Age of the oldest event that is in no proof pack, as of the last check; NaN if none is known and not all tenants were checked since the start.",
 		}, func() float64 {
-			at := r.due.oldest()
-			if at.IsZero() {
-				return 0
+			at, all := r.due.oldest()
+			switch {
+			case !at.IsZero():
+				return max(0, r.now().Sub(at).Seconds())
+			case !all:
+				return math.NaN()
 			}
-			return max(0, r.now().Sub(at).Seconds())
+			return 0
 		}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "muniment_proof_seal_every_seconds", Help: "Age at which events are sealed automatically; 0: whatever their age.",

@@ -8,6 +8,33 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
+// readyTimeout is the longest that ReadyGauge waits for an answer, within the ten seconds that Prometheus
+// waits for all metrics.
+const readyTimeout = 3 * time.Second
+
+// ReadyGauge returns the gauge muniment_database_ready: 1 if PostgreSQL answers, else 0. It has a connection
+// of its own, which release closes. So it doesn't wait for other queries, and if it is registered before
+// Open it also shows an outage during the start.
+func ReadyGauge(cfg Config) (gauge prometheus.Collector, release func() error, err error) {
+	config, err := connection(cfg.URL)
+	if err != nil {
+		return nil, nil, err
+	}
+	pool := cfg.pool(config)
+	pool.SetMaxOpenConns(1)
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "muniment_database_ready", Help: "1 if PostgreSQL answers, else 0.",
+	}, func() float64 {
+		ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
+		defer cancel()
+		var one float64
+		if err := pool.QueryRowContext(ctx, `SELECT 1`).Scan(&one); err != nil {
+			return 0
+		}
+		return one
+	}), pool.Close, nil
+}
+
 type metrics struct {
 	relayed, failed prometheus.Counter
 }

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
 	"muniment/bench/waittest"
@@ -225,4 +226,23 @@ func TestAwayIsNotWrong(t *testing.T) {
 	}
 	require.True(t, Unreachable(io.EOF))
 	require.False(t, Away(io.EOF), "of another connection")
+}
+
+// TestReadyGauge: it shows an outage before the database could be opened, and one that comes later.
+func TestReadyGauge(t *testing.T) {
+	onPostgres(t)
+	stacktest.Both(t)
+	_, at := storetest.Place(t, t.TempDir())
+	wire := storetest.NewWire(t, at)
+	wire.Cut()
+	gauge, release, err := ReadyGauge(Config{URL: wire.URL})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, release()) })
+	require.Equal(t, 0., testutil.ToFloat64(gauge))
+	for range 2 {
+		wire.Restore()
+		waittest.Until(t, func() bool { return testutil.ToFloat64(gauge) == 1 })
+		wire.Cut()
+		require.Equal(t, 0., testutil.ToFloat64(gauge))
+	}
 }

@@ -15,8 +15,7 @@ import (
 type group struct {
 	buf   []byte // space for the group's header, then the records; under Log.mu until taken
 	count int
-	probe bool          // a Writable waits for it
-	room  int           // bytes of a larger group that there has to be space for as well
+	probe bool          // it has no records: a Writable waits for it
 	ends  bool          // the last segment ends before it
 	taken chan struct{} // closed when nothing is added any more
 
@@ -29,6 +28,10 @@ type group struct {
 // recordOverhead is the most that AppendRecord adds to the fields of a record:
 // a version, five lengths and two numbers.
 const recordOverhead = 1 + 7*10
+
+// probeBytes is the space that a probe wants: more than the record of the largest delivery, whose body has
+// 64 KiB. With small segments it is half of one.
+const probeBytes = 128 << 10
 
 // newGroup makes a group that uses buf.
 func newGroup(buf []byte) *group {
@@ -70,9 +73,11 @@ func (l *Log) commitAll() (failure error) {
 		if errors.Is(err, pipeline.ErrFailed) {
 			return err
 		}
-		l.mu.Lock()
-		l.spare = g.buf
-		l.mu.Unlock()
+		if !g.probe {
+			l.mu.Lock()
+			l.spare = g.buf
+			l.mu.Unlock()
+		}
 	}
 	if l.clean {
 		return nil
@@ -85,15 +90,19 @@ func (l *Log) commitAll() (failure error) {
 	return nil
 }
 
-// take waits for records and takes them, all that have gathered; nil when the log
-// is closed and none are left.
+// take waits for records and takes them, all that have gathered, but a probe first; nil when the
+// log is closed and none are left.
 func (l *Log) take() *group {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for l.pending.count == 0 && !l.pending.probe && !l.closing && !l.ending {
+	for l.pending.count == 0 && l.probe == nil && !l.closing && !l.ending {
 		l.work.Wait()
 	}
-	if l.pending.count == 0 && !l.pending.probe && l.closing {
+	if g := l.probe; g != nil {
+		l.probe = nil
+		return g
+	}
+	if l.pending.count == 0 && l.closing {
 		return nil
 	}
 	if l.cfg.Lazy {
@@ -104,9 +113,6 @@ func (l *Log) take() *group {
 		l.mu.Lock()
 	}
 	g := l.pending
-	if g.probe {
-		g.room = l.lacked
-	}
 	g.ends, l.ending = l.ending, false
 	l.pending = newGroup(l.spare)
 	l.spare = nil
@@ -124,8 +130,8 @@ func (l *Log) commit(g *group) error {
 		close(g.done)
 		// Hashed while the callers prepare the next group.
 		l.chain, l.clean = l.tail.link(g.buf), false
-		if l.lacked > 0 {
-			l.lacked = 0
+		if l.full {
+			l.full = false
 			l.metrics.full.Set(0)
 			l.cfg.Log.Info("log is no longer full", "end", l.end.String())
 		}
@@ -135,11 +141,11 @@ func (l *Log) commit(g *group) error {
 		if g.count > 0 {
 			l.metrics.failures.WithLabelValues("full").Inc()
 		}
-		if l.lacked == 0 {
+		if !l.full {
+			l.full = true
 			l.metrics.full.Set(1)
 			l.cfg.Log.Warn("log is full", "err", err)
 		}
-		l.lacked = max(len(g.buf), g.room)
 		close(g.done)
 	default:
 		g.err = fmt.Errorf("%w: %w", pipeline.ErrFailed, err)
@@ -166,9 +172,9 @@ func (l *Log) write(g *group) (groupHeader, error) {
 		chain:   l.chain,
 	}
 	h.put(g.buf)
-	if l.noAlloc && g.room > len(g.buf) {
+	if l.noAlloc && g.probe {
 		// Nothing is allocated ahead: only a write shows whether there is space.
-		if _, err := s.file.WriteAt(make([]byte, g.room), s.pos); isExhausted(err) {
+		if _, err := s.file.WriteAt(make([]byte, l.space(g)), s.pos); isExhausted(err) {
 			return h, l.rewind(err)
 		} else if err != nil {
 			return h, err
@@ -203,12 +209,20 @@ func (l *Log) rewind(cause error) error {
 	return cause
 }
 
+// space is how many bytes a group wants in a segment.
+func (l *Log) space(g *group) int64 {
+	if g.probe {
+		return min(probeBytes, l.cfg.SegmentBytes/2)
+	}
+	return int64(len(g.buf))
+}
+
 // ensureSpace makes the last segment one that can take the group: not full, and with its
 // space allocated. The mark of a shutdown always fits.
 func (l *Log) ensureSpace(g *group) error {
 	s := l.tail
-	end := s.pos + int64(max(len(g.buf), g.room))
-	if (end > l.cfg.SegmentBytes && (g.count > 0 || g.room > 0) || g.ends) && s.end > s.first {
+	end := s.pos + l.space(g)
+	if (end > l.cfg.SegmentBytes && (g.count > 0 || g.probe) || g.ends) && s.end > s.first {
 		return l.roll(s.generation)
 	}
 	if want := max(l.cfg.SegmentBytes, end); s.size < want && !l.noAlloc {
@@ -349,6 +363,10 @@ func (l *Log) fail(why error) {
 	l.pending.err = why
 	close(l.pending.taken)
 	close(l.pending.done)
+	if l.probe != nil {
+		l.probe.err = why
+		close(l.probe.done)
+	}
 	l.mu.Unlock()
 
 	l.Reader.mu.Lock()

@@ -212,15 +212,17 @@ func TestWritable(t *testing.T) {
 		fs.noAlloc = noAlloc
 		cfg := Config{Dir: "log", SegmentBytes: leastSegmentBytes, FS: fs}
 		log := mustOpen(t, cfg)
-		appendN(t, log, 0, 3, 100)
+		appendN(t, log, 0, 1, 100)
 		require.NoError(t, log.Writable(ctx))
+		appendN(t, log, 1, 10, 100)
 		full := func() float64 { return testutil.ToFloat64(log.metrics.full) }
 		for free := range int64(3) {
 			fs.setFree(1000 * free)
 			_, err := log.Append(ctx, record(9, 6000))
 			require.ErrorIs(t, err, pipeline.ErrFull)
+			fs.setFree(1000 * free) // without what was cut off
 			for range 3 {
-				require.ErrorIs(t, log.Writable(ctx), pipeline.ErrFull, "the space of the record that was refused is missing")
+				require.ErrorIs(t, log.Writable(ctx), pipeline.ErrFull, "the space of a delivery is missing")
 				require.Equal(t, 1., full())
 			}
 		}
@@ -228,12 +230,12 @@ func TestWritable(t *testing.T) {
 		fs.setFree(1 << 20)
 		require.NoError(t, log.Writable(ctx))
 		require.Zero(t, full())
-		appendN(t, log, 3, 5, 100)
-		require.Len(t, readAll(t, log), 5)
+		appendN(t, log, 10, 12, 100)
+		require.Len(t, readAll(t, log), 12)
 		require.NoError(t, log.Close())
 		require.ErrorIs(t, log.Writable(ctx), pipeline.ErrClosed)
 		log = mustOpen(t, cfg)
-		require.Len(t, readAll(t, log), 5)
+		require.Len(t, readAll(t, log), 12)
 
 		hold := make(chan struct{})
 		fs.before = func(op, _ string) error {
@@ -348,4 +350,64 @@ func TestPendingIsBounded(t *testing.T) {
 	writers.Wait()
 	require.NoError(t, errors.Join(errs...))
 	require.Len(t, readAll(t, log), len(errs))
+}
+
+// TestProbeWantsOneDelivery: a batch that was refused for its size says nothing about deliveries, for which
+// there is space.
+func TestProbeWantsOneDelivery(t *testing.T) {
+	for _, noAlloc := range []bool{false, true} {
+		fs := newMemFS()
+		fs.noAlloc = noAlloc
+		log := mustOpen(t, Config{Dir: "log", SegmentBytes: 2 << 20, FS: fs})
+		appendN(t, log, 0, 1, 100)
+		fs.setFree(1 << 20)
+		_, errs := log.AppendAll(t.Context(), []*sealer.Record{record(7, 900_000), record(8, 900_000), record(9, 900_000)})
+		require.ErrorIs(t, errs[0], pipeline.ErrFull)
+		require.NoError(t, log.Writable(t.Context()))
+		require.Zero(t, testutil.ToFloat64(log.metrics.full))
+		appendN(t, log, 1, 2, 2000)
+	}
+}
+
+// TestProbeFailsNoRecord: records that are appended while a Writable waits have a group of their own, for
+// which less space is enough.
+func TestProbeFailsNoRecord(t *testing.T) {
+	for _, noAlloc := range []bool{false, true} {
+		fs := newMemFS()
+		fs.noAlloc = noAlloc
+		log := mustOpen(t, Config{Dir: "log", SegmentBytes: leastSegmentBytes, FS: fs})
+		appendN(t, log, 0, 10, 100)
+		syncing, goOn := make(chan struct{}), make(chan struct{})
+		held := sync.OnceFunc(func() { close(syncing); <-goOn })
+		fs.before = func(op, _ string) error {
+			if op == "datasync" {
+				held()
+			}
+			return nil
+		}
+		fs.setFree(1000)
+		results := make(chan error, 3)
+		add := func(n int) {
+			_, err := log.Append(t.Context(), record(n, 100))
+			results <- err
+		}
+		go add(10)
+		<-syncing
+		writable := make(chan error, 1)
+		go func() { writable <- log.Writable(t.Context()) }()
+		go add(11)
+		both := func() bool {
+			log.mu.Lock()
+			defer log.mu.Unlock()
+			return log.pending.count == 1 && log.probe != nil
+		}
+		for !both() {
+			runtime.Gosched()
+		}
+		close(goOn)
+		require.ErrorIs(t, <-writable, pipeline.ErrFull)
+		require.NoError(t, <-results)
+		require.NoError(t, <-results)
+		require.Len(t, readAll(t, log), 12)
+	}
 }

@@ -38,7 +38,8 @@ import (
 //	group header, 72 bytes
 //	     0   4  magic "MGRP"
 //	     4   4  length of the body that follows this header
-//	     8   4  number of records in the body; 0 marks a clean shutdown
+//	     8   4  number of records in the body; a group without any follows
+//	           the last record at a clean shutdown, and wherever Writable was called
 //	    12   8  salt of the file
 //	    20   8  offset of the first record, or of the next one if there is none
 //	    28   8  milliseconds since 1970 when the group was written

@@ -22,7 +22,7 @@
 //   - The last group is not whole, and nothing readable follows: it was never
 //     acknowledged; Open cuts it off and logs that. Damage to the very last group after a
 //     crash looks the same; only a recorded end, Config.AtLeast, reveals it. After a clean
-//     shutdown there is no doubt, as an empty group follows the last record.
+//     shutdown, or a Writable, there is no doubt, as an empty group follows the last record.
 //   - Anything else that does not match its checksum or its neighbour: Open, Check and
 //     the reader that meets it fail with pipeline.ErrDamaged, naming file and byte.
 //
@@ -63,6 +63,7 @@ type Log struct {
 	mu      sync.Mutex
 	work    sync.Cond // the pending group got its first record or a probe, or closing
 	pending *group
+	probe   *group // what a Writable waits for; nil if none does
 	spare   []byte // buffer for the group after the pending one
 	ending  bool   // the last segment has to end, even if nothing is pending
 	refuse  error  // why Append accepts nothing any more
@@ -76,7 +77,7 @@ type Log struct {
 	chain    digest   // hash of the last group
 	clean    bool     // the last group marks a clean shutdown
 	noAlloc  bool     // the file system can't preallocate
-	lacked   int      // bytes of the group for which there was no space; 0 once there is
+	full     bool     // there was no space for the last group
 	closeErr error    // of the last write; for Close, after stopped
 }
 
@@ -239,17 +240,20 @@ func (l *Log) add(ctx context.Context, r *sealer.Record) (g *group, i int, err e
 }
 
 // Writable is nil if Append would take records now, else the error that Append would return. It
-// waits as an Append does, for a sync of its own or of records that are written meanwhile. After
-// a full disk or MaxBytes it wants as much space as the records that were refused.
+// waits as an Append does, for a sync of its own, and wants space for the largest delivery. Records that
+// are appended meanwhile may still find less space enough.
 func (l *Log) Writable(ctx context.Context) error {
 	l.mu.Lock()
 	if why := l.refuse; why != nil {
 		l.mu.Unlock()
 		return fmt.Errorf("cannot append: %w", why)
 	}
-	g := l.pending
-	g.probe = true
-	l.work.Signal()
+	if l.probe == nil {
+		l.probe = newGroup(nil)
+		l.probe.probe = true
+		l.work.Signal()
+	}
+	g := l.probe
 	l.mu.Unlock()
 	_, err := g.await(ctx, 0)
 	return err
