@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"muniment/control/store"
@@ -85,18 +84,9 @@ func describe(ctx context.Context, q store.Querier, nodes []Member) (map[string]
 	found, err := store.List(ctx, q, "the nodes", func(row store.Row) (m member, err error) {
 		return m, row.Scan(&m.nodeID, &m.leaving, &m.name)
 	}, `SELECT n.node_id, n.leaving_at IS NOT NULL, COALESCE(named.name, '') FROM nodes n LEFT JOIN node_names named ON named.node_id = n.node_id
-		WHERE n.node_id IN (`+places(1, len(ids))+`)`, ids...)
+		WHERE n.node_id IN (`+store.Marks(0, len(ids))+`)`, ids...)
 	for _, m := range found {
 		known[m.nodeID] = m
 	}
 	return known, err
-}
-
-// places are the n parameters of a statement from the given one on.
-func places(first, n int) string {
-	var list []string
-	for i := range n {
-		list = append(list, "$"+strconv.Itoa(first+i))
-	}
-	return strings.Join(list, ", ")
 }
