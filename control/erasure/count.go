@@ -90,10 +90,7 @@ func (s *Service) permanent(ctx context.Context, tenantID string, person sealer.
 			if err != nil {
 				return nil, err
 			}
-			named, err := s.cfg.Tables.InNames(string(e.Data), person)
-			if err == nil {
-				err = store.EachText(string(e.Data), members, func(text string) { named = named || person.In(text) })
-			}
+			named, err := s.names(e.Data, members, person)
 			if err != nil {
 				return nil, err
 			}
@@ -119,15 +116,20 @@ func (s *Service) stillNames(q *pipeline.Quarantined, person sealer.Person) bool
 		if slices.ContainsFunc(pipeline.DataSubjectsIn(part), person.Is) {
 			return false
 		}
-		named, err := s.cfg.Tables.InNames(string(part), person)
-		if err == nil {
-			err = store.EachText(string(part), []string{"*"}, func(text string) { named = named || person.In(text) })
-		}
+		named, err := s.names(part, []string{"*"}, person)
 		if err != nil {
 			named = person.In(string(part))
 		}
 		return named
 	})
+}
+
+// names reports whether a JSON text names a person by a text of some members, or by a name that callers choose.
+func (s *Service) names(data []byte, members []string, person sealer.Person) (named bool, err error) {
+	if named, err = s.cfg.Tables.InNames(string(data), person); err == nil {
+		err = store.EachText(string(data), members, func(text string) { named = named || person.In(text) })
+	}
+	return named, err
 }
 
 // beside finds whose bundles hold data of an erased person beside that of the person whom they are
