@@ -93,6 +93,7 @@ type exchange struct {
 	operation *huma.Operation // nil until the request has reached one
 	schemas   huma.Registry   // has the schemas to which the body's schema refers
 	body      []byte          // as it was sent, if it is JSON
+	tenantID  string          // of the request, for the log; empty for none
 }
 
 type exchangeKey struct{}

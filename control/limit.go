@@ -73,8 +73,8 @@ func oneRequest(heavy bool) inFlight {
 
 func (n inFlight) plus(m inFlight) inFlight { return inFlight{n.all + m.all, n.heavy + m.heavy} }
 
-// admitLimited is the middleware that enforces the limits of a tenant, over all its keys. Its
-// response header names the tenant to the log of requests. Changes wait as the tenant's.
+// admitLimited is the middleware that enforces the limits of a tenant, over all its keys. It notes the
+// tenant for the log of requests. Changes wait as the tenant's.
 func admitLimited(d *handler) func(huma.Context, func(huma.Context)) {
 	tenants := &limiter{each: inFlight{tenantLimit, tenantHeavyLimit}, held: map[string]inFlight{}}
 	visitors := &limiter{each: inFlight{visitorLimit, visitorHeavyLimit}, together: inFlight{visitorsLimit, visitorsHeavyLimit}, held: map[string]inFlight{}}
@@ -104,13 +104,17 @@ func admitLimited(d *handler) func(huma.Context, func(huma.Context)) {
 				return
 			}
 		}
+		counted := scoped || own.Tenant != nil
+		if !counted && owner == store.SandboxOwner { // a stream of a visitor, which has limits of its own
+			tenantID = sandbox.VisitorOf(ctx.Context()).TenantID
+		}
+		if x, ok := exchangeOf(ctx.Context()); ok {
+			x.tenantID = tenantID
+		}
 		ctx = huma.WithContext(ctx, store.QueueAs(ctx.Context(), owner, op.Stops))
-		if !scoped && own.Tenant == nil {
+		if !counted {
 			next(ctx) // it belongs to no tenant
 			return
-		}
-		if tenantID != "" {
-			ctx.SetHeader(api.HeaderTenant, tenantID)
 		}
 		if err := s.take(tenantID, request); err != nil {
 			d.refuse(ctx, err)

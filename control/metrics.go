@@ -9,7 +9,6 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"muniment/gateway/api"
 	"muniment/gateway/auth"
 )
 
@@ -54,5 +53,5 @@ func (d *handler) observe(x *exchange, r *http.Request, w *responseWriter, began
 		return
 	}
 	x.logger.Debug("request", "method", r.Method, "route", route, "status", status,
-		"tenantId", w.Header().Get(api.HeaderTenant), "duration", took)
+		"tenantId", x.tenantID, "duration", took)
 }

@@ -52,8 +52,8 @@ func (s *places) release(of string) {
 
 // callers is a kind of callers of control, with places that no other kind can take.
 type callers struct {
-	*places
-	busy *api.Error // refuses what is beyond them
+	places *places
+	busy   *api.Error // refuses what is beyond them
 }
 
 func newCallers(most, mostOfOne int, message string) *callers {
@@ -87,10 +87,10 @@ func changes(method []byte) bool {
 
 // take returns the error of a request that must not be forwarded.
 func (at place) take(method []byte) error {
-	if !at.callers.take(at.of, changes(method)) {
+	if !at.callers.places.take(at.of, changes(method)) {
 		return at.callers.busy
 	}
 	return nil
 }
 
-func (at place) release() { at.callers.release(at.of) }
+func (at place) release() { at.callers.places.release(at.of) }

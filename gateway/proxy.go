@@ -61,7 +61,7 @@ func newProxy(cfg *Config, draining context.Context) *proxy {
 	}
 	conns := 0
 	for _, kind := range p.kinds() {
-		conns += kind.most // a request with a place has a connection
+		conns += kind.places.most // a request with a place has a connection
 	}
 	p.client = &fasthttp.HostClient{
 		Addr: "control",
@@ -284,8 +284,7 @@ func (p *proxy) relayHeader(ctx *fasthttp.RequestCtx, resp *fasthttp.Response) {
 	connection := string(resp.Header.Peek(fasthttp.HeaderConnection))
 	for k, v := range resp.Header.All() {
 		name := string(k)
-		if hopByHop(name) || named(connection, name) || strings.EqualFold(name, api.HeaderRequestID) || strings.EqualFold(name, fasthttp.HeaderDate) ||
-			strings.EqualFold(name, api.HeaderTenant) {
+		if hopByHop(name) || named(connection, name) || strings.EqualFold(name, api.HeaderRequestID) || strings.EqualFold(name, fasthttp.HeaderDate) {
 			continue
 		}
 		if strings.EqualFold(name, fasthttp.HeaderContentType) {

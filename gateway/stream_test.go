@@ -123,7 +123,8 @@ func TestSlowReadersTakeOnlyTheirOwn(t *testing.T) {
 	for _, l := range leave {
 		l()
 	}
-	for _, c := range w.gateway.control.kinds() {
+	for _, kind := range w.gateway.control.kinds() {
+		c := kind.places
 		waittest.Until(t, func() bool {
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -172,9 +173,9 @@ func TestAnswersInMemoryHaveNoPlace(t *testing.T) {
 			require.Equal(t, 200, r.status)
 			require.Len(t, r.body, int(sizeOf(path)))
 			waittest.Until(t, func() bool {
-				w.gateway.control.tenants.mu.Lock()
-				defer w.gateway.control.tenants.mu.Unlock()
-				return w.gateway.control.tenants.all == 0
+				w.gateway.control.tenants.places.mu.Lock()
+				defer w.gateway.control.tenants.places.mu.Unlock()
+				return w.gateway.control.tenants.places.all == 0
 			})
 		}
 	}
@@ -220,9 +221,9 @@ func TestSlowReaderIsCutOff(t *testing.T) {
 		require.Contains(t, string(resp[:20]), "200")
 		require.False(t, strings.HasSuffix(string(resp), "\r\n0\r\n\r\n"), "it must not look complete")
 		waittest.Until(t, func() bool {
-			w.gateway.control.tenants.mu.Lock()
-			defer w.gateway.control.tenants.mu.Unlock()
-			return w.gateway.control.tenants.all == 0
+			w.gateway.control.tenants.places.mu.Lock()
+			defer w.gateway.control.tenants.places.mu.Unlock()
+			return w.gateway.control.tenants.places.all == 0
 		})
 	}
 }

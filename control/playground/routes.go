@@ -94,7 +94,7 @@ func (s *Service) delivered(ctx context.Context, body []byte) (data json.RawMess
 // events is the stream of a visitor.
 func (s *Service) events(ctx context.Context, _ *struct{}) (*route.File, error) {
 	v := sandbox.VisitorOf(ctx)
-	return &route.File{Size: route.UnknownSize, Header: map[string]string{api.HeaderTenant: v.TenantID}, Open: func(ctx context.Context) (func(io.Writer), error) {
+	return &route.File{Size: route.UnknownSize, Open: func(ctx context.Context) (func(io.Writer), error) {
 		st, err := s.cfg.Feed.open(v.TenantID, v.Address)
 		if err != nil {
 			return nil, s.cfg.Visitors.Refuse(ctx, err)

@@ -32,9 +32,6 @@ const (
 	HeaderReplayed       = "Idempotent-Replayed"
 	// HeaderForwardedProto is how the gateway was called, for control: http or https.
 	HeaderForwardedProto = "X-Forwarded-Proto"
-	// HeaderTenant names, in control's responses to the gateway, the tenant of the request, for control's log.
-	// Callers never see it.
-	HeaderTenant = "Muniment-Tenant"
 	// PathDownloads is the path of a download before its token.
 	PathDownloads = "/downloads/"
 	// MaxRequestID is the longest request id that is accepted from a caller, in bytes.
