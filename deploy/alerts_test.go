@@ -216,22 +216,8 @@ func kafkaDrill(part float64) func(t *testing.T) (admin, dir string, fault, mend
 	return func(t *testing.T) (admin, dir string, fault, mend func()) {
 		all := prometheus.NewRegistry()
 		dir = t.TempDir()
-		cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
-		require.NoError(t, err)
-		t.Cleanup(cluster.Close)
-		cfg := kafka.Config{Brokers: cluster.ListenAddrs(), Registerer: all}
-		_, err = kafka.Topic{Replication: 1}.Migrate(t.Context(), cfg, false)
-		require.NoError(t, err)
-		topic, err := kafka.Open(cfg)
-		require.NoError(t, err)
 		const segmentBytes, most = 64 << 10, 16 * 64 << 10
-		spool, err := segment.Open(segment.Config{Dir: filepath.Join(dir, "spool"), SegmentBytes: segmentBytes, MaxBytes: most,
-			Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"log": "spool"}, all)})
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, spool.Close()) })
-		spooled, err := kafka.OpenSpooled(kafka.SpoolConfig{Log: topic, Spool: spool, Mark: filepath.Join(dir, "mark"), AckTimeout: 10 * time.Millisecond, CheckEvery: 100 * time.Millisecond, Registerer: all})
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, spooled.Close()) })
+		cluster, _, spooled := openSpooled(t, all, dir, segment.Config{SegmentBytes: segmentBytes, MaxBytes: most}, kafka.SpoolConfig{AckTimeout: 10 * time.Millisecond, CheckEvery: 100 * time.Millisecond})
 		all.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "muniment_gateway_ready", ConstLabels: prometheus.Labels{"part": "log"}}, func() float64 {
 			if spooled.Writable(t.Context()) != nil {
 				return 0

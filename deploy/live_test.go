@@ -124,26 +124,34 @@ func deliver(t *testing.T, client system.Client) {
 	})
 }
 
+// openSpooled opens the log of a node on a topic, with the spool in dir, on brokers of its own.
+func openSpooled(t *testing.T, all *prometheus.Registry, dir string, of segment.Config, cfg kafka.SpoolConfig) (*kfake.Cluster, *kafka.Log, *kafka.Spooled) {
+	t.Helper()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	brokers := kafka.Config{Brokers: cluster.ListenAddrs(), Registerer: all}
+	_, err = kafka.Topic{Replication: 1}.Migrate(t.Context(), brokers, false)
+	require.NoError(t, err)
+	topic, err := kafka.Open(brokers)
+	require.NoError(t, err)
+	of.Dir, of.Registerer = filepath.Join(dir, "spool"), prometheus.WrapRegistererWith(prometheus.Labels{"log": "spool"}, all)
+	spool, err := segment.Open(of)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, spool.Close()) })
+	cfg.Log, cfg.Spool, cfg.Mark, cfg.Registerer = topic, spool, filepath.Join(dir, "mark"), all
+	spooled, err := kafka.OpenSpooled(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, spooled.Close()) })
+	return cluster, topic, spooled
+}
+
 // serveScaled opens the log of an edge on a topic, with a certificate, and writes to it,
 // and loads what is written.
 func serveScaled(t *testing.T) (admin string) {
 	t.Helper()
 	all, dir := prometheus.NewRegistry(), t.TempDir()
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
-	require.NoError(t, err)
-	t.Cleanup(cluster.Close)
-	cfg := kafka.Config{Brokers: cluster.ListenAddrs(), Registerer: all}
-	_, err = kafka.Topic{Replication: 1}.Migrate(t.Context(), cfg, false)
-	require.NoError(t, err)
-	topic, err := kafka.Open(cfg)
-	require.NoError(t, err)
-	spool, err := segment.Open(segment.Config{Dir: filepath.Join(dir, "spool"),
-		Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"log": "spool"}, all)})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, spool.Close()) })
-	spooled, err := kafka.OpenSpooled(kafka.SpoolConfig{Log: topic, Spool: spool, Mark: filepath.Join(dir, "mark"), Registerer: all})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, spooled.Close()) })
+	_, topic, spooled := openSpooled(t, all, dir, segment.Config{}, kafka.SpoolConfig{})
 	log, err := edge.Open(edge.Config{Promise: spooled, Dir: filepath.Join(dir, "copies"), Registerer: all})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, log.Close()) })
