@@ -264,9 +264,19 @@ func AddRaw[I, O any](a API, op Operation, do func(context.Context, *I) (*O, err
 // addRaw is AddRaw with middlewares, and with the response's content for the document. The
 // operation's Content replaces content; without both, the document derives the response from O.
 func addRaw[I, O any](a API, op Operation, content map[string]*huma.MediaType, middlewares huma.Middlewares, do func(context.Context, *I) (*O, error)) {
+	h := op.declare(content, middlewares)
+	huma.Register(a, h, do)
+	for _, kind := range op.Text { // huma.Register has set bytes
+		h.RequestBody.Content[kind].Schema = &huma.Schema{Type: huma.TypeString}
+	}
+}
+
+// declare returns the operation as huma has it. It is apart from addRaw, which the compiler
+// instantiates for every operation.
+func (op *Operation) declare(content map[string]*huma.MediaType, middlewares huma.Middlewares) huma.Operation {
 	h := huma.Operation{
 		OperationID: op.ID, Method: op.Method, Path: op.Path, Summary: op.Summary, Description: op.Description, Tags: []string{op.Tag}, Middlewares: middlewares, Hidden: op.Hidden,
-		Metadata: map[string]any{declaration: &op},
+		Metadata: map[string]any{declaration: op},
 	}
 	if op.Access != nil {
 		h.Security = op.Access.security()
@@ -308,10 +318,7 @@ func addRaw[I, O any](a API, op Operation, content map[string]*huma.MediaType, m
 			h.Responses["304"] = &huma.Response{Description: "What the caller has is up to date (If-None-Match)."}
 		}
 	}
-	huma.Register(a, h, do)
-	for _, kind := range op.Text { // huma.Register has set bytes
-		h.RequestBody.Content[kind].Schema = &huma.Schema{Type: huma.TypeString}
-	}
+	return h
 }
 
 func mediaOf(kind string) *huma.MediaType {
