@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/node"
 	"muniment/control/signing"
 	"muniment/control/store"
 	"muniment/gateway/api"
@@ -17,7 +18,8 @@ import (
 
 // TestBeacons: the content of a beacon, its signature, and what is refused.
 func TestBeacons(t *testing.T) {
-	h := newFixture(t)
+	began := time.Now()
+	h := newFixtureOn(t, t.TempDir(), node.Config{}, func() time.Time { return began }) // a rotated key begins after now
 	tenantID, key := h.tenant("delivery:write", "rights:write", "rights:read")
 	_, stranger := h.tenant("delivery:write")
 	rightID := h.right(key, h.basis(key))

@@ -140,6 +140,9 @@ type Signer struct {
 	Node string
 	// Key is an Ed25519 key.
 	Key crypto.Signer
+	// NotBefore is when the window of one of control's keys begins, up to a millisecond after it
+	// became current; a clock that was set back may be before it. Zero if nobody asked.
+	NotBefore time.Time
 }
 
 // SealDelivery signs the receipt and appends the canonical text of its

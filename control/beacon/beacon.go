@@ -110,8 +110,12 @@ func (s *Service) make(ctx context.Context, by auth.Principal, in *input) (Beaco
 	if err != nil {
 		return BeaconURL{}, fmt.Errorf("cannot make a beacon: %w", err)
 	}
+	issued := now
+	if issued.Before(signer.NotBefore) {
+		issued = signer.NotBefore
+	}
 	token, err := api.SignBeacon(&api.Beacon{
-		TenantID: by.TenantID, KeyID: by.ID, RightID: right.ID, SpatialAnchorID: in.Body.SpatialAnchorID, IssuedAt: now, ExpiresAt: expires.Time,
+		TenantID: by.TenantID, KeyID: by.ID, RightID: right.ID, SpatialAnchorID: in.Body.SpatialAnchorID, IssuedAt: issued, ExpiresAt: expires.Time,
 		MaxReceiptsPerHour: in.Body.MaxReceiptsPerHour, SigningKeyID: signer.KeyID,
 	}, func(message []byte) ([]byte, error) { return signer.Key.Sign(nil, message, crypto.Hash(0)) })
 	if err != nil {

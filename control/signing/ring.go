@@ -37,7 +37,7 @@ type held struct {
 func (g *ring) hold(key *private, row *Key) *held {
 	k := &held{
 		private: key, delegation: row.delegation, from: row.NotBefore,
-		signer: &sealer.Signer{KeyID: row.KeyID, Node: g.role.node, Key: key},
+		signer: &sealer.Signer{KeyID: row.KeyID, Node: g.role.node, Key: key, NotBefore: row.NotBefore},
 	}
 	if row.NotAfter != nil {
 		k.until = *row.NotAfter
