@@ -204,20 +204,11 @@ func TestFaultSpoolFull(t *testing.T) {
 	broker := tr.ownKafka()
 	tr.GatewayFlags = []string{"--spool-bytes", strconv.Itoa(128 << 20)}
 	tr.raise(system.Size{Gateways: 1, Loaders: 1, Controls: 1, Partitions: 6})
-	var refused, unsaid, other atomic.Int64
-	tr.load(load.Load{Name: "fault", Clients: 16, Refused: func(status int, retryAfter string) {
-		refused.Add(1)
-		if seconds, err := strconv.Atoi(retryAfter); err != nil || seconds < 1 {
-			unsaid.Add(1)
-		}
-		if status != http.StatusServiceUnavailable {
-			other.Add(1)
-		}
-	}})
+	tr.load(load.Load{Name: "fault", Clients: 16})
 	tr.more(1000)
-	require.Zero(t, refused.Load())
+	require.Zero(t, tr.saw.refusals())
 	broker.do("kill", "1")
-	tr.until("the spool is full", func() bool { return refused.Load() > 1000 })
+	tr.until("the spool is full", func() bool { return tr.saw.refusals() > 1000 })
 	spooled := systemtest.Sum(tr.Gateways, "muniment_spool_pending_records")
 	readiness := func() string {
 		return string(systemtest.Call(t, tr.Gateways[0].Admin, "", systemtest.Operation{Method: "GET", Path: "/readyz"}).Body)
@@ -226,14 +217,60 @@ func TestFaultSpoolFull(t *testing.T) {
 	broker.do("up")
 	tr.until("the node is ready again", func() bool { return strings.Contains(readiness(), `"ready":true`) })
 	tr.more(5000)
-	require.Zero(t, unsaid.Load(), "refusals without Retry-After")
-	require.Zero(t, other.Load(), "other refusals than 503")
+	require.Equal(t, map[int]int{http.StatusServiceUnavailable: tr.saw.returned}, tr.saw.refused, "each has a Retry-After")
 	tr.until("the spool is drained", func() bool { return systemtest.Sum(tr.Gateways, "muniment_spool_pending_records") == 0 })
-	again := refused.Load()
+	again := tr.saw.refusals()
 	tr.more(1000)
-	require.Equal(t, again, refused.Load(), "refusals with a spool that is empty")
+	require.Equal(t, again, tr.saw.refusals(), "refusals with a spool that is empty")
 	audit := tr.balance("spool full at %.0f records, %d times answered 503 with Retry-After", spooled, again)
 	require.Positive(t, audit.Retried)
+}
+
+// Kafka, ClickHouse and PostgreSQL die at once, and are away until the leases of the nodes have ended.
+func TestFaultAllEngines(t *testing.T) {
+	tr := newTrial(t)
+	broker := tr.ownKafka()
+	warehouse := startEngine(t, "clickhouse", "MUNIMENT_CLICKHOUSE_TCP=29490", "MUNIMENT_CLICKHOUSE_HTTP=29491")
+	tr.Engines.ClickHouse = warehouse.variable("MUNIMENT_TEST_CLICKHOUSE")
+	database := startEngine(t, "postgres", "MUNIMENT_POSTGRES_PORT=29492")
+	tr.Engines.Database = database.variable("MUNIMENT_TEST_POSTGRES")
+	tr.begin(system.Size{Gateways: 2, Loaders: 2, Controls: 2, Partitions: 6})
+
+	broker.do("kill", "1")
+	require.NoError(t, syscall.Kill(warehouse.pid("pid"), syscall.SIGKILL))
+	require.NoError(t, syscall.Kill(database.pid("data/postmaster.pid"), syscall.SIGQUIT)) // its children with it, without a checkpoint
+	gone := tr.answered.Load()
+	tr.until("the leases have ended", func() bool { return tr.saw.refusals() > 0 })
+	spooled := tr.answered.Load() - gone
+	require.Positive(t, spooled, "deliveries that were taken under a lease")
+	for _, engine := range []*engine{database, warehouse, broker} {
+		engine.do("up")
+	}
+	tr.more(1000)
+	tr.until("the spools are drained", func() bool { return systemtest.Sum(tr.Gateways, "muniment_spool_pending_records") == 0 })
+	require.Equal(t, map[int]int{http.StatusServiceUnavailable: tr.saw.returned}, tr.saw.refused, "each has a Retry-After")
+	tr.balance("all engines killed at once: %d deliveries answered under leases", spooled)
+}
+
+// A node's folder is copied while it works, and a second process starts on the copy, which is refused
+// nothing: it is the newest start. The first goes on until its lease ends, and is refused the next.
+func TestFaultNodeCopied(t *testing.T) {
+	tr := newTrial(t)
+	tr.begin(system.Size{Gateways: 2, Loaders: 1, Controls: 1, Partitions: 6})
+	original := tr.Gateways[0]
+	require.NoError(t, tr.CopyGateway(t.Context(), 0))
+	require.Zero(t, systemtest.Sum(tr.Gateways[2:], "muniment_rights_superseded"))
+	tr.until("the original has no lease", func() bool { return tr.saw.refusals() > 0 })
+	require.Equal(t, 1.0, systemtest.Sum([]*system.Server{original}, "muniment_rights_superseded"))
+	both := tr.load(load.Load{Name: "copy", Clients: trialClients * 3, Pause: trialPause}) // a third of it is the copy's
+	tr.more(1000)
+	original.Kill()
+	require.NoError(t, tr.StartGateway(t.Context(), 0)) // the newest start again
+	tr.end(both)
+	tr.until("the copy is refused", func() bool { return systemtest.Sum(tr.Gateways[2:], "muniment_rights_superseded") == 1 })
+	require.NoError(t, tr.Gateways[2].Stop())
+	tr.more(1000)
+	tr.balance("a node and its copy")
 }
 
 // The broker takes the records, and one of twenty of its answers is lost with the

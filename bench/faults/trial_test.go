@@ -35,7 +35,55 @@ type trial struct {
 	deliveries [][]load.Delivery // of each caller
 	rights     map[string]string // of the first tenant, by substrate
 	answered   atomic.Int64
+	saw        sight
 	loads      []*tide
+}
+
+// sight is what the clients saw.
+type sight struct {
+	mu       sync.Mutex
+	refused  map[int]int // answers after which a delivery was sent again, by status
+	last     time.Time   // an answer came
+	longest  time.Duration
+	returned int // refusals with a Retry-After
+}
+
+func (s *sight) answer() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if !s.last.IsZero() {
+		s.longest = max(s.longest, now.Sub(s.last))
+	}
+	s.last = now
+}
+
+func (s *sight) refusal(status int, retryAfter string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refused == nil {
+		s.refused = map[int]int{}
+	}
+	s.refused[status]++
+	if seconds, err := strconv.Atoi(retryAfter); err == nil && seconds > 0 {
+		s.returned++
+	}
+}
+
+// refusals is how often the clients were refused, by all of the statuses.
+func (s *sight) refusals() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, of := range s.refused {
+		n += of
+	}
+	return n
+}
+
+func (s *sight) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return fmt.Sprintf("%v refusals by status, %d of them with Retry-After; at most %.1f s without an answer", s.refused, s.returned, s.longest.Seconds())
 }
 
 // The usual load: a trial's clients together send at most 300 requests a second.
@@ -107,7 +155,13 @@ func (tr *trial) load(like load.Load) *tide {
 	for i := range tr.callers {
 		posting := like
 		posting.Key, posting.Deliveries, posting.Stop = tr.callers[i].Client.Key, tr.deliveries[i], w.stop
-		posting.Answered = func(int) { tr.answered.Add(1) }
+		posting.Answered = func(int) { tr.answered.Add(1); tr.saw.answer() }
+		posting.Refused = func(status int, retryAfter string) {
+			tr.saw.refusal(status, retryAfter)
+			if like.Refused != nil {
+				like.Refused(status, retryAfter)
+			}
+		}
 		for _, url := range tr.APIs() {
 			posting.Addrs = append(posting.Addrs, systemtest.HostPort(url))
 		}
@@ -169,8 +223,8 @@ func (tr *trial) balance(what string, args ...any) *demo.Balance {
 			require.Zero(tr, drift)
 		}
 	}
-	tr.Logf("%s: %d acknowledged, 0 missing, 0 counted twice, drift 0; %d acknowledged twice and counted once, %d recorded but never acknowledged, %d copies in the log, %d deliveries sent again; %d metered, %d suppressed, %d ms",
-		fmt.Sprintf(what, args...), audit.Acknowledged, audit.Repeated, audit.Unanswered, audit.Copies, audit.Retried, audit.Metered, audit.Suppressed, audit.QuantityMs)
+	tr.Logf("%s: %d acknowledged, 0 missing, 0 counted twice, drift 0; %d acknowledged twice and counted once, %d recorded but never acknowledged, %d copies in the log, %d deliveries sent again; %d metered, %d suppressed, %d ms; the clients saw %s",
+		fmt.Sprintf(what, args...), audit.Acknowledged, audit.Repeated, audit.Unanswered, audit.Copies, audit.Retried, audit.Metered, audit.Suppressed, audit.QuantityMs, &tr.saw)
 	return audit
 }
 
@@ -185,6 +239,7 @@ type engine struct {
 func startEngine(t *testing.T, name string, env ...string) *engine {
 	t.Helper()
 	e := &engine{T: t, name: name, dir: t.TempDir()}
+	require.NoError(t, os.Chmod(filepath.Dir(e.dir), 0o755)) // PostgreSQL runs as another user
 	cache := os.Getenv("MUNIMENT_TEST_KAFKA_CACHE")
 	require.NotEmpty(t, cache, "deploy/stack/stack.sh env names it")
 	e.env = append(append(os.Environ(), "MUNIMENT_STACK="+e.dir, "MUNIMENT_STACK_CACHE="+cache, "PATH="+systemPath), env...)
@@ -213,7 +268,8 @@ func (e *engine) pid(file string) int {
 	e.Helper()
 	text, err := os.ReadFile(filepath.Join(e.dir, e.name, file))
 	require.NoError(e, err)
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	first, _, _ := strings.Cut(string(text), "\n")
+	pid, err := strconv.Atoi(first)
 	require.NoError(e, err)
 	return pid
 }

@@ -154,6 +154,24 @@ func (c *Cluster) AddGateway(ctx context.Context) error {
 	return c.StartGateway(ctx, len(c.Gateways)-1)
 }
 
+// CopyGateway starts one more gateway on a copy of another's folder, made while that one works.
+func (c *Cluster) CopyGateway(ctx context.Context, of int) error {
+	i := len(c.Gateways)
+	if out, err := exec.CommandContext(ctx, "cp", "-a", c.Gateways[of].Data, c.dataOf("gateway", i)).CombinedOutput(); err != nil {
+		return fmt.Errorf("cannot copy a gateway's folder: %w: %s", err, out)
+	}
+	door, err := NewBalancer(c.ControlDoors()...)
+	if err != nil {
+		return err
+	}
+	c.Doors, c.Gateways = append(c.Doors, door), append(c.Gateways, &Server{API: anyPort, Admin: anyPort})
+	if err := c.StartGateway(ctx, i); err != nil {
+		c.Gateways = c.Gateways[:i]
+		return err
+	}
+	return nil
+}
+
 // Operator is the server that administrative commands speak to.
 func (c *Cluster) Operator() *Server { return c.Controls[0] }
 
@@ -200,12 +218,14 @@ func (c *Cluster) Command(ctx context.Context, arg ...string) *exec.Cmd {
 	return cmd
 }
 
+// anyPort is where a part listens that was not started before.
+const anyPort = "127.0.0.1:0"
+
 // start starts a part, at the addresses of the one before it.
 func (c *Cluster) start(ctx context.Context, verb string, i int, parts []*Server, listens []string, arg ...string) error {
 	was := parts[i]
 	if was == nil {
-		free := "127.0.0.1:0"
-		was = &Server{API: free, Admin: free, Nodes: free}
+		was = &Server{API: anyPort, Admin: anyPort, Nodes: anyPort}
 	}
 	at := map[string]string{"listen": was.API, "admin": was.Admin, "nodes": was.Nodes}
 	for _, name := range listens {
