@@ -55,6 +55,9 @@ const (
 	// Crowd is one tenant on many connections, each of which sends its next delivery as
 	// soon as the last one was answered, whatever the answer.
 	Crowd Kind = "crowd"
+	// Readers are strangers who ask for the longest document many times over a connection, read 40 bytes
+	// of it a second, and come back when they are closed.
+	Readers Kind = "readers"
 	// Batches are none: each connection sends its next batch when the last one was accepted.
 	Batches Kind = "batches"
 )
@@ -63,8 +66,8 @@ const (
 type Counts struct {
 	// OK, Refused and Other are answers: 200, those that the abuse deserves, all else.
 	OK, Refused, Other int
-	// Closed is how many drips the server closed, and Longest the life of one, closed
-	// or not.
+	// Closed is how many drips or readers the server closed, and Longest the life of one,
+	// closed or not.
 	Closed  int
 	Longest time.Duration
 }
@@ -179,6 +182,8 @@ func (a Abuse) start(ctx context.Context) (*abusers, error) {
 		return w, nil
 	case Crowd:
 		return w, w.crowd(ctx)
+	case Readers:
+		return w, w.readers(ctx)
 	case Batches:
 		return w, w.batches(ctx)
 	}

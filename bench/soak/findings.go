@@ -50,7 +50,7 @@ func (p pair) disturbance() string {
 
 // slowdown holds the windows of each pair against each other. The median of the
 // undisturbed pairs counts, or of all if there are none.
-func (f *findings) slowdown(beside string, pairs []pair) {
+func (f *findings) slowdown(beside string, most float64, pairs []pair) {
 	calm := slices.DeleteFunc(slices.Clone(pairs), pair.disturbed)
 	said := fmt.Sprintf("%d of %d pairs", len(calm), len(pairs))
 	if len(calm) == 0 {
@@ -62,7 +62,7 @@ func (f *findings) slowdown(beside string, pairs []pair) {
 		quiet, loud = append(quiet, p.quiet.p99), append(loud, p.loud.p99)
 	}
 	slowdown := measure.Median(ratios)
-	f.find(len(calm) > 0 && slowdown <= maxSlowdown, "p99 of good traffic beside "+beside, fmt.Sprintf("≤ %g ×", maxSlowdown),
+	f.find(len(calm) > 0 && slowdown <= most, "p99 of good traffic beside "+beside, fmt.Sprintf("≤ %g ×", most),
 		"%.2f × (%s → %s; %s)", slowdown, measure.Millis(measure.Median(quiet)), measure.Millis(measure.Median(loud)), said)
 }
 

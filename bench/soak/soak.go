@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -28,6 +30,8 @@ type Soak struct {
 	Rounds    int           `default:"5" help:"Undisturbed pairs of measurements, without and with an abuse, that are wanted of each; at most two more are made."`
 	Drips     int           `default:"5000" help:"Connections that send a byte a second."`
 	Bombs     int           `default:"1000" help:"Requests with too many or too large headers, in each measurement."`
+	Readers   int           `default:"256" help:"Connections without a key that read a long document slowly."`
+	Changes   int           `default:"64" help:"Connections on which a tenant makes changes without a pause."`
 	TenantCap int           `default:"16" help:"Each tenant's cap; one presses against it with ten times as many connections."`
 	Quick     bool          `help:"Abuse for a moment, to see that everything works: the figures say nothing."`
 	Dir       string        `help:"Folder for the server's data; default: that of temporary files. A few hundred MB are used meanwhile." type:"existingdir"`
@@ -35,8 +39,8 @@ type Soak struct {
 
 // Validate refuses what can't be measured.
 func (s *Soak) Validate() error {
-	if s.Window < 100*time.Millisecond || s.Rounds < 1 || s.Drips < 1 || s.Bombs < 1 {
-		return errors.New("--window must be at least 100ms, --rounds, --drips and --bombs 1")
+	if s.Window < 100*time.Millisecond || min(s.Rounds, s.Drips, s.Bombs, s.Readers, s.Changes) < 1 {
+		return errors.New("--window must be at least 100ms, --rounds, --drips, --bombs, --readers and --changes 1")
 	}
 	if s.TenantCap < load.GoodConnections {
 		return fmt.Errorf("--tenant-cap must be at least %d, which the good tenant may reach", load.GoodConnections)
@@ -47,6 +51,7 @@ func (s *Soak) Validate() error {
 // What must hold.
 const (
 	maxSlowdown = 2.0 // of the good traffic's p99
+	maxStopping = 3.0 // of the p99 of suspensions
 	// A drip is closed when its request has not arrived within the server's read
 	// timeout.
 	maxDrip = abuse.ReadTimeout + time.Second
@@ -67,7 +72,7 @@ const metricConnections = "muniment_gateway_connections"
 func (s *Soak) Measure(ctx context.Context, exe, bench string, out io.Writer) error {
 	warm, spread, limit := 50_000, abuse.ReadTimeout, settleTime // so many records fill the page cache of the warehouse
 	if s.Quick {
-		s.Window, s.Rounds, s.Drips, s.Bombs = 50*time.Millisecond, 1, 20, 10
+		s.Window, s.Rounds, s.Drips, s.Bombs, s.Readers, s.Changes = 50*time.Millisecond, 1, 20, 10, 4, 2
 		warm, spread, limit = 50, 50*time.Millisecond, 0
 	}
 	if err := measure.RaiseFileLimit(uint64(s.Drips + 10*s.TenantCap + 1000)); err != nil {
@@ -117,22 +122,27 @@ type soaking struct {
 	server *system.Server
 	pid    int // the server's
 	addr   string
-	// requests are the good tenant's, greedy those of the one that exceeds its cap.
-	requests, greedy [][]byte
-	hidden           []string // what no log may hold
-	enough           int      // deliveries make a server warm
-	spread, limit    time.Duration
-	abusers          []*abuse.Process // under way
-	most             int64            // memory seen under the present abuse
+	// requests are the good tenant's deliveries, reads its lists, and rights what it suspends; greedy are
+	// the deliveries of the one that exceeds its cap, and changes what else it does.
+	requests, reads, greedy, changes [][]byte
+
+	client        system.Client
+	rights        []string
+	hidden        []string // what no log may hold
+	enough        int      // deliveries make a server warm
+	spread, limit time.Duration
+	abusers       []*abuse.Process // under way
+	most          int64            // memory seen under the present abuse
 	findings
 }
 
 // register makes both tenants, and remembers what must stay between them and the
 // server.
 func (r *soaking) register(ctx context.Context) error {
-	for _, to := range []*[][]byte{&r.requests, &r.greedy} {
-		tenant, err := load.Register(ctx, r.exe, r.server, r.server.API)
-		if err != nil {
+	var tenant *load.Tenant
+	for _, to := range []*[][]byte{&r.greedy, &r.requests} {
+		var err error
+		if tenant, err = load.Register(ctx, r.exe, r.server, r.server.API); err != nil {
 			return err
 		}
 		bodies, err := load.Bodies(min(256, max(r.enough, load.GoodConnections)), load.BodySeed, tenant.Rights)
@@ -143,8 +153,32 @@ func (r *soaking) register(ctx context.Context) error {
 			return err
 		}
 		*to = load.Requests(tenant.Client.Key, bodies)
+		if to == &r.greedy {
+			r.changes = manyChanges(tenant)
+		}
+	}
+	r.client, r.rights = tenant.Client, slices.Sorted(maps.Values(tenant.Rights))
+	for _, list := range []string{"rights", "bases", "events", "receipts", "proof-packs"} {
+		r.reads = append(r.reads, fmt.Appendf(nil, "GET /v1/%s?limit=50 HTTP/1.1\r\nHost: muniment\r\nAuthorization: Bearer %s\r\n\r\n", list, r.client.Key))
 	}
 	return nil
+}
+
+// manyChanges are imports of mappings, each of 100 others, and new bases between them.
+func manyChanges(tenant *load.Tenant) (all [][]byte) {
+	post := func(path, kind, body string) {
+		all = append(all, fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: muniment\r\nAuthorization: Bearer %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s", path, tenant.Client.Key, kind, len(body), body))
+	}
+	right := slices.Sorted(maps.Values(tenant.Rights))[0]
+	for i := range 2000 {
+		rows := "vendor,idType,vendorId,rightId,spatialAnchorId,effectiveFrom\n"
+		for n := range 100 {
+			rows += fmt.Sprintf("hivestack,site,s%d-%d,%s,screen,2026-01-01T00:00:00Z\n", i, n, right)
+		}
+		post("/v1/delivery/mappings/import", "text/csv", rows)
+		post("/v1/bases", "application/json", `{"kind":"LICENSE","title":"one of many","holderOrgId":"org_demo","jurisdiction":"DE","effectiveFrom":"2026-01-01T00:00:00Z"}`)
+	}
+	return all
 }
 
 func (r *soaking) run(ctx context.Context) error {
@@ -161,10 +195,16 @@ func (r *soaking) run(ctx context.Context) error {
 	if err := r.settle(ctx, "after the drips", level); err != nil {
 		return err
 	}
+	if err := r.reading(ctx); err != nil {
+		return err
+	}
 	if err := r.crowding(ctx); err != nil {
 		return err
 	}
-	return r.settle(ctx, "after the crowd", level)
+	if err := r.settle(ctx, "after the crowd", level); err != nil {
+		return err
+	}
+	return r.stopping(ctx)
 }
 
 // warm has a tenant within its cap deliver as fast as it can, until caches, pools
@@ -187,17 +227,56 @@ func (r *soaking) warm(ctx context.Context) error {
 	if _, stopErr := busy.Stop(); err != nil || stopErr != nil {
 		return errors.Join(err, stopErr)
 	}
-	_, err = r.measure(ctx)
+	_, err = r.measure(ctx, r.deliver)
 	return err
 }
 
+// traffic is good traffic for one window: how long each answer took.
+type traffic func(context.Context) ([]time.Duration, error)
+
+func (r *soaking) deliver(ctx context.Context) ([]time.Duration, error) {
+	return load.Steady(ctx, r.addr, r.requests, load.GoodConnections, load.GoodPerSecond, r.Window)
+}
+
+// readsPerSecond are few enough for the slowest list.
+const readsPerSecond = 100
+
+func (r *soaking) read(ctx context.Context) ([]time.Duration, error) {
+	return load.Steady(ctx, r.addr, r.reads, load.GoodConnections, readsPerSecond, r.Window)
+}
+
+// suspend suspends a right ten times a second, and resumes it.
+func (r *soaking) suspend(ctx context.Context) (all []time.Duration, err error) {
+	end, every := time.Now().Add(r.Window), time.NewTicker(100*time.Millisecond)
+	defer every.Stop()
+	for n := 0; ; n++ {
+		right := "/v1/rights/" + r.rights[n%len(r.rights)]
+		began := time.Now()
+		if err := r.client.Do(ctx, "POST", right+"/suspend", map[string]string{"reason": "maintenance"}, nil); err != nil {
+			return nil, err
+		}
+		all = append(all, time.Since(began))
+		if err := r.client.Do(ctx, "POST", right+"/resume", nil, nil); err != nil {
+			return nil, err
+		}
+		select {
+		case <-every.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if time.Now().After(end) {
+			return all, nil
+		}
+	}
+}
+
 // measure sends good traffic for one window.
-func (r *soaking) measure(ctx context.Context) (window, error) {
+func (r *soaking) measure(ctx context.Context, good traffic) (window, error) {
 	before, err := r.spent()
 	if err != nil {
 		return window{}, err
 	}
-	latencies, err := load.Steady(ctx, r.addr, r.requests, load.GoodConnections, load.GoodPerSecond, r.Window)
+	latencies, err := good(ctx)
 	if err != nil {
 		return window{}, fmt.Errorf("good traffic suffered: %w", err)
 	}
@@ -219,7 +298,7 @@ func (r *soaking) spent() (measure.Meters, error) {
 
 // alternate measures rounds without and with abuses. It returns what came of each
 // abuse, and of how many rounds.
-func (r *soaking) alternate(ctx context.Context, what string, abuses ...*abuse.Abuse) (got []abuse.Counts, rounds int, err error) {
+func (r *soaking) alternate(ctx context.Context, what string, good traffic, most float64, abuses ...*abuse.Abuse) (got []abuse.Counts, rounds int, err error) {
 	const more = 2
 	var pairs []pair
 	got, r.most = make([]abuse.Counts, len(abuses)), 0
@@ -228,10 +307,10 @@ func (r *soaking) alternate(ctx context.Context, what string, abuses ...*abuse.A
 			return nil, 0, err
 		}
 		var p pair
-		if p.quiet, err = r.measure(ctx); err != nil {
+		if p.quiet, err = r.measure(ctx, good); err != nil {
 			return nil, 0, err
 		}
-		if p.loud, err = r.beside(ctx, abuses, got); err != nil {
+		if p.loud, err = r.beside(ctx, good, abuses, got); err != nil {
 			return nil, 0, err
 		}
 		if pairs = append(pairs, p); !p.disturbed() {
@@ -240,7 +319,7 @@ func (r *soaking) alternate(ctx context.Context, what string, abuses ...*abuse.A
 		fmt.Fprintf(r.out, "round %d  p50 %s, p99 %s without; %s, %s with %s%s\n", rounds+1,
 			measure.Millis(p.quiet.p50), measure.Millis(p.quiet.p99), measure.Millis(p.loud.p50), measure.Millis(p.loud.p99), what, p.disturbance())
 	}
-	r.slowdown(what, pairs)
+	r.slowdown(what, most, pairs)
 	return got, rounds, nil
 }
 
@@ -260,7 +339,7 @@ func (r *soaking) awaitClosed(ctx context.Context) error {
 }
 
 // beside measures one window while abuses are under way.
-func (r *soaking) beside(ctx context.Context, abuses []*abuse.Abuse, got []abuse.Counts) (w window, err error) {
+func (r *soaking) beside(ctx context.Context, good traffic, abuses []*abuse.Abuse, got []abuse.Counts) (w window, err error) {
 	defer func() {
 		for i, a := range r.abusers {
 			one, stopErr := a.Stop()
@@ -276,7 +355,7 @@ func (r *soaking) beside(ctx context.Context, abuses []*abuse.Abuse, got []abuse
 		}
 		r.abusers = append(r.abusers, abuser)
 	}
-	if w, err = r.measure(ctx); err != nil {
+	if w, err = r.measure(ctx, good); err != nil {
 		return w, err
 	}
 	now, err := measure.ProcessMemory(r.pid)
@@ -286,7 +365,7 @@ func (r *soaking) beside(ctx context.Context, abuses []*abuse.Abuse, got []abuse
 
 // dripping is the abuse by slow and by bloated requests.
 func (r *soaking) dripping(ctx context.Context) error {
-	got, rounds, err := r.alternate(ctx, fmt.Sprintf("%s drips and %s header bombs", measure.Count(r.Drips), measure.Count(r.Bombs)),
+	got, rounds, err := r.alternate(ctx, fmt.Sprintf("%s drips and %s header bombs", measure.Count(r.Drips), measure.Count(r.Bombs)), r.deliver, maxSlowdown,
 		&abuse.Abuse{Kind: abuse.Drips, Addr: r.addr, Connections: r.Drips, During: r.spread},
 		&abuse.Abuse{Kind: abuse.Bombs, Addr: r.addr, Connections: r.Bombs, During: r.Window * 9 / 10})
 	if err != nil {
@@ -297,9 +376,26 @@ func (r *soaking) dripping(ctx context.Context) error {
 	return nil
 }
 
+// reading is the abuse by strangers who hold what they asked for; the good tenant reads its lists.
+func (r *soaking) reading(ctx context.Context) error {
+	_, _, err := r.alternate(ctx, fmt.Sprintf("%d strangers who read slowly", r.Readers), r.read, maxSlowdown,
+		&abuse.Abuse{Kind: abuse.Readers, Addr: r.addr, Connections: r.Readers})
+	return err
+}
+
+// stopping is the abuse by a tenant that makes changes without a pause; the good one suspends.
+func (r *soaking) stopping(ctx context.Context) error {
+	got, _, err := r.alternate(ctx, fmt.Sprintf("a tenant's imports and bases on %d connections", r.Changes), r.suspend, maxStopping,
+		&abuse.Abuse{Kind: abuse.Crowd, Addr: r.addr, Connections: r.Changes, Requests: r.changes})
+	if err == nil {
+		r.find(got[0].OK > 0 && got[0].Other == 0, "answers to a tenant's changes", "200 and 429 only", "%s × 200, %s × 429, %s others", measure.Count(got[0].OK), measure.Count(got[0].Refused), measure.Count(got[0].Other))
+	}
+	return err
+}
+
 // crowding is the abuse by one tenant at ten times its cap.
 func (r *soaking) crowding(ctx context.Context) error {
-	got, _, err := r.alternate(ctx, fmt.Sprintf("a tenant at 10 × its cap of %d", r.TenantCap),
+	got, _, err := r.alternate(ctx, fmt.Sprintf("a tenant at 10 × its cap of %d", r.TenantCap), r.deliver, maxSlowdown,
 		&abuse.Abuse{Kind: abuse.Crowd, Addr: r.addr, Connections: 10 * r.TenantCap, Requests: r.greedy})
 	if err != nil {
 		return err

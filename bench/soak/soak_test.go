@@ -28,7 +28,7 @@ var calm = pair{window{p50: 1, p99: 2}, window{p50: 2, p99: 4}}
 // unhurt is what is found when everything holds.
 func unhurt() findings {
 	var f findings
-	f.slowdown("drips", []pair{calm})
+	f.slowdown("drips", maxSlowdown, []pair{calm})
 	f.drips(abuse.Counts{Closed: 100, Longest: 10 * time.Second})
 	f.bombs(abuse.Counts{Refused: 50}, 50)
 	f.crowd(abuse.Counts{OK: 10, Refused: 10})
@@ -47,9 +47,9 @@ func TestAbuseNotFelt(t *testing.T) {
 // TestEveryMissedLineFails spoils one thing at a time.
 func TestEveryMissedLineFails(t *testing.T) {
 	for name, spoil := range map[string]func(f *findings){
-		"slow":                 func(f *findings) { f.slowdown("x", []pair{{window{p99: 2}, window{p99: 4.1}}}) },
-		"not measured":         func(f *findings) { f.slowdown("x", nil) },
-		"no baseline":          func(f *findings) { f.slowdown("x", []pair{{}}) },
+		"slow":                 func(f *findings) { f.slowdown("x", maxSlowdown, []pair{{window{p99: 2}, window{p99: 4.1}}}) },
+		"not measured":         func(f *findings) { f.slowdown("x", maxSlowdown, nil) },
+		"no baseline":          func(f *findings) { f.slowdown("x", maxSlowdown, []pair{{}}) },
 		"drip lives on":        func(f *findings) { f.drips(abuse.Counts{Closed: 99, Longest: 15 * time.Second}) },
 		"drips never closed":   func(f *findings) { f.drips(abuse.Counts{Longest: 9 * time.Second}) },
 		"bomb taken":           func(f *findings) { f.bombs(abuse.Counts{Refused: 49, Other: 1}, 50) },
@@ -81,10 +81,10 @@ func TestDisturbedPairsDoNotCount(t *testing.T) {
 	require.Contains(t, shared.disturbance(), "12 % others")
 
 	var f findings
-	f.slowdown("x", []pair{stolen, calm, shared})
+	f.slowdown("x", maxSlowdown, []pair{stolen, calm, shared})
 	require.True(t, f[0].ok)
 	require.Contains(t, f[0].figure, "2.00 × (2.00 ms → 4.00 ms; 1 of 3 pairs)")
-	f.slowdown("x", []pair{stolen, shared})
+	f.slowdown("x", maxSlowdown, []pair{stolen, shared})
 	require.False(t, f[1].ok)
 	require.Contains(t, f[1].figure, "doubtful")
 }
