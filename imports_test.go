@@ -102,12 +102,13 @@ var packages = map[string][]string{
 	"pipeline/kafka":            {"pipeline", "sealer"},
 	"pipeline/segment":          {"pipeline", "sealer"},
 	"pipeline/sqlite":           {"gate", "pipeline", "pipeline/drift", "sealer"},
-	"sealer":                    {"gate"},
+	"sealer":                    {"gate", "sealer/signature"},
 	"sealer/independent":        {},
 	"sealer/keyfile":            {"sealer"},
 	"sealer/sealertest":         {"control/settle/rate", "gate", "sealer"},
+	"sealer/signature":          {},
 	"sealer/terminal":           {},
-	"sealer/verify":             {"gate", "sealer", "sealer/terminal"},
+	"sealer/verify":             {"gate", "sealer", "sealer/signature", "sealer/terminal"},
 
 	// Programs of their own.
 	"deploy/stack/asks":             {},
@@ -126,6 +127,7 @@ var adapters = map[string][]string{
 	"github.com/dgraph-io/ristretto":   {"gateway/snapshot"},
 	"github.com/danielgtaylor/huma":    {"control", "control/console", "control/dsar", "control/route", "control/route/routetest", "control/sandbox"},
 	"github.com/transparency-dev":      {"sealer"},
+	"filippo.io/edwards25519":          {"sealer/signature"},
 	"modernc.org/sqlite":               {"control/backup", "control/store", "control/store/storetest", "pipeline/sqlite"},
 	"github.com/jackc/pgx":             {"control/store", "control/store/storetest"},
 	"github.com/alecthomas/kong":       {".", "bench/cmd"},

@@ -150,6 +150,7 @@ type verifyCmd struct {
 
 	Bound     time.Duration `default:"90s" least:"1s" help:"Longest delay between a stop and the last honest receipt: the service's --bound, and a minute for clock differences."`
 	NoSandbox bool          `help:"Refuse what is signed by a key of the sandbox: anyone can make such evidence."`
+	OneByOne  bool          `help:"Check each signature by itself, by the standard library alone. The verdicts are the same."`
 
 	ExpectCheckpoint once `help:"A checkpoint that was kept elsewhere, or anything that holds one: the files must prove that its log has only grown since. At most one." placeholder:"FILE"`
 }
@@ -180,7 +181,7 @@ func (c *verifyCmd) Run() error {
 	ctx, stop := interrupted()
 	defer stop()
 	os.Exit(verify.Files(ctx, verify.Options{
-		Files: c.Files, Root: string(c.Root), Keys: string(c.Keys), Expect: string(c.ExpectCheckpoint), Bound: c.Bound, NoSandbox: c.NoSandbox,
+		Files: c.Files, Root: string(c.Root), Keys: string(c.Keys), Expect: string(c.ExpectCheckpoint), Bound: c.Bound, NoSandbox: c.NoSandbox, OneByOne: c.OneByOne,
 		Rating: settle.Rating, JSON: c.JSON,
 	}, os.Stdout))
 	return nil

@@ -3,13 +3,14 @@ package sealer
 import (
 	"cmp"
 	"crypto"
-	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"maps"
 	"runtime"
 	"sync"
 	"time"
+
+	"muniment/sealer/signature"
 )
 
 // PackConfig is what a pack is built from, besides its entries.
@@ -86,7 +87,7 @@ func newPackBuilder(cfg PackConfig) (*PackBuilder, error) {
 	b.ledger.Settles, b.ledger.Keeps = true, true
 	b.ledger.Adopt(cfg.Rules)
 	b.ledger.Claim = b.claim
-	in := &Inspector{Directory: directory, Purpose: ReceiptPurpose(sandbox), SealedAt: cfg.SealedAt}
+	in := &Inspector{Directory: directory, Purpose: ReceiptPurpose(sandbox), SealedAt: cfg.SealedAt, Signatures: new(signature.Checker)}
 	b.workers = NewWorkers(cmp.Or(cfg.Workers, runtime.GOMAXPROCS(0)), in.Inspect, b.ledger.Fold)
 	return b, nil
 }
@@ -214,42 +215,52 @@ type Inspector struct {
 	// SealedAt is the moment by which a checkpoint covered all entries. An entry that is
 	// younger shows that this moment is false, so no revocation could be judged by it.
 	SealedAt time.Time
+	// Signatures checks them; nil: each by itself.
+	Signatures *signature.Checker
 }
 
-// Inspect examines the text of an entry.
-func (in *Inspector) Inspect(text []byte) Finding {
-	f := Finding{leaf: LeafHash(text)}
-	f.Event, f.Delivery, f.Err = ReadEvent(text)
-	switch {
-	case errors.Is(f.Err, ErrWitness):
-		f.Code = WitnessMismatch
-	case f.Err != nil:
-		f.Code = EntryAltered
-	case f.Delivery != nil:
-		f.Code, f.Err = in.checkSignature(f.Delivery)
+// Inspect examines the texts of entries, and the signatures of all of them as a group.
+func (in *Inspector) Inspect(texts ...[]byte) []Finding {
+	findings := make([]Finding, len(texts))
+	var signed []signature.Signed
+	var of []*Finding // of each that is signed
+	for i, text := range texts {
+		f := &findings[i]
+		f.leaf = LeafHash(text)
+		f.Event, f.Delivery, f.Err = ReadEvent(text)
+		switch d := f.Delivery; {
+		case errors.Is(f.Err, ErrWitness):
+			f.Code = WitnessMismatch
+		case f.Err != nil:
+			f.Code = EntryAltered
+		case d != nil:
+			pub, code := in.Directory.FindSealed(d.KeyID, in.Purpose, d.Receipt.IssuedAt, in.SealedAt)
+			if code != "" {
+				f.Code, f.Err = code, fmt.Errorf("receipt %s is signed by key %s", d.Receipt.ReceiptID, d.KeyID)
+				continue
+			}
+			signed, of = append(signed, signature.Signed{Key: pub, Text: d.ReceiptText, Signature: d.Signature}), append(of, f)
+		}
 	}
-	if f.Code == "" && f.Event.At.After(in.SealedAt) {
-		f.Code = EntryAfterSeal
-		f.Err = fmt.Errorf("event %s is of %s, but was sealed at %s", f.Event.EventID, FormatTime(f.Event.At), FormatTime(in.SealedAt))
+	in.Signatures.Check(signed)
+	for i, f := range of {
+		if d := f.Delivery; !signed[i].Sound {
+			f.Code, f.Err = SignatureInvalid, fmt.Errorf("receipt %s is not signed by key %s", d.Receipt.ReceiptID, d.KeyID)
+		}
 	}
-	return f
-}
-
-func (in *Inspector) checkSignature(d *RecordedDelivery) (Code, error) {
-	pub, code := in.Directory.FindSealed(d.KeyID, in.Purpose, d.Receipt.IssuedAt, in.SealedAt)
-	if code != "" {
-		return code, fmt.Errorf("receipt %s is signed by key %s", d.Receipt.ReceiptID, d.KeyID)
+	for i := range findings {
+		if f := &findings[i]; f.Code == "" && f.Event.At.After(in.SealedAt) {
+			f.Code = EntryAfterSeal
+			f.Err = fmt.Errorf("event %s is of %s, but was sealed at %s", f.Event.EventID, FormatTime(f.Event.At), FormatTime(in.SealedAt))
+		}
 	}
-	if !ed25519.Verify(pub, d.ReceiptText, d.Signature) {
-		return SignatureInvalid, fmt.Errorf("receipt %s is not signed by key %s", d.Receipt.ReceiptID, d.KeyID)
-	}
-	return "", nil
+	return findings
 }
 
 // Workers inspect entries on several goroutines and fold the findings on one, in the order of
 // the entries. A few hundred entries are in memory at a time.
 type Workers struct {
-	inspect func(text []byte) Finding
+	inspect func(texts ...[]byte) []Finding
 	open    *batch
 	jobs    chan *batch
 	order   chan *batch
@@ -263,10 +274,11 @@ type batch struct {
 	done     chan struct{}
 }
 
+// batchEntries is how many entries are inspected together, which share one inversion of their signatures.
 const batchEntries = 32
 
 // NewWorkers starts n goroutines that inspect, and one that folds. Wait must be called.
-func NewWorkers(n int, inspect func([]byte) Finding, fold func(Finding)) *Workers {
+func NewWorkers(n int, inspect func(texts ...[]byte) []Finding, fold func(Finding)) *Workers {
 	w := &Workers{
 		inspect: inspect,
 		jobs:    make(chan *batch, n),
@@ -276,9 +288,7 @@ func NewWorkers(n int, inspect func([]byte) Finding, fold func(Finding)) *Worker
 	for range n {
 		w.workers.Go(func() {
 			for b := range w.jobs {
-				for _, text := range b.texts {
-					b.findings = append(b.findings, w.inspect(text))
-				}
+				b.findings = w.inspect(b.texts...)
 				close(b.done)
 			}
 		})

@@ -16,6 +16,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"muniment/sealer"
+	"muniment/sealer/signature"
 	"muniment/sealer/terminal"
 )
 
@@ -36,6 +37,8 @@ type Options struct {
 	// Bound is how long after a stop a node may still sign, by its own clock: the service's
 	// lease bound, and how far that clock may be ahead. Zero is DefaultBound.
 	Bound time.Duration
+	// OneByOne leaves each signature to crypto/ed25519, and checks none in groups.
+	OneByOne bool
 	// NoSandbox refuses what depends on a key of the sandbox.
 	NoSandbox bool
 	// Rating recomputes settlements and statements. Without it packs with settlement rules are not
@@ -76,6 +79,9 @@ func Files(ctx context.Context, o Options, stdout io.Writer) int {
 			terminal.Fprintf(w, "muniment verify: %s\n", err)
 		}
 		return ExitUnreadable
+	}
+	if !o.OneByOne {
+		t.signatures = new(signature.Checker)
 	}
 	r := verifyFiles(ctx, t, &o)
 	if o.JSON {

@@ -154,7 +154,7 @@ func (e *exportCheck) run(ctx context.Context, v *verification, file io.Reader) 
 
 // section folds the entries up to a leaf, those that one checkpoint was sealed for.
 func (e *exportCheck) section(ctx context.Context, v *verification, r *sealer.ExportReader, l *sealer.Ledger, i int, end uint64) error {
-	in := &sealer.Inspector{Directory: v.trust.newer, Purpose: e.heads[i].head.receipts(), SealedAt: e.by[i]}
+	in := &sealer.Inspector{Directory: v.trust.newer, Purpose: e.heads[i].head.receipts(), SealedAt: e.by[i], Signatures: v.trust.signatures}
 	workers := sealer.NewWorkers(runtime.GOMAXPROCS(0), in.Inspect, func(f sealer.Finding) {
 		if f.Delivery != nil && f.Code == "" {
 			v.sight(e.FileReport, f.Delivery, e.by[i], "leaf %d of %s, in %s", l.Next(), e.heads[i].head.Origin, e.File)

@@ -86,7 +86,7 @@ func (c *packCheck) run(ctx context.Context, r io.Reader, known *sealer.History)
 	c.conduct.sealed(uint64(c.header.Count), c.header.TreeSize, c.header.SealedAt)
 	c.ledger.Claim, c.ledger.Settles, c.ledger.Keeps = claimOf(c.header), true, c.leaves
 	c.ledger.Adopt(c.header.Rules())
-	if err := c.entries(ctx, p, &sealer.Inspector{Directory: directory, Purpose: receipts, SealedAt: c.header.SealedAt}); err != nil {
+	if err := c.entries(ctx, p, &sealer.Inspector{Directory: directory, Purpose: receipts, SealedAt: c.header.SealedAt, Signatures: c.trust.signatures}); err != nil {
 		c.fail(FormatInvalid, "%v", err)
 		return errors.Join(in.err, ctx.Err())
 	}
@@ -178,7 +178,12 @@ func (c *packCheck) consistency() *sealer.Tree {
 func (c *packCheck) entries(ctx context.Context, p *sealer.PackReader, in *sealer.Inspector) error {
 	inspect := in.Inspect
 	if c.inspect != nil {
-		inspect = func(text []byte) sealer.Finding { return c.inspect(in, text) }
+		inspect = func(texts ...[]byte) (all []sealer.Finding) {
+			for _, text := range texts {
+				all = append(all, c.inspect(in, text))
+			}
+			return all
+		}
 	}
 	workers := sealer.NewWorkers(runtime.GOMAXPROCS(0), inspect, func(f sealer.Finding) {
 		if c.seen != nil && f.Delivery != nil && f.Code == "" {

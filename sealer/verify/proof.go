@@ -229,7 +229,7 @@ func (i *inclusionFile) verify(v *verification, events []*eventFile) {
 		return // nothing says when the event stood there
 	}
 	in := &sealer.Inspector{Directory: v.trust.newer, Purpose: i.head.receipts(), SealedAt: by}
-	f := in.Inspect(i.event)
+	f := in.Inspect(i.event)[0]
 	i.conduct = newConduct(f.Event.TenantID, i.proof.Index, &v.names)
 	i.conduct.single = true
 	i.conduct.note(&f)

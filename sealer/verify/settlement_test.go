@@ -294,7 +294,7 @@ func ledgerOf(t testing.TB, w *world, h *sealer.PackHeader, events [][]byte) *se
 	require.NoError(t, err)
 	in := sealer.Inspector{Directory: d, Purpose: sealer.PurposeReceipt, SealedAt: w.Now}
 	for _, e := range events {
-		l.Fold(in.Inspect(e))
+		l.Fold(in.Inspect(e)[0])
 	}
 	return l
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"muniment/sealer"
+	"muniment/sealer/signature"
 )
 
 // trust is what verification rests on: a root key, or else a file with keys.
@@ -26,6 +27,8 @@ type trust struct {
 	text  []byte
 	read  *sealer.Directory
 	fault error
+	// signatures checks those of receipts; nil: each by itself.
+	signatures *signature.Checker
 }
 
 // errNoAnchor says that there is nothing to trust.

@@ -49,6 +49,8 @@ Flags:
                                   minute for clock differences.
       --no-sandbox                Refuse what is signed by a key of the sandbox:
                                   anyone can make such evidence.
+      --one-by-one                Check each signature by itself, by the standard
+                                  library alone. The verdicts are the same.
       --expect-checkpoint=FILE    A checkpoint that was kept elsewhere, or
                                   anything that holds one: the files must prove
                                   that its log has only grown since. At most one.
@@ -115,6 +117,7 @@ func parse(args []string) (c command, err error) {
 	set.DurationVar(&c.Bound, "bound", verify.DefaultBound, "")
 	set.BoolVar(&c.JSON, "json", false, "")
 	set.BoolVar(&c.NoSandbox, "no-sandbox", false, "")
+	set.BoolVar(&c.OneByOne, "one-by-one", false, "")
 	set.BoolVar(&c.version, "version", false, "")
 	set.BoolVar(&c.help, "help", false, "")
 
