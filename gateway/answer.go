@@ -16,6 +16,7 @@ import (
 const (
 	contentJSON  = "application/json"
 	contentLines = "application/x-ndjson"
+	contentForm  = "application/x-www-form-urlencoded" // what curl says of a body, whatever it is
 )
 
 // answer puts data into the success envelope. The delivery has its own renderer.

@@ -93,7 +93,7 @@ func (g *Gateway) read(ctx *fasthttp.RequestCtx, body *arrival, b *issue.Batch) 
 		}
 	}
 	switch mediaType {
-	case "", contentJSON:
+	case "", contentForm, contentJSON:
 		return readJSON(text, b)
 	case contentLines:
 		return readLines(text, b)

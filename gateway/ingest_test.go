@@ -144,7 +144,7 @@ func TestBatchForms(t *testing.T) {
 		{"", object, ""}, {"application/json; charset=utf-8", object, ""}, {"Application/JSON", " \n" + object + "\n", ""}, {"application/json", object, "identity"},
 		{"application/x-ndjson", lines, ""}, {"application/x-ndjson", lines + "\n", ""}, {"application/x-ndjson", strings.ReplaceAll(lines, "\n", "\r\n\n \t\r\n"), ""},
 		{"application/json", object, "gzip"}, {"application/json", object, "zstd"}, {"application/x-ndjson", lines, "gzip"}, {"application/x-ndjson", lines, "ZSTD"},
-		{"application/json", object, "X-GZip"},
+		{"application/json", object, "X-GZip"}, {"application/x-www-form-urlencoded", object, ""}, // by curl without a header
 	} {
 		body, headers := form.body, []string{}
 		if form.coding != "" {
