@@ -83,17 +83,22 @@ func (l *limited) turn() {
 
 // evict makes room for one more tenant, and returns the number of counts of the one that had it.
 func (l *limited) evict() (counts uint64) {
-	if len(l.current) < mostLimited {
-		return 0
-	}
-	fewest := ""
-	for tenant, c := range l.current {
-		if n := c.all + c.missed; fewest == "" || n < counts {
-			fewest, counts = tenant, n
-		}
-	}
+	fewest, counts := fewest(l.current)
 	delete(l.current, fewest)
 	return counts
+}
+
+// fewest is the tenant with the fewest counts, if a generation is full: another one that is not in it may have had as many.
+func fewest(generation map[string]*limitCounts) (of string, counts uint64) {
+	if len(generation) < mostLimited {
+		return "", 0
+	}
+	for tenant, c := range generation {
+		if n := c.all + c.missed; of == "" || n < counts {
+			of, counts = tenant, n
+		}
+	}
+	return of, counts
 }
 
 // LimitedTenants are the tenants that met a limit most often.
@@ -139,7 +144,15 @@ func (l *limited) shown() LimitedTenants {
 		}
 	}
 	all := make([]LimitedTenant, 0, len(sums))
+	_, earlier := fewest(l.older)
+	_, lately := fewest(l.current)
 	for tenant, c := range sums {
+		if l.older[tenant] == nil {
+			c.missed += earlier
+		}
+		if l.current[tenant] == nil {
+			c.missed += lately
+		}
 		all = append(all, LimitedTenant{
 			TenantID: tenant, Deliveries: c.by[limitDeliveries], Batches: c.by[limitBatches], Requests: c.by[limitRequests],
 			Control: c.by[limitControl], Delayed: c.by[limitDelay], Missed: c.missed,

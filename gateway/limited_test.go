@@ -47,8 +47,8 @@ func TestLimitedTenants(t *testing.T) {
 	<-entered
 	require.Equal(t, 1.0, w.metric("muniment_gateway_places_in_use", "tenants"))
 	require.Equal(t, 0.0, w.metric("muniment_gateway_places_in_use", "strangers"))
-	require.Equal(t, 516.0, w.metric("muniment_gateway_places", "tenants"))
-	require.Equal(t, 4.0, w.metric("muniment_gateway_places", "strangers"))
+	require.Equal(t, 516.0, w.metric("muniment_gateway_places_limit", "tenants"))
+	require.Equal(t, 4.0, w.metric("muniment_gateway_places_limit", "strangers"))
 	require.Equal(t, 429, w.raw(of(w.otherToken, "PUT", "/v1/slow")).status)
 	close(leave)
 	require.Equal(t, 200, (<-replies).status)
@@ -78,7 +78,8 @@ func TestLimitedBatches(t *testing.T) {
 // TestLimitedTenantsAreBounded: however many tenants are refused, the memory is that of mostLimited, and a tenant that
 // has a part of the refusals is found among them.
 func TestLimitedTenantsAreBounded(t *testing.T) {
-	l := newLimited(func() time.Time { return today })
+	now := today
+	l := newLimited(func() time.Time { return now })
 	const strangers, every = 20_000, 50
 	for n := range strangers {
 		l.add(fmt.Sprint("tnt_", n), limitRequests)
@@ -92,7 +93,23 @@ func TestLimitedTenantsAreBounded(t *testing.T) {
 	require.Equal(t, LimitedTenant{TenantID: "tnt_greedy", Deliveries: strangers / every}, shown[0])
 	require.Equal(t, uint64(1), shown[1].Requests, "what is certain is told apart from what may have been")
 	require.NotZero(t, shown[1].Missed)
-	require.LessOrEqual(t, shown[1].Missed, uint64(strangers/mostLimited+strangers/every/mostLimited+1))
+	most := uint64(strangers/mostLimited + strangers/every/mostLimited + 1)
+	require.LessOrEqual(t, shown[1].Missed, most)
+
+	now = now.Add(limitedFor)
+	for range 2 {
+		l.add("tnt_other", limitBatches)
+	}
+	shown = l.shown().Tenants
+	require.Equal(t, LimitedTenant{TenantID: "tnt_greedy", Deliveries: strangers / every}, shown[0])
+	other := shown[1]
+	require.Equal(t, LimitedTenant{TenantID: "tnt_other", Batches: 2, Missed: other.Missed}, other, "it may have been one of those who had no room before")
+	require.NotZero(t, other.Missed)
+	require.LessOrEqual(t, other.Missed, most)
+	for n := range 2 * mostLimited {
+		l.add(fmt.Sprint("tnt_new_", n), limitBatches)
+	}
+	require.NotZero(t, l.shown().Tenants[0].Missed, "the greedy one may have been among those, too")
 }
 
 // TestLimitedTenantsAreForgotten after 5 to 10 minutes, whether others are refused or not.

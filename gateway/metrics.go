@@ -86,7 +86,7 @@ func newMetrics(reg prometheus.Registerer, g *Gateway) *metrics {
 				Name: "muniment_gateway_places_in_use", Help: "Places for requests that are taken, by the kind of caller.", ConstLabels: labels,
 			}, func() float64 { return float64(pool.inUse()) }),
 			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-				Name: "muniment_gateway_places", Help: "Places for requests that there are, by the kind of caller; three quarters of them for requests that change nothing.",
+				Name: "muniment_gateway_places_limit", Help: "Places for requests that there are, by the kind of caller; three quarters of them for requests that change nothing.",
 				ConstLabels: labels,
 			}, func() float64 { return float64(pool.most) }),
 		)
