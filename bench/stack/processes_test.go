@@ -120,6 +120,8 @@ func TestSeparateProcesses(t *testing.T) {
 	receipts := receiptIDs.FindAllString(said, -1)
 	require.Len(t, receipts, 3, said)
 	require.Contains(t, said, "Sound: 1 file.")
+	require.Contains(t, said, `{"limited":{"since":`, "of the gateway")
+	require.Contains(t, said, `{"backlog":[{"partition":`, "of the loader")
 
 	// Nothing is lost: what was answered is in the warehouse, once.
 	loaded, err := clickhouse.Open(t.Context(), clickhouse.Config{URL: warehouse})
