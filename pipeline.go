@@ -89,8 +89,9 @@ func (c *pipelineCmd) serve(p *process) error {
 	}
 	operators.Set(gateway.Admin{
 		Gatherer: p.registry, LogLevel: p.logLevel, Token: token,
-		Checks: append(checks, gateway.Check{Name: "loaders", Ready: fleet.Ready}),
-		Notes:  []gateway.Note{{Name: "loaders", Status: fleet.Status}},
+		Checks:  append(checks, gateway.Check{Name: "loaders", Ready: fleet.Ready}),
+		Notes:   []gateway.Note{{Name: "loaders", Status: fleet.Status}},
+		Tenants: map[string]gateway.TenantsPart{"backlog": func(ctx context.Context) any { return fleet.Backlog(ctx) }},
 	}.Handler())
 	p.parts().run("the loaders", fleet.Run)
 	p.wait()

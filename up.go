@@ -110,8 +110,12 @@ func (c *upCmd) serve(p *process) error {
 		LogLevel: p.logLevel,
 		Checks:   append(server.Checks(), gateway.Check{Name: "control", Ready: server.ControlReady}),
 		Notes:    append([]gateway.Note{behind(engines.loader)}, ctl.notes(engines.log, engines.warehouse)...),
-		Token:    access.Token,
-		Mount:    ctl.atOperators(),
+		Tenants: map[string]gateway.TenantsPart{
+			"limited": server.LimitedPart,
+			"backlog": func(ctx context.Context) any { return []pipeline.PartitionBacklog{engines.loader.Backlog(ctx)} },
+		},
+		Token: access.Token,
+		Mount: ctl.atOperators(),
 	}.Handler())
 	if err := access.publish(p, c.Data); err != nil {
 		return err

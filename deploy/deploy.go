@@ -1,7 +1,7 @@
 // Package deploy holds what the scaled service is run with: the image, a compose file
 // for one machine, a Helm chart, alerts and dashboards, and deploy/stack for engines on
 // a machine without containers. README.md beside this file says how to use them. Besides,
-// it holds a unit of systemd for all in one process, and deploy/release, which makes releases.
+// it holds units of systemd, for all in one process and for separate ones, and deploy/release, which makes releases.
 //
 // It ships no code. Its tests keep the files true: the loaders of the formats read
 // them, no secret has a default, and every metric that a rule or a panel names is one

@@ -5,6 +5,7 @@ package deploy
 import (
 	"errors"
 	"io"
+	"os"
 	"os/exec"
 	"regexp"
 	"strings"
@@ -72,5 +73,23 @@ func requireKnownFlags(t *testing.T, text string) {
 			require.NotEmpty(t, given)
 			requireFlags(t, o.Metadata.Name, c.Args[0], given)
 		}
+	}
+}
+
+var settings = regexp.MustCompile(`(?s)cat > /etc/muniment/([a-z]+)\.env <<END\n(.*?)\nEND\n`)
+
+// TestProcessesKnowTheFlags looks at the settings that the page on separate processes has for each of them.
+func TestProcessesKnowTheFlags(t *testing.T) {
+	text, err := os.ReadFile("systemd/processes.md")
+	require.NoError(t, err)
+	files := settings.FindAllStringSubmatch(string(text), -1)
+	require.Len(t, files, 3)
+	for _, file := range files {
+		var given []string
+		for line := range strings.Lines(file[2]) {
+			name, _, _ := strings.Cut(line, "=")
+			given = append(given, name)
+		}
+		requireFlags(t, file[1]+".env", file[1], given)
 	}
 }

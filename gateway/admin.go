@@ -35,13 +35,19 @@ type Note struct {
 	Status func(ctx context.Context) (string, error)
 }
 
+// TenantsPart returns what /debug/tenants shows of a part of the process, as JSON: the tenants that met limits, or
+// those in a backlog. What it can't find out, it says there. It must be safe for concurrent use, and end soon after ctx is done.
+type TenantsPart func(ctx context.Context) any
+
 // Admin configures the handler of the admin listener, which is for operators only
 // and must not be reachable from outside.
 type Admin struct {
 	Gatherer prometheus.Gatherer
 	Checks   []Check
 	Notes    []Note
-	// Token is the bearer token of /debug/pprof and /debug/log-level. If it is empty, no request is let in.
+	// Tenants are the parts of /debug/tenants, by name. Empty: there is no such path.
+	Tenants map[string]TenantsPart
+	// Token is the bearer token of /debug/pprof, /debug/tenants and /debug/log-level. If it is empty, no request is let in.
 	Token string
 	// LogLevel is the lowest level that the process logs.
 	LogLevel *slog.LevelVar
@@ -49,7 +55,7 @@ type Admin struct {
 	Mount map[string]http.Handler
 }
 
-// Handler serves /metrics, /livez, /readyz, /debug/pprof, /debug/log-level and what is mounted. Its errors
+// Handler serves /metrics, /livez, /readyz, /debug/pprof, /debug/tenants, /debug/log-level and what is mounted. Its errors
 // are in the contract's envelope, but for those that Go's HTTP server answers before any
 // handler is reached.
 //
@@ -70,6 +76,9 @@ func (a Admin) Handler() http.Handler {
 	}
 	mux.Handle("GET /debug/log-level", a.protected(http.HandlerFunc(a.logLevel)))
 	mux.Handle("PUT /debug/log-level", a.protected(http.HandlerFunc(a.setLogLevel)))
+	if len(a.Tenants) > 0 {
+		mux.Handle("GET /debug/tenants", a.protected(http.HandlerFunc(a.tenants)))
+	}
 	for pattern, h := range a.Mount {
 		mux.Handle(pattern, h)
 	}
@@ -126,6 +135,20 @@ func (a Admin) readyz(w http.ResponseWriter, r *http.Request) {
 		status = http.StatusServiceUnavailable
 	}
 	writeJSON(w, status, answer)
+}
+
+// tenantsTime bounds how long /debug/tenants waits for its parts.
+const tenantsTime = 10 * time.Second
+
+// tenants answers with the tenants of each part.
+func (a Admin) tenants(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), tenantsTime)
+	defer cancel()
+	parts := map[string]any{}
+	for name, part := range a.Tenants {
+		parts[name] = part(ctx)
+	}
+	writeJSON(w, http.StatusOK, parts)
 }
 
 // logLevel answers with the lowest level that is logged.

@@ -19,6 +19,7 @@ type batches struct {
 	maxInHand int64
 	inHand    atomic.Int64
 	slots     chan struct{}
+	limited   *limited
 }
 
 const (
@@ -33,9 +34,9 @@ var (
 	errTenantBatches = &api.Error{Code: api.RateLimited, Message: "this tenant has too many batches in hand on this node", RetryAfter: time.Second}
 )
 
-func newBatches(cfg *Config) batches {
+func newBatches(cfg *Config, l *limited) batches {
 	return batches{
-		maxBytes: int64(cfg.MaxBatchBytes), maxInHand: int64(max(1, cfg.MaxInFlight/4)), slots: make(chan struct{}, slotsPerProcessor*cfg.Processors),
+		maxBytes: int64(cfg.MaxBatchBytes), maxInHand: int64(max(1, cfg.MaxInFlight/4)), slots: make(chan struct{}, slotsPerProcessor*cfg.Processors), limited: l,
 	}
 }
 
@@ -57,6 +58,7 @@ func (a *allowance) take(bytes int) error {
 	case all > a.node.maxBytes:
 		return errBatchesFull
 	case own > a.node.maxBytes/2:
+		a.node.limited.add(a.tenant.tenant, limitBatches)
 		return errTenantBatches
 	}
 	return nil
@@ -88,6 +90,9 @@ func (b *batches) acquire(ctx context.Context, of *tenantLimit, limit int64) (le
 		err = errBatchesFull
 	default:
 		err = enter(ctx, of.slots, errTenantBatches)
+	}
+	if err == errTenantBatches {
+		b.limited.add(of.tenant, limitBatches)
 	}
 	if err != nil {
 		gone()

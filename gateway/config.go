@@ -149,7 +149,7 @@ func (c *Config) complete() error {
 		{"RateWindow", &c.RateWindow, 30 * time.Second},
 		{"DrainDelay", &c.DrainDelay, 0},
 		{"DrainGrace", &c.DrainGrace, time.Second},
-		{"DrainTimeout", &c.DrainTimeout, 10 * time.Second},
+		{"DrainTimeout", &c.DrainTimeout, DrainTimeout},
 	} {
 		if *d.value < 0 {
 			return fmt.Errorf("gateway: %s is negative", d.name)
@@ -170,6 +170,9 @@ func (c *Config) complete() error {
 	}
 	return nil
 }
+
+// DrainTimeout is the default of Config.DrainTimeout.
+const DrainTimeout = 10 * time.Second
 
 // DoubleProcs gives Go twice as many Ps as there are processors, unless the environment
 // says how many; it returns the number of processors. A blocked fdatasync holds a P until

@@ -102,8 +102,12 @@ const maxCodingName = 64
 func (g *Gateway) admit(tenantID string, arrived time.Time) (limit *tenantLimit, ok bool) {
 	limit = g.tenants.of(tenantID)
 	delay, ok := g.tenants.enter(limit, arrived)
+	if !ok {
+		g.limited.add(tenantID, limitDeliveries)
+	}
 	if ok && delay > 0 {
 		g.metrics.delayed.Inc()
+		g.limited.add(tenantID, limitDelay)
 		g.pause(delay)
 	}
 	return limit, ok

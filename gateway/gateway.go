@@ -93,6 +93,7 @@ type Gateway struct {
 	heldBack atomic.Int64
 	tenants  tenantLimits
 	batches  batches
+	limited  *limited
 
 	beaconRates rates
 	wrongKeys   rates              // of players, by address
@@ -137,11 +138,12 @@ func New(cfg Config) (*Gateway, error) {
 	for c := range g.unpacker {
 		g.unpacker[c].New = coding(c).newUnpacker
 	}
-	g.batches = newBatches(&cfg)
+	g.limited = newLimited(cfg.Now)
+	g.batches = newBatches(&cfg, g.limited)
 	g.tenants.slots = max(1, cap(g.batches.slots)/2)
+	g.control = newProxy(&g.cfg, g.draining, g.limited)
 	g.metrics = newMetrics(cfg.Registerer, g)
 	g.listener = newListener(&g.cfg, g.metrics)
-	g.control = newProxy(&g.cfg, g.draining)
 	g.server = &fasthttp.Server{
 		Handler:        g.handle,
 		ErrorHandler:   g.refuseUnread,
@@ -242,6 +244,14 @@ func wait(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-t.C:
+	}
+}
+
+// pools are the places of each kind of caller, by the value of the label that metrics have for it.
+func (g *Gateway) pools() map[string]*places {
+	return map[string]*places{
+		"tenants": g.control.tenants.places, "sandbox": g.control.visitors.places, "strangers": g.control.strangers.places,
+		"pages": g.control.pages.places, "downloads": g.control.downloads.places, "players": g.unopened,
 	}
 }
 

@@ -420,7 +420,7 @@ func TestBatchMemory(t *testing.T) {
 
 // TestBatchesWaitForASlot, but not for ever.
 func TestBatchesWaitForASlot(t *testing.T) {
-	b := newBatches(&Config{MaxBatchBytes: 1, MaxInFlight: 100, Processors: 1})
+	b := newBatches(&Config{MaxBatchBytes: 1, MaxInFlight: 100, Processors: 1}, newLimited(time.Now))
 	of := []*tenantLimit{{slots: make(chan struct{}, 2)}, {slots: make(chan struct{}, 2)}, {slots: make(chan struct{}, 2)}}
 	ctx, cancel := context.WithCancel(t.Context())
 	var leaves []func()

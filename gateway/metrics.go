@@ -79,6 +79,18 @@ func newMetrics(reg prometheus.Registerer, g *Gateway) *metrics {
 			Name: "muniment_gateway_connections", Help: "Open connections.",
 		}, func() float64 { return float64(g.listener.open()) }),
 	)
+	for name, pool := range g.pools() {
+		labels := prometheus.Labels{"pool": name}
+		reg.MustRegister(
+			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+				Name: "muniment_gateway_places_in_use", Help: "Places for requests that are taken, by the kind of caller.", ConstLabels: labels,
+			}, func() float64 { return float64(pool.inUse()) }),
+			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+				Name: "muniment_gateway_places_limit", Help: "Places for requests that there are, by the kind of caller; three quarters of them for requests that change nothing.",
+				ConstLabels: labels,
+			}, func() float64 { return float64(pool.most) }),
+		)
+	}
 	for _, part := range g.Checks() {
 		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "muniment_gateway_ready", Help: "1 while the part is ready, 0 while each delivery is answered 503 for it.",

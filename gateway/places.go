@@ -66,14 +66,15 @@ func newCallers(most, mostOfOne int, message string) *callers {
 type place struct {
 	callers *callers
 	of      string // the owner: a tenant, or an address
+	tenant  string // the same, if it is a tenant
 }
 
 // placeOf is the place of who has a key. The sandbox's tenants are strangers' and share the places of its visitors.
 func (p *proxy) placeOf(principal auth.Principal) place {
 	if principal.Sandbox {
-		return place{p.visitors, principal.TenantID}
+		return place{p.visitors, principal.TenantID, principal.TenantID}
 	}
-	return place{p.tenants, principal.TenantID}
+	return place{p.tenants, principal.TenantID, principal.TenantID}
 }
 
 // changes says whether requests of a method may change something.
@@ -91,6 +92,13 @@ func (at place) take(method []byte) error {
 		return at.callers.busy
 	}
 	return nil
+}
+
+// inUse is how many there are of all.
+func (s *places) inUse() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all
 }
 
 func (at place) release() { at.callers.places.release(at.of) }

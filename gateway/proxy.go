@@ -40,6 +40,7 @@ type proxy struct {
 	client   *fasthttp.HostClient
 	inHand   atomic.Int64 // requests of tenants that control is answering
 	trouble  issue.Outage
+	limited  *limited
 
 	// strangers are callers without a key but those of pages, downloads and the sandbox: their answers are short.
 	strangers, pages, downloads, visitors, tenants *callers
@@ -50,9 +51,9 @@ func (p *proxy) kinds() []*callers {
 	return []*callers{p.strangers, p.pages, p.downloads, p.visitors, p.tenants}
 }
 
-func newProxy(cfg *Config, draining context.Context) *proxy {
+func newProxy(cfg *Config, draining context.Context, l *limited) *proxy {
 	p := &proxy{
-		cfg: cfg, draining: draining,
+		cfg: cfg, draining: draining, limited: l,
 		strangers: newCallers(cfg.MaxStreams, cfg.MaxStreams/8, "too many requests without a key are in hand, or too many from this address"),
 		pages:     newCallers(cfg.MaxStreams, cfg.MaxStreams/8, "too many requests for pages are in hand, or too many from this address"),
 		downloads: newCallers(cfg.MaxStreams, cfg.MaxStreams/8, "too many downloads by links are in hand, or too many from this address"),
@@ -132,6 +133,7 @@ func (p *proxy) forward(ctx *fasthttp.RequestCtx, at place) error {
 		}
 	}
 	if err := at.take(ctx.Method()); err != nil {
+		p.count(at, limitRequests)
 		return err
 	}
 	streamed := false
@@ -143,6 +145,13 @@ func (p *proxy) forward(ctx *fasthttp.RequestCtx, at place) error {
 	var err error
 	streamed, err = p.exchange(ctx, at)
 	return err
+}
+
+// count counts a refusal, if it is a tenant's.
+func (p *proxy) count(at place, by limit) {
+	if at.tenant != "" {
+		p.limited.add(at.tenant, by)
+	}
 }
 
 // exchange sends a request that has a place, and relays the answer; one that is streamed releases the place at its end.
@@ -162,6 +171,9 @@ func (p *proxy) exchange(ctx *fasthttp.RequestCtx, at place) (streamed bool, err
 		return false, errControlAway
 	}
 	p.trouble.Ends(p.cfg.Logger, reachControl)
+	if resp.StatusCode() == fasthttp.StatusTooManyRequests {
+		p.count(at, limitControl)
+	}
 	return p.relay(ctx, resp, at)
 }
 

@@ -247,18 +247,18 @@ func (g *Gateway) placeOf(ctx *fasthttp.RequestCtx, began time.Time) place {
 	begins := func(with string) bool { return bytes.HasPrefix(ctx.Path(), []byte(with)) }
 	switch {
 	case begins(pathsOfSandbox):
-		return place{g.control.visitors, g.addressOf(ctx)}
+		return place{callers: g.control.visitors, of: g.addressOf(ctx)}
 	case begins(api.PathDownloads):
-		return place{g.control.downloads, g.addressOf(ctx)}
+		return place{callers: g.control.downloads, of: g.addressOf(ctx)}
 	}
 	principal, err := g.authenticate(ctx, g.now(), g.issuer.Deadline(began))
 	switch {
 	case err == nil:
 		return g.control.placeOf(principal)
 	case begins(pathContract + "/"), begins(pathsOfVerification):
-		return place{g.control.strangers, g.addressOf(ctx)}
+		return place{callers: g.control.strangers, of: g.addressOf(ctx)}
 	}
-	return place{g.control.pages, g.addressOf(ctx)}
+	return place{callers: g.control.pages, of: g.addressOf(ctx)}
 }
 
 // addressOf is what limits of a caller without a key count by.

@@ -31,6 +31,7 @@ type tenantLimits struct {
 
 // tenantLimit counts what one tenant takes.
 type tenantLimit struct {
+	tenant  string // its id
 	inHand  atomic.Int64
 	refused atomic.Int64 // when a delivery was last refused, Unix time in ns
 
@@ -43,7 +44,7 @@ func (s *tenantLimits) of(tenant string) *tenantLimit {
 	if n, ok := s.tenants.Load(tenant); ok {
 		return n.(*tenantLimit)
 	}
-	n, _ := s.tenants.LoadOrStore(tenant, &tenantLimit{slots: make(chan struct{}, s.slots)})
+	n, _ := s.tenants.LoadOrStore(tenant, &tenantLimit{tenant: tenant, slots: make(chan struct{}, s.slots)})
 	return n.(*tenantLimit)
 }
 

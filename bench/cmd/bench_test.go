@@ -94,6 +94,9 @@ func TestBenchOnTheStack(t *testing.T) {
 	require.Contains(t, bench(t, "scale", "--muniment", built, "--quick", "--no-embedded", "--dir", t.TempDir(), "--clickhouse", clickHouse), "hourly sums of ten days")
 	require.Contains(t, bench(t, "settlement", "--quick", "--clickhouse", clickHouse), "a tenant's month settled, to the bare sum FINAL")
 
+	require.Contains(t, bench(t, "tenant", "--muniment", built, "--quick", "--dir", t.TempDir(), "--kafka", kafka, "--clickhouse", clickHouse, "--database", database),
+		"median of 1 rounds: one tenant in one partition ")
+
 	report := read(t, figures)
 	variants := 3
 	if long {

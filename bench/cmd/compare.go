@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -100,11 +101,63 @@ func (c *compareCmd) Run(ctx context.Context, out io.Writer) error {
 	return c.publish(report, out)
 }
 
-type stackCmd struct {
-	comparison
+// engines are the flags of measurements on the stack.
+type engines struct {
 	Kafka      []string `required:"" help:"Some brokers." placeholder:"HOST:PORT"`
 	ClickHouse string   `required:"" name:"clickhouse" help:"Any database of the server." placeholder:"URL"`
 	Database   string   `required:"" help:"Any database of the PostgreSQL server." placeholder:"URL"`
+}
+
+func (e *engines) stack() system.Stack {
+	return system.Stack{
+		Engines: system.Engines{Kafka: strings.Join(e.Kafka, ","), ClickHouse: e.ClickHouse, Database: e.Database},
+		OpenLog: func(topic string) (system.ReadCloser, error) {
+			return kafka.Open(kafka.Config{Brokers: e.Kafka, Topic: topic})
+		},
+	}
+}
+
+type tenantCmd struct {
+	common
+	product
+	engines
+
+	Rounds int           `default:"5" help:"Rounds, each of one measurement of one tenant, and one of 64."`
+	Warm   time.Duration `default:"2s" help:"How long the engines are warmed up."`
+	During time.Duration `default:"4s" help:"How long each measurement delivers."`
+}
+
+// Validate refuses what can't be measured.
+func (c *tenantCmd) Validate() error {
+	if c.Rounds < 1 || c.During <= 0 || c.Warm <= 0 {
+		return errors.New("--rounds, --warm and --during must not be 0")
+	}
+	return nil
+}
+
+func (c *tenantCmd) Run(ctx context.Context, out io.Writer) error {
+	dir, remove, err := c.folder()
+	if err != nil {
+		return err
+	}
+	defer remove()
+	measured := &compare.StackComparison{
+		Comparison: compare.Comparison{Exe: c.Muniment, Dir: dir, Out: out, Rounds: c.Rounds, Warm: c.Warm, During: c.During},
+		Partitions: 12, Stack: c.stack(),
+	}
+	if c.Quick {
+		measured.Rounds, measured.Warm, measured.During = 1, 100*time.Millisecond, 300*time.Millisecond
+	}
+	rate, err := measured.TenantRate(ctx)
+	if err == nil {
+		_, err = fmt.Fprintln(out, rate)
+	}
+	return err
+}
+
+type stackCmd struct {
+	comparison
+	engines
 }
 
 func (c *stackCmd) Run(ctx context.Context, out io.Writer) error {
@@ -123,12 +176,7 @@ func (c *stackCmd) Run(ctx context.Context, out io.Writer) error {
 	base.Spare, base.Profile = min(c.Rounds, 3), c.Profile/2
 	measured := &compare.StackComparison{
 		Comparison: base, Partitions: 12, Backlog: 10 * time.Second, Lag: 20 * time.Second, PerSecond: 1000,
-		Stack: system.Stack{
-			Engines: system.Engines{Kafka: strings.Join(c.Kafka, ","), ClickHouse: c.ClickHouse, Database: c.Database},
-			OpenLog: func(topic string) (system.ReadCloser, error) {
-				return kafka.Open(kafka.Config{Brokers: c.Kafka, Topic: topic})
-			},
-		},
+		Stack: c.stack(),
 	}
 	if c.Quick {
 		measured.Shorten()

@@ -20,6 +20,7 @@ import (
 type commands struct {
 	Compare    compareCmd    `cmd:"" default:"withargs" help:"Measure what a receipt costs, against servers that do less (the default)."`
 	Stack      stackCmd      `cmd:"" help:"Measure a gateway on Kafka, and a loader, on engines of this machine that run already; what it makes there stays."`
+	Tenant     tenantCmd     `cmd:"" help:"Measure what one tenant, who is in one partition, can sustain on engines of this machine that run already; what it makes there stays."`
 	Load       loadCmd       `cmd:"" help:"Measure what loading a row costs, against a bare insert: in SQLite, and with --clickhouse on that server of this machine."`
 	Scale      scaleCmd      `cmd:"" help:"Measure a service that holds much: an embedded one, and with --clickhouse that warehouse."`
 	Settlement settlementCmd `cmd:"" help:"Measure what a tenant's month takes to be settled, among rows that a ClickHouse makes."`

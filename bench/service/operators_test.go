@@ -49,6 +49,7 @@ func TestEveryErrorIsInTheEnvelope(t *testing.T) {
 		{server.Admin, "GET /nothing HTTP/1.1\r\nHost: localhost\r\n", 404},
 		{server.Admin, "DELETE /metrics HTTP/1.1\r\nHost: localhost\r\n", 404},
 		{server.Admin, "GET /debug/pprof/ HTTP/1.1\r\nHost: localhost\r\n", 401},
+		{server.Admin, "GET /debug/tenants HTTP/1.1\r\nHost: localhost\r\n", 401},
 		{server.Admin, "GET /metrics HTTP/1.1\r\nHost: evil.example\r\n", 403},
 	} {
 		a := sendRaw(t, c.url, c.head)
@@ -89,7 +90,7 @@ func TestAdminListeners(t *testing.T) {
 				require.Equal(t, 200, get("/livez", host, "").Status, host)
 			}
 			for _, host := range []string{"evil.example", "evil.example:" + port, "localhost.evil.example", "10.0.0.1", "[::2]", ""} {
-				for _, path := range []string{"/livez", "/metrics", "/readyz", "/admin/tenants", "/debug/pprof/"} {
+				for _, path := range []string{"/livez", "/metrics", "/readyz", "/admin/tenants", "/debug/tenants", "/debug/pprof/"} {
 					a := get(path, host, "Authorization: Bearer "+c.token+"\r\n")
 					require.Equal(t, 403, a.Status, "%s of %q", path, host)
 					systemtest.RequireEnvelope(t, a)

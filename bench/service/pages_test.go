@@ -134,7 +134,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	pages, err := filepath.Glob(".github/*.md")
 	require.NoError(t, err)
 	require.NotEmpty(t, pages)
-	for _, page := range append(pages, "deploy/CHANGELOG.md", "deploy/stability.md", "deploy/systemd/README.md", "bench/service/testdata/upgrade/README.md") {
+	for _, page := range append(pages, "deploy/CHANGELOG.md", "deploy/stability.md", "deploy/regions.md", "deploy/systemd/README.md", "deploy/systemd/processes.md", "bench/service/testdata/upgrade/README.md") {
 		text, err := os.ReadFile(page)
 		require.NoError(t, err)
 		for _, link := range regexp.MustCompile(`\]\(([^):#]+)(#[^)]*)?\)`).FindAllStringSubmatch(string(text), -1) {

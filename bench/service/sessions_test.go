@@ -42,7 +42,7 @@ var answered = map[string][]string{
 	"control/webhooks.md":      {`"eventType":"webhook.tested"`, "whsec_"},
 	"control/personal-data.md": {`"state":"READY"`, "Sound: 1 file.", `"state":"COMPLETED"`},
 	"control/sandbox.md":       {`"rebound":false`, `"refused":true`, "Sound: 1 file.", `"status":"RECEIVED"`, `"apiKey":"mun_test_`},
-	"deploy/operating.md":      {`"loader"`, "muniment_build_info", "No record holds sealing.", "receipt_signing", `"apiKey":"mun_test_`, "was revoked at"},
+	"deploy/operating.md":      {`"loader"`, "muniment_build_info", `"backlog":[{"partition":0`, `"limited":{"since":`, "No record holds sealing.", "receipt_signing", `"apiKey":"mun_test_`, "was revoked at"},
 	"deploy/procedures.md":     {"backed up to", "checkpoint.json: tenant tnt_", "restored ", "the root key is offline: run muniment root delegate", "is valid until", "signs from"},
 }
 

@@ -44,6 +44,16 @@ func withPort(address string) (string, error) {
 	}
 }
 
+// FreePort is a port of this machine that no other server of ours is given.
+func FreePort() (port string, err error) {
+	address, err := withPort("127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	_, port, err = net.SplitHostPort(address)
+	return port, err
+}
+
 // takePorts takes a block of ports.
 func takePorts() error {
 	for block := firstPort; block < endOfPorts; block += portBlock {

@@ -28,10 +28,19 @@ type program struct {
 }
 
 var programs = []program{
-	{name: "muniment", dir: ".", completed: true, ofLinux: map[string]string{"systemd/muniment.service": "deploy/systemd/muniment.service"}},
+	{name: "muniment", dir: ".", completed: true, ofLinux: units()},
 	// The library that reads Parquet brings protocol buffers, which nothing here uses: without
 	// inlining they take 0.15 MB less.
 	{name: "muniment-verify", dir: "./sealer/verify/muniment-verify", flags: []string{"-gcflags=google.golang.org/protobuf/...=-l"}, limit: 10_000_000},
+}
+
+// units are those of systemd: of all in one process, and of separate ones.
+func units() map[string]string {
+	all := map[string]string{}
+	for _, name := range []string{"muniment", "muniment-control", "muniment-gateway", "muniment-migrate", "muniment-pipeline"} {
+		all["systemd/"+name+".service"] = "deploy/systemd/" + name + ".service"
+	}
+	return all
 }
 
 // shells are those with completion, with the names of their files in an archive.

@@ -1,7 +1,7 @@
 // Command release makes the files of a release, from a clean checkout:
 //
 //   - muniment_VERSION_OS_ARCH.tar.gz: the program, with LICENSE, README, CHANGELOG, the licences of
-//     the libraries in it, completion for shells and, for Linux, the systemd unit;
+//     the libraries in it, completion for shells and, for Linux, the units of systemd;
 //   - muniment-verify_VERSION_OS_ARCH.tar.gz: the auditor's program, with the first four;
 //   - muniment_VERSION.cdx.json: what is linked into both, a CycloneDX document;
 //   - SHA256SUMS of all of them.

@@ -26,6 +26,9 @@ labels: {{- include "muniment.labels" . | nindent 2 }}
 muniment-… would look like our flags. */}}
 {{- define "muniment.pod" -}}
 enableServiceLinks: false
+{{- if ne (index . 1) "migrate" }}
+serviceAccountName: {{ (index . 0).Release.Name }}-muniment
+{{- end }}
 automountServiceAccountToken: false
 securityContext:
   runAsNonRoot: true
@@ -38,19 +41,34 @@ securityContext:
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- if ne (index . 1) "migrate" }}
+{{/* More than the five seconds of preStop, the ten in which a gateway finishes what was begun, and what closing files takes. */ -}}
 terminationGracePeriodSeconds: 60
+{{- $same := include "muniment.selector" . | replace "\n" ", " }}
 topologySpreadConstraints:
+  {{- range list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
   - maxSkew: 1
-    topologyKey: kubernetes.io/hostname
+    topologyKey: {{ . }}
     whenUnsatisfiable: ScheduleAnyway
-    labelSelector: { matchLabels: { {{- include "muniment.selector" . | replace "\n" ", " -}} } }
+    labelSelector: { matchLabels: { {{- $same -}} } }
+  {{- end }}
+affinity:
+  podAntiAffinity:
+    preferredDuringSchedulingIgnoredDuringExecution:
+      - weight: 100
+        podAffinityTerm: { topologyKey: kubernetes.io/hostname, labelSelector: { matchLabels: { {{- $same -}} } } }
+{{- end }}
+{{- with (index . 0).Values.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with (index . 0).Values.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 
 {{/* The volumes that any part has; the part adds its own behind them. */}}
 {{- define "muniment.volumes" -}}
 - name: tmp
-  emptyDir: {}
+  emptyDir: { sizeLimit: 64Mi }
 {{- with (index . 0).Values.existingFiles }}
 - name: files
   secret: { secretName: {{ . }}, defaultMode: 0440 }
@@ -83,9 +101,18 @@ readinessProbe: { httpGet: { path: /readyz, port: admin }, periodSeconds: 2, tim
 lifecycle: { preStop: { sleep: { seconds: 5 } } }
 {{- end }}
 
+{{/* Annotations of pods: for a Prometheus that finds its targets by them. A ServiceMonitor would have it scrape them twice. */}}
 {{- define "muniment.scraped" -}}
+{{- if not .Values.serviceMonitor.enabled }}
 prometheus.io/scrape: "true"
 prometheus.io/port: "9090"
+{{- end }}
+{{- end }}
+
+{{/* What kube-score calls critical and is so on purpose. An image is named by its version, which never changes: to pull it at
+every start would keep a node from starting while the registry is away. */}}
+{{- define "muniment.scored" -}}
+kube-score/ignore: container-image-pull-policy
 {{- end }}
 
 {{- define "muniment.env" -}}
