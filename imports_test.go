@@ -108,6 +108,8 @@ var packages = map[string][]string{
 	"sealer/sealertest":         {"control/settle/rate", "gate", "sealer"},
 	"sealer/terminal":           {},
 	"sealer/verify":             {"gate", "sealer", "sealer/terminal"},
+	"trace":                     {},
+	"trace/tracetest":           {},
 
 	// Programs of their own.
 	"deploy/stack/asks":             {},
@@ -116,7 +118,7 @@ var packages = map[string][]string{
 }
 
 // testsOnly are packages that no shipped code may import. They may import each other.
-var testsOnly = []string{"bench/waittest", "bench/system/storytest", "bench/system/systemtest", "control/assets/assetstest", "control/historytest", "control/proof/prooftest", "control/rapidtest", "control/roomtest", "control/route/routetest", "control/store/storetest", "deploy/stack/stacktest", "gateway/certs/certstest", "gateway/issue/issuetest", "pipeline/conform", "sealer/sealertest"}
+var testsOnly = []string{"bench/waittest", "bench/system/storytest", "bench/system/systemtest", "control/assets/assetstest", "control/historytest", "control/proof/prooftest", "control/rapidtest", "control/roomtest", "control/route/routetest", "control/store/storetest", "deploy/stack/stacktest", "gateway/certs/certstest", "gateway/issue/issuetest", "pipeline/conform", "sealer/sealertest", "trace/tracetest"}
 
 // adapters are the dependencies that belong to one package each. A prefix of the
 // import path and the packages that may name it.
@@ -140,6 +142,8 @@ var adapters = map[string][]string{
 	"code.dny.dev/ssrf":                {"control/webhook"},
 	"codeberg.org/go-pdf/fpdf":         {"control/paper"},
 	"golang.org/x/image":               {"control/paper"},
+	"go.opentelemetry.io":              {"trace/tracetest"},
+	"google.golang.org/protobuf":       {"trace/tracetest"},
 }
 
 // TestImportMap holds every import of shipped code against the map.
