@@ -93,7 +93,7 @@ var packages = map[string][]string{
 	"gateway/localnode":         {"gateway/api", "gateway/identity", "gateway/issue", "gateway/snapshot", "sealer/keyfile"},
 	"gateway/upload":            {"gateway/adapter", "gateway/api", "sealer/terminal"},
 	"gateway/snapshot":          {"gate", "gateway/api", "gateway/auth"},
-	"pipeline":                  {"gate", "sealer"},
+	"pipeline":                  {"gate", "sealer", "trace"},
 	"pipeline/admission":        {"pipeline"},
 	"pipeline/clickhouse":       {"gate", "pipeline", "pipeline/drift", "sealer"},
 	"pipeline/conform":          {"gate", "pipeline", "pipeline/drift", "sealer"},
