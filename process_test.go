@@ -81,7 +81,7 @@ func TestProcessClosesInReverse(t *testing.T) {
 			return errors.New(name)
 		}
 	}
-	err := new(logFlags).run("test", func(p *process) error {
+	err := new(serverFlags).run("test", func(p *process) error {
 		p.atEnd(closer("database"))
 		p.parts().run("the loader", func(ctx context.Context) error {
 			<-ctx.Done()

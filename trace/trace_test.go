@@ -164,7 +164,9 @@ func TestCollectorAway(t *testing.T) {
 			for range atOnce {
 				tracer.Start(trace.ID{}, trace.Server, "x", time.Now()).End()
 			}
-			waittest.Until(t, func() bool { return counted(t, metrics, "muniment_trace_spans_"+c.counter+"_total") == float64(n*atOnce) })
+			waittest.Until(t, func() bool {
+				return counted(t, metrics, "muniment_trace_spans_"+c.counter+"_total") == float64(n*atOnce)
+			})
 		}
 	}
 	require.Equal(t, 1, strings.Count(log.text(), "cannot export traces"), log.text())
