@@ -19,7 +19,7 @@
 // Requests that are refused have no span: neither the queue nor the collector is filled by them.
 //
 // OpenTelemetry's own SDK is not used: with its exporter it makes the binary 3.0 MB larger, with an
-// exporter such as this one 0.9 MB, and this package does 0.1 MB.
+// exporter such as this one 0.9 MB; this package does so by less than 0.1 MB.
 package trace
 
 import (
