@@ -54,7 +54,13 @@ func (b bounded) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
 			return err
 		}
 	}
-	if n := target.Int(); n < least || n > most {
+	within := false
+	if target.CanFloat() {
+		within = target.Float() >= float64(least) && target.Float() <= float64(most)
+	} else {
+		within = target.Int() >= least && target.Int() <= most
+	}
+	if !within {
 		return fmt.Errorf("%v is out of range; it must be %s", given, b)
 	}
 	return nil

@@ -29,7 +29,7 @@ import (
 // controlCmd is one of any number of control processes on one database. They have one data
 // folder too: a volume that all of them may write to.
 type controlCmd struct {
-	logFlags
+	serverFlags
 	databaseFlags
 	kafkaFlags
 	clickhouseFlags
@@ -106,7 +106,7 @@ func (c *controlCmd) serve(p *process) error {
 	}
 	ctl, err := openPlane(p.ctx, planeConfig{
 		DB: db, Log: log, Deliveries: log, Warehouse: warehouse, Data: c.Data, LeaseBound: c.Bound, NodeCA: nodeCA.Source(), Token: access.Token, AdminTLS: admin.tls != nil, Sandbox: c.Sandbox, Webhook: c.Webhook,
-		Seal: c.Seal, Exports: c.Exports, Mail: c.Mail, PublicURL: c.Public.publicURL(api.url()), RowAge: c.RowAge, Shared: true, LogKept: log.Kept, Logger: p.logger, Registerer: p.registry,
+		Seal: c.Seal, Exports: c.Exports, Mail: c.Mail, PublicURL: c.Public.publicURL(api.url()), RowAge: c.RowAge, Shared: true, LogKept: log.Kept, Logger: p.logger, Registerer: p.registry, Tracer: p.tracer,
 	})
 	if err != nil {
 		return err

@@ -30,6 +30,7 @@ import (
 	"muniment/pipeline/drift"
 	"muniment/pipeline/segment"
 	"muniment/sealer"
+	"muniment/trace"
 )
 
 // planeConfig configures the control plane.
@@ -69,6 +70,7 @@ type planeConfig struct {
 	Embedded   bool
 	Logger     *slog.Logger
 	Registerer *prometheus.Registry
+	Tracer     *trace.Tracer
 }
 
 // plane is control with all of its services, and with the nodes of this process.
@@ -109,7 +111,7 @@ func openPlane(ctx context.Context, cfg planeConfig) (_ *plane, err error) {
 	p.Control, err = control.New(control.Config{
 		DB: cfg.DB, Keys: p.keys, Nodes: p.nodes, Tenants: p.tenants, Ingest: p.ingest, Packs: p.packs, Sandbox: p.visitors, Access: p.access, Console: p.console, DeliverSandbox: p.deliverSandboxed, SandboxRows: p.sandboxRows, Log: cfg.Log,
 		Services: p.all(), Sweeps: append(p.sweeps(), queueCheck), Workers: append(p.workers(), check),
-		AdminToken: cfg.Token, Logger: cfg.Logger, Registerer: cfg.Registerer,
+		AdminToken: cfg.Token, Logger: cfg.Logger, Registerer: cfg.Registerer, Tracer: cfg.Tracer,
 	})
 	return p, err
 }

@@ -180,7 +180,8 @@ func (a *awaited) until(ctx context.Context, what string, check func() error) er
 // whose segments are allocated ahead, but it will in the warehouse.
 type reservedLog struct {
 	*segment.Log
-	db *store.DB
+	db     *store.DB
+	traces *pipeline.Traceparents // of records that are traced, which the log does not keep
 }
 
 // Append is segment.Log's.
@@ -188,6 +189,7 @@ func (l reservedLog) Append(ctx context.Context, r *sealer.Record) (sealer.Posit
 	if err := l.db.Reserved(); err != nil {
 		return sealer.Position{}, fmt.Errorf("%w: %w", pipeline.ErrFull, err)
 	}
+	l.traces.Keep(r)
 	return l.Log.Append(ctx, r)
 }
 
@@ -195,6 +197,9 @@ func (l reservedLog) Append(ctx context.Context, r *sealer.Record) (sealer.Posit
 func (l reservedLog) AppendAll(ctx context.Context, rs []*sealer.Record) (at []sealer.Position, errs []error) {
 	if err := l.db.Reserved(); err != nil {
 		return pipeline.RefuseAll(rs, fmt.Errorf("%w: %w", pipeline.ErrFull, err))
+	}
+	for _, r := range rs {
+		l.traces.Keep(r)
 	}
 	return l.Log.AppendAll(ctx, rs)
 }

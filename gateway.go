@@ -31,7 +31,7 @@ import (
 
 // gatewayCmd is an edge node.
 type gatewayCmd struct {
-	logFlags
+	serverFlags
 	kafkaFlags
 	profilingFlags
 	keysFlags
@@ -111,7 +111,7 @@ func (c *gatewayCmd) serve(p *process) error {
 	}
 	server, err := gateway.New(gateway.Config{
 		Version: thisBuild().Version, Rights: node.view, Issuer: node.issuer, DialControl: hops.dialControl, Hold: node.source.Hold, SandboxRows: node.source.SandboxRows, RenderError: sandbox.RenderError, TLS: hops.api,
-		MaxTenantInFlight: c.TenantCap, TrustedProxies: c.TrustedProxies, Processors: processors, DrainDelay: c.DrainDelay, Logger: p.logger, Registerer: p.registry,
+		MaxTenantInFlight: c.TenantCap, TrustedProxies: c.TrustedProxies, Processors: processors, DrainDelay: c.DrainDelay, Logger: p.logger, Registerer: p.registry, Tracer: p.tracer,
 	})
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 // pipelineCmd is one of any number of loader processes. It has no state: the warehouse has
 // the position from which to continue.
 type pipelineCmd struct {
-	logFlags
+	serverFlags
 	kafkaFlags
 	clickhouseFlags
 	profilingFlags
@@ -82,7 +82,7 @@ func (c *pipelineCmd) serve(p *process) error {
 	}
 	fleet, err := pipeline.NewFleet(pipeline.FleetConfig{Assignment: assignment, Loader: pipeline.LoaderConfig{
 		Log: log, Warehouse: warehouse, RetentionUsed: log.RetentionUsed, Committed: committed, BatchSize: c.BatchSize,
-		Logger: p.logger, Registerer: p.registry,
+		Logger: p.logger, Registerer: p.registry, Tracer: p.tracer,
 	}})
 	if err != nil {
 		return err

@@ -21,6 +21,7 @@ import (
 	"muniment/gateway"
 	"muniment/gateway/certs"
 	"muniment/sealer/keyfile"
+	"muniment/trace"
 )
 
 // process is the runtime of a server command: its log, its metrics, its listeners, its
@@ -31,6 +32,7 @@ type process struct {
 	logger   *slog.Logger
 	logLevel *slog.LevelVar
 	registry *prometheus.Registry
+	tracer   *trace.Tracer // nil: nothing is traced
 
 	signalled context.Context // done with SIGINT or SIGTERM
 	// ctx is done when the process is to end, also while it starts, which may take long.
@@ -45,7 +47,7 @@ type process struct {
 
 // run calls serve with a process, and once serve has returned the functions that were given to
 // process.atEnd, the last first.
-func (f *logFlags) run(name string, serve func(*process) error) error {
+func (f *serverFlags) run(name string, serve func(*process) error) error {
 	signalled, stop := interrupted()
 	defer stop()
 	p := &process{name: name, registry: newRegistry(), signalled: signalled}
@@ -53,7 +55,10 @@ func (f *logFlags) run(name string, serve func(*process) error) error {
 	limitMemory()
 	p.ctx, p.fail = context.WithCancelCause(signalled)
 	defer p.fail(nil)
-	err := serve(p)
+	err := f.Traces.open(p)
+	if err == nil {
+		err = serve(p)
+	}
 	for len(p.closers) > 0 {
 		last := len(p.closers) - 1
 		closer := p.closers[last]

@@ -81,7 +81,7 @@ func TestProcessClosesInReverse(t *testing.T) {
 			return errors.New(name)
 		}
 	}
-	err := new(logFlags).run("test", func(p *process) error {
+	err := new(serverFlags).run("test", func(p *process) error {
 		p.atEnd(closer("database"))
 		p.parts().run("the loader", func(ctx context.Context) error {
 			<-ctx.Done()
@@ -236,4 +236,30 @@ func TestEveryProcessTellsItsBuild(t *testing.T) {
 		# TYPE muniment_build_info gauge
 		muniment_build_info{goversion="`+b.GoVersion+`",revision="`+b.Revision+`",version="`+b.Version+`"} 1
 	`), "muniment_build_info"))
+}
+
+// TestTracesFlags: what can't be exported to is refused when the process starts, and without an endpoint nothing is traced.
+func TestTracesFlags(t *testing.T) {
+	for flags, want := range map[tracesFlags]string{
+		{}:                             "",
+		{Endpoint: "http://collector"}: "",
+		{Endpoint: "collector:4318"}:   "--traces-endpoint must begin with http:// or https://",
+		{Endpoint: "http://user:password@collector"}: "--traces-endpoint must begin with",
+		{CA: "ca.pem"}: "--traces-ca needs a --traces-endpoint that begins with https://",
+		{Endpoint: "http://collector", CA: "ca.pem"}:           "--traces-ca needs a --traces-endpoint",
+		{Endpoint: "https://collector", CA: "/no such folder"}: "TLS for traces",
+	} {
+		var traced bool
+		err := (&serverFlags{Traces: flags}).run("test", func(p *process) error {
+			traced = p.tracer != nil
+			return nil
+		})
+		if want == "" {
+			require.NoError(t, err)
+			require.Equal(t, flags.Endpoint != "", traced)
+			continue
+		}
+		require.ErrorContains(t, err, want)
+		require.NotContains(t, err.Error(), "password")
+	}
 }

@@ -116,7 +116,7 @@ func (p *plane) openEvidence(context.Context) (err error) {
 	cfg := &p.cfg
 	p.packs, err = proof.New(proof.Config{
 		DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Keys: p.keys, Nodes: p.nodes, Purpose: tenant.PackPurpose, Rate: settle.Rating.Rate, Dir: filepath.Join(cfg.Data, "packs"),
-		Tenants: func(ctx context.Context) ([]string, error) { return p.tenants.Lasting(ctx) }, SealEvery: cfg.Seal.SealEvery, SealAt: cfg.Seal.SealAt, Workers: cfg.SealWorkers, Logger: cfg.Logger, Registerer: cfg.Registerer,
+		Tenants: func(ctx context.Context) ([]string, error) { return p.tenants.Lasting(ctx) }, SealEvery: cfg.Seal.SealEvery, SealAt: cfg.Seal.SealAt, Workers: cfg.SealWorkers, Logger: cfg.Logger, Registerer: cfg.Registerer, Tracer: cfg.Tracer,
 	})
 	if err != nil {
 		return err
@@ -141,7 +141,7 @@ func (p *plane) openEvidence(context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	p.hooks, err = webhook.New(webhook.Config{DB: cfg.DB, Log: cfg.Log, Warehouse: cfg.Warehouse, Keys: p.keys, Kinds: control.Kinds, Scopes: tenant.ScopesInForce, Egress: egress, Logger: cfg.Logger, Registerer: cfg.Registerer})
+	p.hooks, err = webhook.New(webhook.Config{DB: cfg.DB, Log: cfg.Log, Warehouse: cfg.Warehouse, Keys: p.keys, Kinds: control.Kinds, Scopes: tenant.ScopesInForce, Egress: egress, Logger: cfg.Logger, Registerer: cfg.Registerer, Tracer: cfg.Tracer})
 	return err
 }
 

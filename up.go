@@ -30,7 +30,7 @@ import (
 )
 
 type upCmd struct {
-	logFlags
+	serverFlags
 	keysFlags
 
 	Data   string        `default:"./muniment-data" help:"Data folder; created if it is missing." type:"path"`
@@ -99,7 +99,7 @@ func (c *upCmd) serve(p *process) error {
 	inside := newInsideListener()
 	server, err := gateway.New(gateway.Config{
 		Version: thisBuild().Version, Rights: node.view, Issuer: node.issuer, DialControl: inside.Dial, Hold: ctl.ingest.Hold, SandboxRows: ctl.sandboxRows, RenderError: sandbox.RenderError,
-		TLS: api.tls, MaxTenantInFlight: c.TenantCap, TrustedProxies: c.TrustedProxies, Processors: processors, Logger: p.logger, Registerer: p.registry,
+		TLS: api.tls, MaxTenantInFlight: c.TenantCap, TrustedProxies: c.TrustedProxies, Processors: processors, Logger: p.logger, Registerer: p.registry, Tracer: p.tracer,
 	})
 	if err != nil {
 		return err
@@ -166,6 +166,7 @@ type embedded struct {
 	loader    *pipeline.Loader
 	retention segment.Retention
 	admitted  *admission.Admission
+	traces    *pipeline.Traceparents // nil: nothing is traced
 }
 
 // openEngines opens them, and checks that they fit each other.
@@ -185,7 +186,12 @@ func (c *upCmd) openEngines(p *process) (e embedded, err error) {
 		return e, err
 	}
 	p.atEnd(e.log.Close)
-	e.loader, err = pipeline.NewLoader(pipeline.LoaderConfig{Log: e.log, Warehouse: reservedSink{e.warehouse, e.db}, Logger: p.logger, Registerer: p.registry})
+	if p.tracer != nil {
+		e.traces = pipeline.NewTraceparents()
+	}
+	e.loader, err = pipeline.NewLoader(pipeline.LoaderConfig{
+		Log: e.log, Warehouse: reservedSink{e.warehouse, e.db}, Tracer: p.tracer, Traceparents: e.traces, Logger: p.logger, Registerer: p.registry,
+	})
 	if err != nil {
 		return e, err
 	}
@@ -218,9 +224,10 @@ func (e *embedded) run(background *parts) {
 // openControl opens control on the engines.
 func (c *upCmd) openControl(p *process, e embedded, apiURL string, access adminAccess, processors int) (*plane, error) {
 	ctl, err := openPlane(p.ctx, planeConfig{
-		DB: e.db, Log: e.log, Deliveries: reservedLog{e.log, e.db}, Warehouse: e.warehouse, Data: c.Data, Embedded: true, LeaseBound: c.Bound, Token: access.Token, AdminTLS: strings.HasPrefix(access.URL, "https://"),
+		DB: e.db, Log: e.log, Deliveries: reservedLog{e.log, e.db, nil}, Warehouse: e.warehouse, Data: c.Data, Embedded: true, LeaseBound: c.Bound, Token: access.Token, AdminTLS: strings.HasPrefix(access.URL, "https://"),
 		Sandbox: c.Sandbox, Webhook: c.Webhook, Seal: c.Seal, Exports: c.Exports, Mail: c.Mail, PublicURL: c.Public.publicURL(apiURL), RowAge: c.RowAge, LogKeep: c.Keep, Logger: p.logger, Registerer: p.registry,
 		LogKept:     func(context.Context) (time.Duration, error) { return keptFor(c.Keep), nil },
+		Tracer:      p.tracer,
 		SealWorkers: func() int { return sealWorkers(processors, e.admitted.Quiet()) },
 	})
 	if err != nil {
@@ -259,7 +266,7 @@ func (c *upCmd) openNode(p *process, ctl *plane, e embedded, processors int) (n 
 		return n, err
 	}
 	n.issuer, err = issue.New(issue.Config{
-		NodeID: n.identity.ID(), Epoch: n.identity.Epoch(), Rights: n.view, Log: reservedLog{e.log, e.db}, Signer: n.identity.Signer,
+		NodeID: n.identity.ID(), Epoch: n.identity.Epoch(), Rights: n.view, Log: reservedLog{e.log, e.db, e.traces}, Signer: n.identity.Signer,
 		Admit: e.admitted.Admit, IdempotencyEntries: c.IdempotencyEntries, MaxRowAge: c.RowAge,
 		BatchSigners: max(1, processors/2), BatchBytes: segment.DefaultPendingBytes / 2, CheckpointDir: filepath.Join(c.Data, checkpointFolder), Logger: p.logger, Registerer: p.registry,
 	})

@@ -75,6 +75,7 @@ import (
 	"muniment/control/tenant"
 	"muniment/control/webhook"
 	"muniment/gateway/api"
+	"muniment/trace"
 )
 
 // Service adds operations to the API.
@@ -119,6 +120,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Registerer takes the metrics; nil leaves them unregistered.
 	Registerer prometheus.Registerer
+	// Tracer traces some requests; nil traces none.
+	Tracer *trace.Tracer
 }
 
 // Control is safe for concurrent use.

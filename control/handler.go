@@ -22,6 +22,7 @@ import (
 	"muniment/control/sandbox"
 	"muniment/control/store"
 	"muniment/gateway/api"
+	"muniment/trace"
 )
 
 // handler serves one set of operations.
@@ -34,6 +35,7 @@ type handler struct {
 	now       func() time.Time
 	logger    *slog.Logger
 	seconds   *prometheus.HistogramVec
+	tracer    *trace.Tracer
 	faults    *faults
 	backoff   api.Backoff
 	sandbox   *sandbox.Service // counts requests to its unknown paths; may be nil
@@ -55,7 +57,7 @@ func init() { huma.DefaultArrayNullable = false }
 // newHandler returns a handler with an authenticator.
 func newHandler(cfg Config, seconds *prometheus.HistogramVec, authenticate authenticator) *handler {
 	d := &handler{
-		mux: http.NewServeMux(), db: cfg.DB, now: cfg.Now, logger: cfg.Logger, seconds: seconds,
+		mux: http.NewServeMux(), db: cfg.DB, now: cfg.Now, logger: cfg.Logger, seconds: seconds, tracer: cfg.Tracer,
 		faults: &faults{now: cfg.Now, last: map[string]*faultLine{}}, authenticate: authenticate,
 	}
 
@@ -93,7 +95,8 @@ type exchange struct {
 	operation *huma.Operation // nil until the request has reached one
 	schemas   huma.Registry   // has the schemas to which the body's schema refers
 	body      []byte          // as it was sent, if it is JSON
-	tenantID  string          // of the request, for the log; empty for none
+	tenantID  string          // of the request, for the log and its span; empty for none
+	span      *trace.Span     // nil: it is not traced
 }
 
 type exchangeKey struct{}
@@ -127,6 +130,9 @@ func (d *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	x := &exchange{requestID: id, logger: d.logger.With("requestId", id), faults: d.faults, backoff: &d.backoff, schemas: d.api.OpenAPI().Components.Schemas}
+	if x.span = d.beginSpan(r); x.span != nil {
+		r = r.WithContext(trace.With(r.Context(), x.span))
+	}
 	r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
 	response := &responseWriter{ResponseWriter: w, unread: unreadBody(r)}
 	defer d.observe(x, r, response, began)

@@ -49,6 +49,7 @@ func (d *handler) observe(x *exchange, r *http.Request, w *responseWriter, began
 		status = http.StatusInternalServerError
 	}
 	d.seconds.WithLabelValues(operation, strconv.Itoa(status)).Observe(took.Seconds())
+	x.endSpan(r, operation, status)
 	if _, inside := r.Context().Value(inProcess{}).(auth.Principal); inside || !d.logger.Enabled(r.Context(), slog.LevelDebug) {
 		return
 	}

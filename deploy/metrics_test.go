@@ -44,6 +44,7 @@ import (
 	"muniment/pipeline/segment"
 	"muniment/pipeline/sqlite"
 	"muniment/sealer"
+	"muniment/trace"
 )
 
 // shown are the series that a process shows, by name, with their labels.
@@ -152,6 +153,8 @@ func registered(t *testing.T) shown {
 	t.Cleanup(func() { require.NoError(t, copies.Close()) })
 	cert, key := certificate(t, dir)
 	_, err = certs.Server(certs.Options{Use: "api", Registerer: all}, certs.ServerFlags{Cert: cert, Key: key})
+	require.NoError(t, err)
+	_, err = trace.New(trace.Config{Endpoint: "http://127.0.0.1:1", Service: "test", Registerer: all})
 	require.NoError(t, err)
 
 	db, err := store.Open(ctx, store.Config{Path: filepath.Join(dir, "control.db"), Registerer: all})

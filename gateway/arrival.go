@@ -276,7 +276,7 @@ func (g *Gateway) refuseUnread(ctx *fasthttp.RequestCtx, err error) {
 	} else {
 		g.refuse(ctx, cutShort(err))
 	}
-	g.metrics.observe(r, ctx.Response.StatusCode(), 0)
+	g.metrics.observe(r, ctx.Response.StatusCode(), 0, nil)
 	g.logRequest(ctx, r, 0)
 }
 

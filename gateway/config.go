@@ -17,6 +17,7 @@ import (
 	"muniment/gateway/api"
 	"muniment/gateway/issue"
 	"muniment/gateway/snapshot"
+	"muniment/trace"
 )
 
 // Config configures a Gateway. Rights, Issuer and DialControl are required.
@@ -97,6 +98,8 @@ type Config struct {
 	Now        func() time.Time
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
+	// Tracer traces some requests; nil traces none. The caller runs it.
+	Tracer *trace.Tracer
 }
 
 func (c *Config) complete() error {

@@ -12,13 +12,14 @@ import (
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
 	"muniment/gateway/issue"
+	"muniment/trace"
 )
 
 var errTenantBusy = &api.Error{Code: api.RateLimited, Message: "this tenant has too many deliveries in hand on this node", RetryAfter: time.Second}
 
 // deliver answers POST /v1/delivery: it authenticates the caller, applies the tenant's limit,
 // and has package issue decide.
-func (g *Gateway) deliver(ctx *fasthttp.RequestCtx, began time.Time) error {
+func (g *Gateway) deliver(ctx *fasthttp.RequestCtx, began time.Time, span *trace.Span) error {
 	arrived, deadline := g.now(), g.issuer.Deadline(began)
 	principal, err := g.deliverer(ctx, arrived, deadline)
 	if err != nil {
@@ -33,9 +34,9 @@ func (g *Gateway) deliver(ctx *fasthttp.RequestCtx, began time.Time) error {
 		return errTenantBusy
 	}
 	if principal.Sandbox && !g.issuer.ForSandbox() {
-		return g.control.forward(ctx, g.control.placeOf(principal)) // to a node of control's that has a key for them
+		return g.control.forward(ctx, g.control.placeOf(principal), span) // to a node of control's that has a key for them
 	}
-	d := issue.Delivery{Body: ctx.PostBody(), Rendered: arrived}
+	d := issue.Delivery{Body: ctx.PostBody(), Rendered: arrived, Span: span}
 	d.IdempotencyKey, d.HasKey = idempotencyKey(ctx)
 	by := issue.Caller{TenantID: principal.TenantID, KeyID: principal.ID, Sandbox: principal.Sandbox}
 	// The answer is written where fasthttp keeps it.
@@ -47,6 +48,8 @@ func (g *Gateway) deliver(ctx *fasthttp.RequestCtx, began time.Time) error {
 	if replayed {
 		ctx.Response.Header.Set(api.HeaderReplayed, "true")
 	}
+	span.Set(tenantSpan, principal.TenantID)
+	span.SetBool("muniment.replayed", replayed)
 	markJSON(ctx)
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"muniment/gateway/api"
 	"muniment/gateway/issue"
 	"muniment/sealer"
+	"muniment/trace"
 )
 
 // byteOrderMark begins what some editors and tools write.
@@ -33,7 +34,7 @@ var (
 // ingest answers POST /v1/delivery/ingest-batch: it authenticates the caller, waits for a slot,
 // reads the rows, and has package issue decide each. Rows that wait for a mapping, or for the end of a
 // suspension, are held durably before they are answered so.
-func (g *Gateway) ingest(ctx *fasthttp.RequestCtx, body *arrival) error {
+func (g *Gateway) ingest(ctx *fasthttp.RequestCtx, body *arrival, span *trace.Span) error {
 	principal, err := g.deliverer(ctx, g.now(), g.issuer.Deadline(time.Now()))
 	if err != nil {
 		return err
@@ -44,7 +45,7 @@ func (g *Gateway) ingest(ctx *fasthttp.RequestCtx, body *arrival) error {
 		return err
 	}
 	defer leave()
-	batch := issue.Batch{Admit: func(rows int) (int, func()) { return g.tenants.grant(of, rows) }}
+	batch := issue.Batch{Span: span, Admit: func(rows int) (int, func()) { return g.tenants.grant(of, rows) }}
 	batch.IdempotencyKey, batch.HasKey = idempotencyKey(ctx)
 	if err := g.read(ctx, body, &batch); err != nil {
 		return err
@@ -55,6 +56,7 @@ func (g *Gateway) ingest(ctx *fasthttp.RequestCtx, body *arrival) error {
 		return err
 	}
 	held := g.hold(by, results)
+	traceRows(span, by.TenantID, results)
 	warned, _ := ctx.UserValue(warning{}).(string)
 	answer, err := g.appendResults(ctx.Response.SwapBody(nil)[:0], batch.Rows, results, held, warned)
 	ctx.Response.SwapBody(answer)

@@ -10,6 +10,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"muniment/gateway/issue"
+	"muniment/trace"
 )
 
 // metrics holds the gateway's counters. Their labels are bounded: routes and status
@@ -107,7 +108,8 @@ func newMetrics(reg prometheus.Registerer, g *Gateway) *metrics {
 	return m
 }
 
-func (m *metrics) observe(r route, status int, took time.Duration) {
+// observe counts a request. One that is traced is an example of how long such requests take.
+func (m *metrics) observe(r route, status int, took time.Duration, span *trace.Span) {
 	if status < 100 || status >= len(m.byCode[r]) {
 		status = fasthttp.StatusInternalServerError
 	}
@@ -118,5 +120,9 @@ func (m *metrics) observe(r route, status int, took time.Duration) {
 		m.byCode[r][status].Store(c)
 	}
 	(*c).Inc()
+	if with, ok := m.seconds[r].(prometheus.ExemplarObserver); ok && span != nil {
+		with.ObserveWithExemplar(took.Seconds(), prometheus.Labels{"trace_id": span.TraceID()})
+		return
+	}
 	m.seconds[r].Observe(took.Seconds())
 }

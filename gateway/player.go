@@ -18,6 +18,7 @@ import (
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
 	"muniment/gateway/issue"
+	"muniment/trace"
 )
 
 // A Broadsign player posts its plays by itself to POST /adapters/broadsign, as it is configured to: its
@@ -173,7 +174,7 @@ func lenient(text []byte) *jsontext.Decoder {
 }
 
 // player answers POST /adapters/broadsign.
-func (g *Gateway) player(ctx *fasthttp.RequestCtx) error {
+func (g *Gateway) player(ctx *fasthttp.RequestCtx, span *trace.Span) error {
 	principal, found := ctx.UserValue(sentBy{}).(auth.Principal)
 	if !found {
 		return g.strange(g.addressOf(ctx), errNoPlayerKey)
@@ -195,7 +196,7 @@ func (g *Gateway) player(ctx *fasthttp.RequestCtx) error {
 	}
 	p := playerPost{
 		Gateway: g, by: issue.Caller{TenantID: principal.TenantID, KeyID: principal.ID, Sandbox: principal.Sandbox},
-		until: time.Now().Add(playerTime), kept: map[[sha256.Size]byte]bool{},
+		until: time.Now().Add(playerTime), kept: map[[sha256.Size]byte]bool{}, span: span,
 	}
 	for row, err := range format.Rows(header, text) {
 		if refused, ok := errors.AsType[*adapter.RowError](err); ok {
@@ -218,6 +219,8 @@ func (g *Gateway) player(ctx *fasthttp.RequestCtx) error {
 	if p.keep(); p.later != nil {
 		return p.later
 	}
+	span.Set(tenantSpan, principal.TenantID)
+	span.SetInt("muniment.batch.accepted", int64(p.counts.Accepted))
 	return answer(ctx, map[string]api.RowCounts{"counts": p.counts})
 }
 
@@ -248,6 +251,7 @@ type playerPost struct {
 	rows     []issue.Row // of a piece
 	rejected []api.RejectedPlay
 	kept     map[[sha256.Size]byte]bool // the rejected plays so far
+	span     *trace.Span
 
 	counts api.RowCounts
 	later  error // why some play is to be sent again
@@ -264,7 +268,7 @@ func (p *playerPost) deliver() error {
 		return err
 	}
 	defer leave()
-	results, err := p.issueRows(p.by, &issue.Batch{Rows: p.rows, Admit: func(rows int) (int, func()) { return p.tenants.grant(of, rows) }})
+	results, err := p.issueRows(p.by, &issue.Batch{Span: p.span, Rows: p.rows, Admit: func(rows int) (int, func()) { return p.tenants.grant(of, rows) }})
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 
 	"muniment/gateway/api"
 	"muniment/gateway/issue"
+	"muniment/trace"
 )
 
 const reachControl = "reach control"
@@ -125,7 +126,7 @@ func (c *controlConn) Read(b []byte) (int, error) {
 
 // forward sends the request of an owner of places to control and relays its answer. Whether there is a place
 // is decided before: what control has answered is never refused.
-func (p *proxy) forward(ctx *fasthttp.RequestCtx, at place) error {
+func (p *proxy) forward(ctx *fasthttp.RequestCtx, at place, span *trace.Span) error {
 	if at.callers == p.tenants {
 		defer p.inHand.Add(-1)
 		if p.inHand.Add(1) > int64(p.cfg.MaxForwards) {
@@ -143,7 +144,7 @@ func (p *proxy) forward(ctx *fasthttp.RequestCtx, at place) error {
 		}
 	}()
 	var err error
-	streamed, err = p.exchange(ctx, at)
+	streamed, err = p.exchange(ctx, at, span)
 	return err
 }
 
@@ -155,12 +156,15 @@ func (p *proxy) count(at place, by limit) {
 }
 
 // exchange sends a request that has a place, and relays the answer; one that is streamed releases the place at its end.
-func (p *proxy) exchange(ctx *fasthttp.RequestCtx, at place) (streamed bool, err error) {
+func (p *proxy) exchange(ctx *fasthttp.RequestCtx, at place, span *trace.Span) (streamed bool, err error) {
 	req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
 	defer fasthttp.ReleaseRequest(req)
 	if err := p.prepare(ctx, req); err != nil {
 		fasthttp.ReleaseResponse(resp)
 		return false, err
+	}
+	if p.cfg.Tracer != nil {
+		passTrace(ctx, req, span)
 	}
 	if err := p.client.Do(req, resp); err != nil {
 		fasthttp.ReleaseResponse(resp)

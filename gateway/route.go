@@ -13,6 +13,7 @@ import (
 	"muniment/gate"
 	"muniment/gateway/api"
 	"muniment/gateway/issue"
+	"muniment/trace"
 )
 
 const (
@@ -123,7 +124,8 @@ func spread(pause time.Duration) time.Duration { return pause/2 + rand.N(pause) 
 // take answers a request. The error is one that was sent to the caller.
 func (g *Gateway) take(ctx *fasthttp.RequestCtx, r route) (err error) {
 	began := ctx.Time()
-	defer func() { err = g.conclude(ctx, r, began, err, recover()) }()
+	var span *trace.Span
+	defer func() { err = g.conclude(ctx, r, began, span, err, recover()) }()
 	body := g.arrivals[r].Get().(*arrival)
 	defer func() { body.forget(); g.arrivals[r].Put(body) }()
 	if err := g.receive(ctx, r, body); err != nil {
@@ -136,12 +138,13 @@ func (g *Gateway) take(ctx *fasthttp.RequestCtx, r route) (err error) {
 	if g.inFlight.Add(1) > int64(g.cfg.MaxInFlight) {
 		return errOverloaded
 	}
-	return g.serve(ctx, r, body, began)
+	span = g.trace(ctx, r, began)
+	return g.serve(ctx, r, body, began, span)
 }
 
 // conclude answers a request that has failed or panicked, and counts and logs it. It returns the error
 // that was sent to the caller.
-func (g *Gateway) conclude(ctx *fasthttp.RequestCtx, r route, began time.Time, err error, panicked any) error {
+func (g *Gateway) conclude(ctx *fasthttp.RequestCtx, r route, began time.Time, span *trace.Span, err error, panicked any) error {
 	if panicked != nil {
 		g.logger.Error("handler panicked", "route", r.String(), "panic", panicked, "stack", string(debug.Stack()))
 		err = errors.New("panic")
@@ -154,7 +157,11 @@ func (g *Gateway) conclude(ctx *fasthttp.RequestCtx, r route, began time.Time, e
 		g.refuse(ctx, err)
 	}
 	took := time.Since(began)
-	g.metrics.observe(r, ctx.Response.StatusCode(), took)
+	if err != nil || ctx.Response.StatusCode() >= fasthttp.StatusBadRequest {
+		span = nil // what is refused has none
+	}
+	g.metrics.observe(r, ctx.Response.StatusCode(), took, span)
+	endTrace(ctx, span)
 	if err != nil || r != toControl { // what control has answered, it logs itself
 		g.logRequest(ctx, r, took)
 	}
@@ -170,7 +177,7 @@ func (g *Gateway) expect(ctx *fasthttp.RequestCtx) (status int) {
 	defer func() {
 		if p := recover(); err != nil || p != nil {
 			closeBehind(ctx)
-			_ = g.conclude(ctx, r, began, err, p) // which is answered
+			_ = g.conclude(ctx, r, began, nil, err, p) // which is answered
 			status = ctx.Response.StatusCode()
 		}
 	}()
@@ -214,7 +221,7 @@ func (g *Gateway) receive(ctx *fasthttp.RequestCtx, r route, body *arrival) erro
 }
 
 // serve answers a request whose body had arrived when it began.
-func (g *Gateway) serve(ctx *fasthttp.RequestCtx, r route, body *arrival, began time.Time) error {
+func (g *Gateway) serve(ctx *fasthttp.RequestCtx, r route, body *arrival, began time.Time, span *trace.Span) error {
 	if m := r.method(); m != "" && string(ctx.Method()) != m && !(m == fasthttp.MethodGet && ctx.IsHead()) {
 		ctx.Response.Header.Set(fasthttp.HeaderAllow, m)
 		return &api.Error{Code: api.BadRequest, HTTPStatus: fasthttp.StatusMethodNotAllowed, Message: "this path takes " + m + " only"}
@@ -224,11 +231,11 @@ func (g *Gateway) serve(ctx *fasthttp.RequestCtx, r route, body *arrival, began 
 	}
 	switch r {
 	case toDelivery:
-		return g.deliver(ctx, began)
+		return g.deliver(ctx, began, span)
 	case toBatch:
-		return g.ingest(ctx, body)
+		return g.ingest(ctx, body, span)
 	case toPlayer:
-		return g.player(ctx)
+		return g.player(ctx, span)
 	case toBeacon:
 		g.beacon(ctx, began)
 		return nil
@@ -237,7 +244,7 @@ func (g *Gateway) serve(ctx *fasthttp.RequestCtx, r route, body *arrival, began 
 	case toHealth:
 		return answer(ctx, api.Health{Status: "ok"})
 	default:
-		return g.control.forward(ctx, g.placeOf(ctx, began))
+		return g.control.forward(ctx, g.placeOf(ctx, began), span)
 	}
 }
 

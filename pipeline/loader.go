@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"muniment/sealer"
+	"muniment/trace"
 )
 
 var (
@@ -58,6 +59,10 @@ type LoaderConfig struct {
 	// answer, and never for loading. Without one (ok is false, or Committed nil) there are
 	// no alarms, and the metrics are NaN.
 	Committed func(partition int32) (next sealer.Position, ok bool)
+	// Tracer exports a span of each record that is traced; nil exports none. Traceparents has those that the log
+	// does not keep; nil: it keeps all.
+	Tracer       *trace.Tracer
+	Traceparents *Traceparents
 	// Logger logs quarantined records and failures. Default: none.
 	Logger *slog.Logger
 	// Registerer takes the loader's metrics, labelled with the partition, until Close;
@@ -399,6 +404,7 @@ func (l *Loader) load(ctx context.Context, next sealer.Position, entries []seale
 	if err != nil {
 		return next, err
 	}
+	l.trace(&b, begun)
 	l.metrics.loaded(b, time.Since(begun))
 	l.backlog.setNext(b.Next)
 	return b.Next, nil

@@ -246,6 +246,9 @@ type Record struct {
 	Event []byte
 	// Private is the canonical text of the private part; empty when there is none.
 	Private []byte
+	// Traceparent names the span that appended the record, if that is traced (package trace). It is
+	// no part of what is signed, hashed, or encoded by AppendRecord, and may be lost on the way.
+	Traceparent string
 }
 
 // Entry is a record that has a place in the log.

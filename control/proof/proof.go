@@ -94,6 +94,7 @@ import (
 	"muniment/pipeline"
 	"muniment/sealer"
 	"muniment/sealer/keyfile"
+	"muniment/trace"
 )
 
 // Keys signs packs and has the key directory. control/signing implements it.
@@ -138,6 +139,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Registerer takes the metrics; nil leaves them unregistered.
 	Registerer prometheus.Registerer
+	// Tracer traces some seals, and those of requests that are traced; nil traces none.
+	Tracer *trace.Tracer
 	// WaitFor is how long a seal waits for outbox, spools and warehouse together.
 	// Default 10 s.
 	WaitFor time.Duration

@@ -10,6 +10,7 @@ import (
 
 	"muniment/gateway/api"
 	"muniment/sealer"
+	"muniment/trace"
 )
 
 // Sealed is the response of a seal.
@@ -74,9 +75,16 @@ type request struct {
 	by        sealer.Ref
 }
 
-// timed is seal, measured.
+// sealSpan is the span of a seal that has made a pack.
+const sealSpan = "seal packs"
+
+// timed is seal, measured and traced.
 func (s *packer) timed(ctx context.Context, tenantID string, q request) (Sealed, error) {
 	began := s.cfg.Now()
+	span := trace.From(ctx).Child(trace.Internal, sealSpan)
+	if span == nil {
+		span = s.cfg.Tracer.Start(trace.ID{}, trace.Internal, sealSpan, time.Now())
+	}
 	sealed, fresh, err := s.seal(ctx, tenantID, q)
 	s.metrics.seconds.Observe(s.cfg.Now().Sub(began).Seconds())
 	s.metrics.seals.WithLabelValues(result(fresh, err)).Inc()
@@ -84,6 +92,11 @@ func (s *packer) timed(ctx context.Context, tenantID string, q request) (Sealed,
 		return Sealed{}, fmt.Errorf("cannot seal %s: %w", tenantID, err)
 	}
 	s.due.sealed(tenantID)
+	if fresh {
+		span.Set("muniment.tenant.id", tenantID)
+		span.SetInt("muniment.packs", int64(len(sealed.Packs)))
+		span.End()
+	}
 	return sealed, nil
 }
 

@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"code.dny.dev/ssrf"
+
+	"muniment/trace"
 )
 
 // Egress decides where webhooks may connect: to addresses of the public internet at the ports of
@@ -171,6 +173,9 @@ func (c *client) post(ctx context.Context, url, id string, at time.Time, body []
 	challenge := rand.Text()
 	req.Header = http.Header{
 		challengeHeader: {challenge}, "Content-Type": {"application/json"}, "User-Agent": {"muniment"}, "Webhook-Id": {id}, "Webhook-Timestamp": {unix(at)}, "Webhook-Signature": {signature},
+	}
+	if traceparent := trace.From(ctx).Traceparent(); traceparent != "" {
+		req.Header.Set(trace.Header, traceparent)
 	}
 	answer, err := c.http.Do(req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		ConnectStart: func(_, address string) { o.saw(c.egress, address) },

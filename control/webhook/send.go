@@ -16,6 +16,7 @@ import (
 	"muniment/gateway/api"
 	"muniment/pipeline"
 	"muniment/sealer"
+	"muniment/trace"
 )
 
 const (
@@ -166,7 +167,13 @@ func (s *sender) attempt(ctx context.Context, w *Webhook, scopes api.Scopes, d *
 		}
 		return nil
 	}
-	o := s.client.post(ctx, w.URL, d.ID, began, body, signature)
+	span := s.cfg.Tracer.Start(trace.ID{}, trace.Client, "send a webhook", time.Now())
+	o := s.client.post(trace.With(ctx, span), w.URL, d.ID, began, body, signature)
+	if o.taken() {
+		span.Set("muniment.webhook.id", w.ID)
+		span.Set("muniment.webhook.delivery.id", d.ID)
+		span.End()
+	}
 	if ctx.Err() != nil && !o.taken() {
 		return nil // the process stops
 	}

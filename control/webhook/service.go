@@ -17,6 +17,7 @@ import (
 	"muniment/gateway/auth"
 	"muniment/pipeline"
 	"muniment/sealer"
+	"muniment/trace"
 )
 
 // Keys has the signing keys.
@@ -49,6 +50,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Registerer takes the metrics; nil leaves them unregistered.
 	Registerer prometheus.Registerer
+	// Tracer traces some attempts; nil traces none.
+	Tracer *trace.Tracer
 }
 
 // Service is safe for concurrent use.

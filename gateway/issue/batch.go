@@ -13,6 +13,7 @@ import (
 	"muniment/gateway/api"
 	"muniment/gateway/snapshot"
 	"muniment/sealer"
+	"muniment/trace"
 )
 
 // MostRows is how many rows a batch has at most.
@@ -46,6 +47,8 @@ type Batch struct {
 	// first answers.
 	IdempotencyKey []byte
 	HasKey         bool
+	// Span is the request's; nil: it is not traced.
+	Span *trace.Span
 }
 
 // Row is one row.
@@ -444,8 +447,11 @@ func (r *batch) appendPiece(ctx context.Context, p *piece) error {
 	}
 	records := make([]*sealer.Record, len(p.works))
 	for k, w := range p.works {
-		records[k] = &w.record
+		records[k], w.record.Traceparent = &w.record, ""
 	}
+	// One record carries the trace of a piece to the loader: a thousand spans of a batch would say the same.
+	appended := r.Span.Child(trace.Producer, appendSpan)
+	records[0].Traceparent = appended.Traceparent()
 	at, errs := r.cfg.Log.AppendAll(ctx, records)
 	var lost error
 	for k, w := range p.works {
@@ -454,6 +460,11 @@ func (r *batch) appendPiece(ctx context.Context, p *piece) error {
 			continue
 		}
 		r.results[p.of[k]] = RowResult{Status: Accepted, Event: slices.Clone(w.event)}
+	}
+	if appended != nil && lost == nil {
+		appended.Set("muniment.event.id", records[0].EventID)
+		appended.SetInt("muniment.batch.records", int64(len(records)))
+		appended.End()
 	}
 	return lost
 }

@@ -83,6 +83,7 @@ import (
 	"time"
 
 	"muniment/gateway/api"
+	"muniment/trace"
 )
 
 // Issuer issues the receipts of one node. It is safe for concurrent use.
@@ -184,6 +185,8 @@ type Delivery struct {
 	// Idempotency-Key: of two deliveries with the same fields the first counts, however far apart
 	// they are, and whatever else the second says. See row.go.
 	Identity []string
+	// Span is the request's; nil: it is not traced.
+	Span *trace.Span
 }
 
 // Deadline returns a context for a delivery that began at a moment, which the caller has just
@@ -224,6 +227,9 @@ func (i *Issuer) Issue(ctx context.Context, dst []byte, by Caller, d *Delivery) 
 	return answer, false, err
 }
 
+// appendSpan is the span from a record's append until it is durable. The record carries it to the loader.
+const appendSpan = "append to the log"
+
 // first issues for a delivery whose key is free, or that has none.
 func (i *Issuer) first(ctx context.Context, dst []byte, w *work, d *Delivery) ([]byte, error) {
 	defer w.claim.free()
@@ -249,15 +255,23 @@ func (i *Issuer) first(ctx context.Context, dst []byte, w *work, d *Delivery) ([
 	if err := i.prepare(w, signer, rendered, issued); err != nil {
 		return dst, err
 	}
+	d.Span.Set("muniment.right.id", w.right.ID)
 	i.leave(w)
 	// Written now, while the event is at hand; handed out when it is durable.
 	answer, err := appendAnswer(dst, w.event)
 	if err != nil {
 		return dst, err
 	}
+	appended := d.Span.Child(trace.Producer, appendSpan)
+	w.record.Traceparent = appended.Traceparent()
 	at, err := i.cfg.Log.Append(ctx, &w.record)
 	if err := i.settle(w, at, issued, err); err != nil {
 		return dst, err
+	}
+	if appended != nil {
+		appended.Set("muniment.event.id", w.record.EventID)
+		appended.End()
+		d.Span.Set("muniment.metering.reason", w.reason.String())
 	}
 	return answer, nil
 }

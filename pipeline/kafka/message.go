@@ -15,24 +15,39 @@ import (
 //	key      tenant id
 //	value    event, verbatim
 //	headers  tenantId, eventId, node, epoch, seq in this order, as text, and
-//	         private, verbatim, where there is a private part
+//	         private, verbatim, where there is a private part, and
+//	         traceparent, where the delivery is traced
 //
 // Epoch and seq are decimal without leading zeros. A message that deviates from
-// this in anything is foreign.
+// this in anything is foreign, but for headers of traces at the end: whoever sees
+// a message on its way may add them, and what they say changes nothing else.
 var headerNames = [...]string{"tenantId", "eventId", "node", "epoch", "seq", "private"}
 
 const requiredHeaders = len(headerNames) - 1
 
+// Headers of traces, of which ours has the first, and its length.
+const (
+	headerTrace, headerTraceState = "traceparent", "tracestate"
+	traceBytes                    = 55
+)
+
 // recordOverhead bounds what a message adds to its record's bytes: the lengths,
 // the header names and two numbers. The tenant id, which it has twice, is not in it.
 const recordOverhead = 160
+
+// traceOverhead is what a traceparent adds.
+const traceOverhead = len(headerTrace) + traceBytes + 2
 
 // batchOverhead is what a batch adds to its messages.
 const batchOverhead = 61
 
 // wireSize bounds the bytes of a record in a batch.
 func wireSize(r *sealer.Record) int {
-	return recordOverhead + 2*len(r.TenantID) + len(r.EventID) + len(r.Node) + len(r.Event) + len(r.Private)
+	size := recordOverhead + 2*len(r.TenantID) + len(r.EventID) + len(r.Node) + len(r.Event) + len(r.Private)
+	if r.Traceparent != "" {
+		size += traceOverhead
+	}
+	return size
 }
 
 // message is a record in the form that the library sends.
@@ -71,11 +86,16 @@ func appendMessage(dst []byte, r *sealer.Record) (message, []byte) {
 		dst = append(dst, r.Private...)
 		header()
 	}
+	if len(r.Traceparent) == traceBytes {
+		dst = append(dst, r.Traceparent...)
+		m.headers = append(m.headers, kafkago.Header{Key: headerTrace, Value: field()})
+	}
 	return m, dst
 }
 
 // parse reads a message; ok is false for a foreign one.
 func parse(key, value []byte, headers []kafkago.Header) (r sealer.Record, ok bool) {
+	headers, traceparent := cutTrace(headers)
 	if len(headers) < requiredHeaders || len(headers) > len(headerNames) {
 		return r, false
 	}
@@ -89,6 +109,8 @@ func parse(key, value []byte, headers []kafkago.Header) (r sealer.Record, ok boo
 		EventID:  string(headers[1].Value),
 		Node:     string(headers[2].Value),
 		Event:    value,
+
+		Traceparent: traceparent,
 	}
 	if len(headers) == len(headerNames) {
 		if r.Private = headers[requiredHeaders].Value; len(r.Private) == 0 {
@@ -99,6 +121,21 @@ func parse(key, value []byte, headers []kafkago.Header) (r sealer.Record, ok boo
 		return r, false
 	}
 	return r, parseNumber(headers[3].Value, &r.Epoch) && parseNumber(headers[4].Value, &r.Seq)
+}
+
+// cutTrace cuts the headers of traces at the end, and returns the first traceparent among them, which is
+// ours; empty if it can't be one.
+func cutTrace(headers []kafkago.Header) (_ []kafkago.Header, traceparent string) {
+	for n := len(headers) - 1; n >= 0 && (headers[n].Key == headerTrace || headers[n].Key == headerTraceState); n-- {
+		if h := headers[n]; h.Key == headerTrace {
+			traceparent = ""
+			if len(h.Value) == traceBytes {
+				traceparent = string(h.Value)
+			}
+		}
+		headers = headers[:n]
+	}
+	return headers, traceparent
 }
 
 func parseNumber(text []byte, n *uint64) bool {

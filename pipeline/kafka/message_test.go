@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strings"
 	"testing"
 
 	kafkago "github.com/segmentio/kafka-go"
@@ -95,7 +96,7 @@ func TestBatch(t *testing.T) {
 func TestWireSize(t *testing.T) {
 	for _, n := range []int{0, 1, 63, 64, 8191, 8192, 1 << 20} {
 		text := bytes.Repeat([]byte("x"), n)
-		r := &sealer.Record{TenantID: string(text), EventID: string(text), Node: string(text), Epoch: 1<<64 - 1, Seq: 1<<64 - 1, Event: text, Private: text}
+		r := &sealer.Record{TenantID: string(text), EventID: string(text), Node: string(text), Epoch: 1<<64 - 1, Seq: 1<<64 - 1, Event: text, Private: text, Traceparent: strings.Repeat("0", traceBytes)}
 		require.LessOrEqual(t, len(encode(t, newBatch(r))), 4+batchOverhead+wireSize(r))
 		_, b := appendMessage(nil, r)
 		require.LessOrEqual(t, len(b), wireSize(r))
@@ -137,6 +138,51 @@ func TestMessageIsReadable(t *testing.T) {
 	require.Equal(t, r, back)
 }
 
+// TestTraceparent: a message carries it, and no header of a trace changes anything else of a record.
+func TestTraceparent(t *testing.T) {
+	const own = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	type headers = []kafkago.Header
+	for _, private := range []string{"", "{}"} {
+		plain := testRecord("tnt_a", 1)
+		plain.Private = []byte(private)
+		if private == "" {
+			plain.Private = nil
+		}
+		traced := plain
+		traced.Traceparent = own
+		m := sent(t, newBatch(&traced))[0]
+		last := m.headers[len(m.headers)-1]
+		require.Equal(t, "traceparent="+own, last.Key+"="+string(last.Value))
+		back, ok := parse(m.key, m.value, m.headers)
+		require.True(t, ok)
+		require.Equal(t, traced, back)
+		require.Equal(t, sealer.AppendRecord(nil, &plain), sealer.AppendRecord(nil, &traced))
+
+		m = sent(t, newBatch(&plain))[0]
+		for name, c := range map[string]struct {
+			added headers
+			want  string
+		}{
+			"an empty one":      {headers{{Key: "traceparent"}}, ""},
+			"a text":            {headers{{Key: "traceparent", Value: []byte("x")}}, ""},
+			"a long one":        {headers{{Key: "traceparent", Value: bytes.Repeat([]byte("0"), 1<<20)}}, ""},
+			"and a state":       {headers{{Key: "traceparent", Value: []byte(own)}, {Key: "tracestate", Value: []byte("a=b")}}, own},
+			"a state alone":     {headers{{Key: "tracestate", Value: []byte("a=b")}}, ""},
+			"ours and another":  {headers{{Key: "traceparent", Value: []byte(own)}, {Key: "traceparent", Value: []byte("x")}}, own},
+			"ours after others": {headers{{Key: "traceparent", Value: []byte("x")}, {Key: "traceparent", Value: []byte(own)}}, ""},
+		} {
+			want := plain
+			want.Traceparent = c.want
+			back, ok := parse(m.key, m.value, append(slices.Clone(m.headers), c.added...))
+			require.True(t, ok, name)
+			require.Equal(t, want, back, name)
+		}
+	}
+	r := testRecord("tnt_a", 1)
+	r.Traceparent = own + " and more"
+	require.Len(t, sent(t, newBatch(&r))[0].headers, len(headerNames), "no such header is sent")
+}
+
 // TestForeignMessages changes one thing of a message at a time: what isn't ours in
 // every detail comes back whole, without headers.
 func TestForeignMessages(t *testing.T) {
@@ -152,6 +198,8 @@ func TestForeignMessages(t *testing.T) {
 		"a header too few":       func(m *raw) { m.headers = m.headers[:4] },
 		"a header too many":      func(m *raw) { m.headers = append(m.headers, kafkago.Header{Key: "trace"}) },
 		"a header of other name": func(m *raw) { m.headers[2].Key = "host" },
+		"a trace first":          func(m *raw) { m.headers = append([]kafkago.Header{{Key: "traceparent"}}, m.headers...) },
+		"a trace among them":     func(m *raw) { m.headers = slices.Insert(m.headers, 5, kafkago.Header{Key: "traceparent"}) },
 		"headers swapped":        func(m *raw) { m.headers[0], m.headers[1] = m.headers[1], m.headers[0] },
 		"a sign":                 func(m *raw) { m.headers[3].Value = []byte("+1") },
 		"leading zeros":          func(m *raw) { m.headers[4].Value = []byte("01") },

@@ -29,6 +29,30 @@ func stranger(tb testing.TB, cfg Config, opts ...kgo.Opt) *kgo.Client {
 	return client
 }
 
+// TestTraceparentGoesThroughTheTopic: what an append says is what a loader reads.
+func TestTraceparentGoesThroughTheTopic(t *testing.T) {
+	_, brokers := fakeCluster(t)
+	cfg := freshTopic(t, brokers, Topic{Partitions: 1})
+	l := mustOpen(t, cfg)
+	traced, plain := testRecord("tnt_a", 0), testRecord("tnt_a", 1)
+	traced.Traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	_, errs := l.AppendAll(t.Context(), []*sealer.Record{&traced, &plain})
+	require.Equal(t, []error{nil, nil}, errs)
+	// Somebody on the way adds headers of a trace.
+	message := &kgo.Record{Key: []byte(plain.TenantID), Value: plain.Event}
+	for _, h := range sent(t, newBatch(&plain))[0].headers {
+		message.Headers = append(message.Headers, kgo.RecordHeader(h))
+	}
+	message.Headers = append(message.Headers, kgo.RecordHeader{Key: "tracestate", Value: []byte("x")}, kgo.RecordHeader{Key: "traceparent", Value: make([]byte, 1<<16)})
+	require.NoError(t, stranger(t, cfg).ProduceSync(t.Context(), message).FirstErr())
+
+	all := collect(t, l)
+	require.Len(t, all, 3)
+	require.Equal(t, traced, all[0].Record)
+	require.Equal(t, plain, all[1].Record)
+	require.Equal(t, plain, all[2].Record)
+}
+
 // TestForeignMessage: a foreign message takes its place among ours, whole.
 func TestForeignMessage(t *testing.T) {
 	_, brokers := fakeCluster(t)

@@ -69,7 +69,7 @@ func (l *Log) Append(ctx context.Context, r *sealer.Record) (sealer.Position, er
 	at := sealer.Position{Generation: 1, Offset: int64(len(l.entries))}
 	l.entries = append(l.entries, sealer.Entry{Position: at, Record: sealer.Record{
 		TenantID: strings.Clone(r.TenantID), EventID: strings.Clone(r.EventID), Node: strings.Clone(r.Node), Epoch: r.Epoch, Seq: r.Seq,
-		Event: bytes.Clone(r.Event), Private: bytes.Clone(r.Private),
+		Event: bytes.Clone(r.Event), Private: bytes.Clone(r.Private), Traceparent: r.Traceparent,
 	}})
 	if l.lossy {
 		return sealer.Position{}, nil
