@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"math"
 	"path/filepath"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"muniment/control/ingest"
 	"muniment/control/meter"
 	"muniment/control/node"
+	"muniment/control/objects"
 	"muniment/control/offer"
 	"muniment/control/paper"
 	"muniment/control/payable"
@@ -158,9 +160,9 @@ func (p *plane) openTenants(ctx context.Context) (err error) {
 	if p.beacons, err = beacon.New(beacon.Config{DB: cfg.DB, Keys: p.keys}); err != nil {
 		return err
 	}
-	bundles, err := dsar.OpenBundles(cmp.Or(cfg.Exports.Bundles, filepath.Join(cfg.Data, "bundles")))
+	bundles, err := objects.Open(cmp.Or(cfg.Exports.Bundles, filepath.Join(cfg.Data, "bundles")), dsar.BundleType)
 	if err != nil {
-		return err
+		return fmt.Errorf("cannot open the place of bundles: %w", err)
 	}
 	p.exports, err = dsar.New(dsar.Config{
 		DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Keys: p.keys, Nodes: p.nodes, Bundles: bundles, Keep: cfg.Exports.BundleKeep, Logger: cfg.Logger,

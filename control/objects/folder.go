@@ -1,10 +1,9 @@
-package dsar
+package objects
 
 import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -15,28 +14,21 @@ import (
 	"time"
 
 	"muniment/control/store"
-	"muniment/gateway/api"
 	"muniment/sealer/keyfile"
 )
 
 // folder keeps objects as files, at their keys as paths.
 type folder struct{ dir string }
 
-var _ storage = folder{}
+var _ Place = folder{}
 
 func openFolder(dir string) (folder, error) {
 	dir = filepath.Clean(dir)
 	return folder{dir}, keyfile.MakeDir(dir)
 }
 
-// leaves returns a 503 while the disk has less free space than a number of bytes.
-func (f folder) leaves(least int64) error {
-	free, err := store.Free(f.dir)
-	if err == nil && free < least {
-		err = api.Unavailable(api.StorageFull, fmt.Sprintf("the disk of the bundles has %d bytes free, and exports leave at least %d", free, least), time.Minute)
-	}
-	return err
-}
+// Free implements Place.
+func (f folder) Free() (int64, error) { return store.Free(f.dir) }
 
 // unfinished matches the end of the names of files that are not renamed to their keys yet.
 var unfinished = regexp.MustCompile(`\.[0-9a-f]+\.tmp$`)
@@ -46,7 +38,7 @@ func (f folder) path(key string) (string, error) {
 	return filepath.Join(f.dir, local), err
 }
 
-func (f folder) write(ctx context.Context, key string, fill func(io.Writer) error) error {
+func (f folder) Write(ctx context.Context, key string, fill func(io.Writer) error) error {
 	name, err := f.path(key)
 	if err != nil {
 		return err
@@ -83,19 +75,19 @@ func (f folder) sync(dir string) error {
 	return err
 }
 
-func (f folder) open(_ context.Context, key string) (io.ReadCloser, error) {
+func (f folder) Open(_ context.Context, key string) (io.ReadCloser, error) {
 	name, err := f.path(key)
 	if err != nil {
 		return nil, err
 	}
 	file, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, errNoObject
+		return nil, ErrNone
 	}
 	return file, err
 }
 
-func (f folder) remove(_ context.Context, key string) error {
+func (f folder) Remove(_ context.Context, key string) error {
 	name, err := f.path(key)
 	if err != nil {
 		return err
@@ -110,24 +102,24 @@ func (f folder) remove(_ context.Context, key string) error {
 	return err
 }
 
-func (f folder) list(ctx context.Context, prefix string, each func(object) error) error {
+func (f folder) List(ctx context.Context, prefix string, each func(Object) error) error {
 	return f.walk(ctx, prefix, func(name string, modified time.Time) error {
 		if unfinished.MatchString(name) {
 			return nil
 		}
-		return each(object{name, modified})
+		return each(Object{name, modified})
 	})
 }
 
-func (f folder) discard(ctx context.Context, prefix string, keep func(object) (bool, error)) error {
+func (f folder) Discard(ctx context.Context, prefix string, keep func(Object) (bool, error)) error {
 	return f.walk(ctx, prefix, func(name string, modified time.Time) error {
 		if !unfinished.MatchString(name) {
 			return nil
 		}
-		if kept, err := keep(object{name, modified}); err != nil || kept {
+		if kept, err := keep(Object{name, modified}); err != nil || kept {
 			return err
 		}
-		return f.remove(ctx, name)
+		return f.Remove(ctx, name)
 	})
 }
 

@@ -1,4 +1,4 @@
-package dsar
+package objects
 
 import (
 	"bytes"
@@ -25,35 +25,35 @@ func newBucket(t *testing.T, parameters string) (b *bucket, backend *s3mem.Backe
 	require.NoError(t, backend.CreateBucket("bundles"))
 	server := httptest.NewTLSServer(gofakes3.New(backend).Server())
 	t.Cleanup(server.Close)
-	b, err := openBucket("s3://bundles?region=eu-central-1&endpoint="+server.URL+parameters, server.Client().Transport)
+	b, err := openBucket("s3://bundles?region=eu-central-1&endpoint="+server.URL+parameters, "application/zip", server.Client().Transport)
 	require.NoError(t, err)
 	return b, backend
 }
 
-// TestStorage: a folder and a bucket keep objects in the same way.
-func TestStorage(t *testing.T) {
-	for name, open := range map[string]func(t *testing.T) storage{
-		"folder": func(t *testing.T) storage {
+// TestPlaces: a folder and a bucket keep objects in the same way.
+func TestPlaces(t *testing.T) {
+	for name, open := range map[string]func(t *testing.T) Place{
+		"folder": func(t *testing.T) Place {
 			f, err := openFolder(filepath.Join(t.TempDir(), "bundles"))
 			require.NoError(t, err)
 			return f
 		},
-		"bucket":                func(t *testing.T) storage { b, _ := newBucket(t, ""); return b },
-		"bucket below a prefix": func(t *testing.T) storage { b, _ := newBucket(t, "&prefix=exports/"); return b },
+		"bucket":                func(t *testing.T) Place { b, _ := newBucket(t, ""); return b },
+		"bucket below a prefix": func(t *testing.T) Place { b, _ := newBucket(t, "&prefix=exports/"); return b },
 	} {
-		t.Run(name, func(t *testing.T) { testStorage(t, open(t)) })
+		t.Run(name, func(t *testing.T) { testPlace(t, open(t)) })
 	}
 }
 
-func testStorage(t *testing.T, s storage) {
+func testPlace(t *testing.T, s Place) {
 	write := func(key string, content []byte) {
-		require.NoError(t, s.write(t.Context(), key, func(w io.Writer) error {
+		require.NoError(t, s.Write(t.Context(), key, func(w io.Writer) error {
 			_, err := io.Copy(w, bytes.NewReader(content)) // in pieces
 			return err
 		}))
 	}
 	read := func(key string) ([]byte, error) {
-		in, err := s.open(t.Context(), key)
+		in, err := s.Open(t.Context(), key)
 		if err != nil {
 			return nil, err
 		}
@@ -61,17 +61,17 @@ func testStorage(t *testing.T, s storage) {
 		return io.ReadAll(in)
 	}
 	keys := func(prefix string) (list []string) {
-		require.NoError(t, s.list(t.Context(), prefix, func(o object) error {
-			require.WithinRange(t, o.modified, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
-			list = append(list, o.key)
+		require.NoError(t, s.List(t.Context(), prefix, func(o Object) error {
+			require.WithinRange(t, o.Modified, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
+			list = append(list, o.Key)
 			return nil
 		}))
 		return list
 	}
 	require.Empty(t, keys(""))
 	_, err := read("tnt_a/1-1.zip")
-	require.ErrorIs(t, err, errNoObject)
-	require.NoError(t, s.remove(t.Context(), "tnt_a/1-1.zip"), "what is not there")
+	require.ErrorIs(t, err, ErrNone)
+	require.NoError(t, s.Remove(t.Context(), "tnt_a/1-1.zip"), "what is not there")
 
 	large := bytes.Repeat([]byte("more than a part\n"), partSize/16) // sent in two
 	sum := sha256.Sum256(large)
@@ -88,19 +88,19 @@ func testStorage(t *testing.T, s storage) {
 	require.ElementsMatch(t, []string{"tnt_a/1-1.zip", "tnt_a/2-1.zip"}, keys("tnt_a/"))
 	require.Empty(t, keys("tnt_c/"))
 	failed := errors.New("the caller")
-	require.ErrorIs(t, s.list(t.Context(), "", func(object) error { return failed }), failed)
+	require.ErrorIs(t, s.List(t.Context(), "", func(Object) error { return failed }), failed)
 
 	// Neither a failure nor the end of the caller's patience leaves an object.
 	for _, size := range []int{10, 2*partSize + 1} {
 		for _, fault := range []error{failed, io.EOF, io.ErrUnexpectedEOF} {
-			require.ErrorIs(t, s.write(t.Context(), "tnt_a/3-1.zip", func(w io.Writer) error {
+			require.ErrorIs(t, s.Write(t.Context(), "tnt_a/3-1.zip", func(w io.Writer) error {
 				_, err := w.Write(make([]byte, size))
 				require.NoError(t, err)
 				return fault
 			}), fault)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		require.ErrorIs(t, s.write(ctx, "tnt_a/3-1.zip", func(w io.Writer) error {
+		require.ErrorIs(t, s.Write(ctx, "tnt_a/3-1.zip", func(w io.Writer) error {
 			_, err := w.Write(make([]byte, size))
 			cancel()
 			return err
@@ -108,10 +108,10 @@ func testStorage(t *testing.T, s storage) {
 	}
 	require.NotContains(t, keys(""), "tnt_a/3-1.zip")
 
-	require.NoError(t, s.remove(t.Context(), "tnt_a/1-1.zip"))
+	require.NoError(t, s.Remove(t.Context(), "tnt_a/1-1.zip"))
 	_, err = read("tnt_a/1-1.zip")
-	require.ErrorIs(t, err, errNoObject)
-	require.NoError(t, s.list(t.Context(), "tnt_", func(o object) error { return s.remove(t.Context(), o.key) }), "while they are listed")
+	require.ErrorIs(t, err, ErrNone)
+	require.NoError(t, s.List(t.Context(), "tnt_", func(o Object) error { return s.Remove(t.Context(), o.Key) }), "while they are listed")
 	require.Empty(t, keys(""))
 }
 
@@ -125,11 +125,11 @@ func TestUnfinishedFiles(t *testing.T) {
 	for _, name := range []string{kept, gone} {
 		require.NoError(t, os.WriteFile(filepath.Join(f.dir, name), []byte("half of"), 0o600))
 	}
-	require.NoError(t, f.list(t.Context(), "", func(o object) error {
-		require.Fail(t, "it is no object", o.key)
+	require.NoError(t, f.List(t.Context(), "", func(o Object) error {
+		require.Fail(t, "it is no object", o.Key)
 		return nil
 	}))
-	require.NoError(t, f.discard(t.Context(), "tnt_a/", func(o object) (bool, error) { return o.key == kept, nil }))
+	require.NoError(t, f.Discard(t.Context(), "tnt_a/", func(o Object) (bool, error) { return o.Key == kept, nil }))
 	require.FileExists(t, filepath.Join(f.dir, kept))
 	require.NoFileExists(t, filepath.Join(f.dir, gone))
 }
@@ -149,10 +149,10 @@ func TestURLsOfBuckets(t *testing.T) {
 		"s3://bundles?kmskeyid=alias/ours":              "kmskeyid needs ssetype",
 		"s3://bundles?ssetype=AES256&kmskeyid=alias/us": "kmskeyid needs ssetype",
 	} {
-		_, err := OpenBundles(place)
+		_, err := Open(place, "application/zip")
 		require.ErrorContains(t, err, why, place)
 	}
-	_, err := OpenBundles("s3://bundles?region=eu-central-1&ssetype=aws:kms&kmskeyid=alias/ours&use_path_style=true")
+	_, err := Open("s3://bundles?region=eu-central-1&ssetype=aws:kms&kmskeyid=alias/ours&use_path_style=true", "application/zip")
 	require.NoError(t, err, "no request is made")
 }
 
@@ -164,6 +164,6 @@ func TestBucketWithoutCredentials(t *testing.T) {
 	}
 	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", filepath.Join(t.TempDir(), "none"))
 	t.Setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://127.0.0.1:1/none")
-	_, err := b.open(t.Context(), "tnt_a/1-1.zip")
+	_, err := b.Open(t.Context(), "tnt_a/1-1.zip")
 	require.ErrorContains(t, err, "no credentials")
 }

@@ -1,4 +1,4 @@
-package dsar
+package objects
 
 import (
 	"cmp"
@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
@@ -24,13 +26,14 @@ type bucket struct {
 	client     *minio.Core
 	name       string
 	prefix     string             // of the keys in the bucket
+	mediaType  string             // of the objects
 	encryption encrypt.ServerSide // nil: as the bucket has it
 }
 
-var _ storage = (*bucket)(nil)
+var _ Place = (*bucket)(nil)
 
 // partSize is how much of an object is sent at a time. Each write holds one part in memory, to send
-// it again if necessary. S3 takes 10,000 parts, so a bundle may have 156 GiB.
+// it again if necessary. S3 takes 10,000 parts, so an object may have 156 GiB.
 const partSize = 16 << 20
 
 // parameters are those of a bucket's URL:
@@ -44,8 +47,11 @@ const partSize = 16 << 20
 //	kmskeyid        the key for aws:kms; default: AWS's own
 var parameters = []string{"region", "endpoint", "use_path_style", "prefix", "ssetype", "kmskeyid"}
 
+// removeFor bounds how long a failed write tries to remove its own object.
+const removeFor = 30 * time.Second
+
 // openBucket opens the bucket of a URL. A transport that is nil is that of the client library.
-func openBucket(place string, transport http.RoundTripper) (*bucket, error) {
+func openBucket(place, mediaType string, transport http.RoundTripper) (*bucket, error) {
 	u, err := url.Parse(place)
 	if err != nil {
 		return nil, err
@@ -68,7 +74,7 @@ func openBucket(place string, transport http.RoundTripper) (*bucket, error) {
 			return nil, fmt.Errorf("unknown parameter %q of the URL: known are %s", name, strings.Join(parameters, ", "))
 		}
 	}
-	b := &bucket{name: u.Host, prefix: query.Get("prefix")}
+	b := &bucket{name: u.Host, prefix: query.Get("prefix"), mediaType: mediaType}
 	if b.encryption, err = encryption(query.Get("ssetype"), query.Get("kmskeyid")); err != nil {
 		return nil, err
 	}
@@ -116,16 +122,16 @@ func encryption(kind, keyID string) (encrypt.ServerSide, error) {
 	return nil, nil
 }
 
-func (b *bucket) write(ctx context.Context, key string, fill func(io.Writer) error) error {
+func (b *bucket) Write(ctx context.Context, key string, fill func(io.Writer) error) error {
 	in, out := io.Pipe()
 	defer out.CloseWithError(errors.New("panic")) // has no effect once it is closed
 	sent := make(chan error, 1)
 	go func() {
 		_, err := b.client.Client.PutObject(ctx, b.name, b.prefix+key, in, -1, minio.PutObjectOptions{
-			ContentType: bundleType, PartSize: partSize, SendContentMd5: true, ServerSideEncryption: b.encryption,
+			ContentType: b.mediaType, PartSize: partSize, SendContentMd5: true, ServerSideEncryption: b.encryption,
 		})
 		if err != nil {
-			err = fmt.Errorf("cannot store the bundle %s: %w", key, err)
+			err = fmt.Errorf("cannot store %s: %w", key, err)
 		}
 		in.CloseWithError(err) // of the writes from now on
 		sent <- err
@@ -144,40 +150,43 @@ func (b *bucket) write(ctx context.Context, key string, fill func(io.Writer) err
 	// The object may exist: perhaps only the last response was lost.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeFor)
 	defer cancel()
-	return errors.Join(err, b.remove(ctx, key))
+	return errors.Join(err, b.Remove(ctx, key))
 }
 
-func (b *bucket) open(ctx context.Context, key string) (io.ReadCloser, error) {
+func (b *bucket) Open(ctx context.Context, key string) (io.ReadCloser, error) {
 	content, _, _, err := b.client.GetObject(ctx, b.name, b.prefix+key, minio.GetObjectOptions{})
 	if minio.ToErrorResponse(err).Code == minio.NoSuchKey {
-		return nil, errNoObject
+		return nil, ErrNone
 	}
 	return content, err
 }
 
-func (b *bucket) list(ctx context.Context, prefix string, each func(object) error) error {
+func (b *bucket) List(ctx context.Context, prefix string, each func(Object) error) error {
 	for o := range b.client.ListObjectsIter(ctx, b.name, minio.ListObjectsOptions{Prefix: b.prefix + prefix, Recursive: true}) {
 		if o.Err != nil {
-			return fmt.Errorf("cannot list the bundles: %w", o.Err)
+			return fmt.Errorf("cannot list the bucket: %w", o.Err)
 		}
-		if err := each(object{strings.TrimPrefix(o.Key, b.prefix), o.LastModified}); err != nil {
+		if err := each(Object{strings.TrimPrefix(o.Key, b.prefix), o.LastModified}); err != nil {
 			return err
 		}
 	}
 	return ctx.Err() // then the list ended early
 }
 
-func (b *bucket) remove(ctx context.Context, key string) error {
+func (b *bucket) Remove(ctx context.Context, key string) error {
 	err := b.client.RemoveObject(ctx, b.name, b.prefix+key, minio.RemoveObjectOptions{})
 	if err != nil && minio.ToErrorResponse(err).Code != minio.NoSuchKey {
-		return fmt.Errorf("cannot delete the bundle %s: %w", key, err)
+		return fmt.Errorf("cannot delete %s: %w", key, err)
 	}
 	return nil
 }
 
 // discard does nothing: nobody can read the parts of an unfinished upload, and the bucket's lifecycle
 // rules delete them.
-func (b *bucket) discard(context.Context, string, func(object) (bool, error)) error { return nil }
+func (b *bucket) Discard(context.Context, string, func(Object) (bool, error)) error { return nil }
+
+// Free implements Place.
+func (b *bucket) Free() (int64, error) { return math.MaxInt64, nil }
 
 // chain finds credentials where AWS's own clients do. Unlike the library's chain, it fails if it
 // finds none, where that would send requests without a signature.
