@@ -59,7 +59,7 @@ var packages = map[string][]string{
 	"control/ingest":            {"control/node", "control/right", "control/route", "control/store", "control/tenant", "gateway/api", "gateway/auth", "sealer"},
 	"control/meter":             {"control/calendar", "control/route", "control/store", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/node":              {"control/route", "control/signing", "control/store", "gateway/api", "sealer", "sealer/terminal"},
-	"control/objects":           {"control/store", "sealer/keyfile"},
+	"control/objects":           {"control/store", "gateway/api", "sealer/keyfile"},
 	"control/offer":             {"control/right", "control/route", "control/store", "gateway/api", "gateway/auth", "sealer"},
 	"control/paper":             {"control/payable", "control/route", "control/settle/rate", "sealer"},
 	"control/payable":           {"control/route", "control/settle", "control/settle/rate", "control/store", "control/tenant", "gateway/api", "gateway/auth", "sealer"},

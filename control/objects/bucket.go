@@ -19,6 +19,8 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/minio/minio-go/v7/pkg/encrypt"
 	"github.com/minio/minio-go/v7/pkg/s3utils"
+
+	"muniment/gateway/api"
 )
 
 // bucket keeps objects in a bucket of S3, or of another store with its API.
@@ -46,6 +48,9 @@ const partSize = 16 << 20
 //	ssetype         AES256 or aws:kms, how objects are encrypted; default: as the bucket has it
 //	kmskeyid        the key for aws:kms; default: AWS's own
 var parameters = []string{"region", "endpoint", "use_path_style", "prefix", "ssetype", "kmskeyid"}
+
+// retries is how often a request is sent to a store that does not answer, within some seconds.
+const retries = 3
 
 // removeFor bounds how long a failed write tries to remove its own object.
 const removeFor = 30 * time.Second
@@ -80,7 +85,8 @@ func openBucket(place, mediaType string, transport http.RoundTripper) (*bucket, 
 	}
 	options := &minio.Options{
 		Creds: credentials.New(&chain{}), Secure: true, Transport: transport,
-		Region: cmp.Or(query.Get("region"), os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION")),
+		MaxRetries: retries,
+		Region:     cmp.Or(query.Get("region"), os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION")),
 	}
 	host := "s3.amazonaws.com" // the client adds the region
 	if text := query.Get("endpoint"); text != "" {
@@ -153,18 +159,115 @@ func (b *bucket) Write(ctx context.Context, key string, fill func(io.Writer) err
 	return errors.Join(err, b.Remove(ctx, key))
 }
 
+// Create puts the file in one request, on the condition that there is no object (If-None-Match). S3 takes up to
+// 5 GiB so.
+func (b *bucket) Create(ctx context.Context, key, file string) error {
+	content, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	info, err := content.Stat()
+	if err == nil {
+		err = b.put(ctx, key, content, info.Size())
+	}
+	if isThere(err) {
+		var object io.ReadCloser
+		if object, err = b.Open(ctx, key); err == nil {
+			_, err = content.Seek(0, io.SeekStart)
+			err = errors.Join(cmp.Or(err, same(object, content)), object.Close())
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("cannot store %s: %w", key, err)
+	}
+	return os.Remove(file)
+}
+
+// put creates an object. The error is one of isThere if there is one already.
+func (b *bucket) put(ctx context.Context, key string, content io.Reader, size int64) error {
+	options := minio.PutObjectOptions{ContentType: b.mediaType, DisableMultipart: true, SendContentMd5: true, ServerSideEncryption: b.encryption}
+	options.SetMatchETagExcept("*")
+	_, err := b.client.Client.PutObject(ctx, b.name, b.prefix+key, content, size, options)
+	return away(ctx, err)
+}
+
+// isThere reports whether a put failed because there is an object. A retry of a put whose response was lost fails
+// so, too.
+func isThere(err error) bool {
+	refused, ok := errors.AsType[minio.ErrorResponse](err)
+	return ok && (refused.Code == minio.PreconditionFailed || refused.StatusCode == http.StatusPreconditionFailed)
+}
+
+// CheckCreate implements Place. A store that does not know the condition puts an object twice.
+func (b *bucket) CheckCreate(ctx context.Context) error {
+	const content = "This store creates an object once.\n"
+	for range 2 { // there may be none yet
+		err := b.put(ctx, checkKey, strings.NewReader(content), int64(len(content)))
+		if isThere(err) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("cannot store %s: %w", checkKey, err)
+		}
+	}
+	return fmt.Errorf("the store of the bucket %s ignores If-None-Match, and would let two processes overwrite each other's objects: use a store that knows conditional writes", b.name)
+}
+
+// Ready implements Place.
+func (b *bucket) Ready(ctx context.Context) error {
+	found, err := b.client.BucketExists(ctx, b.name)
+	if err == nil && !found {
+		err = fmt.Errorf("there is no bucket %s", b.name)
+	}
+	return away(ctx, err)
+}
+
+// away adds a 503 to an error that says that the store does not answer now: one of the connection, of the search
+// for credentials, or a response that says so. Others need an operator.
+func away(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	if refused, ok := errors.AsType[minio.ErrorResponse](err); ok && refused.StatusCode < http.StatusInternalServerError {
+		switch refused.StatusCode {
+		case http.StatusTooManyRequests, http.StatusConflict: // another process writes the same object
+		default:
+			return err
+		}
+	}
+	return errors.Join(api.Unavailable(api.EngineUnavailable, "the bucket does not answer", time.Second), err)
+}
+
 func (b *bucket) Open(ctx context.Context, key string) (io.ReadCloser, error) {
 	content, _, _, err := b.client.GetObject(ctx, b.name, b.prefix+key, minio.GetObjectOptions{})
 	if minio.ToErrorResponse(err).Code == minio.NoSuchKey {
 		return nil, ErrNone
 	}
-	return content, err
+	if err != nil {
+		return nil, away(ctx, err)
+	}
+	return &download{content, ctx}, nil
+}
+
+// download is the content of an object.
+type download struct {
+	io.ReadCloser
+	ctx context.Context
+}
+
+func (d *download) Read(p []byte) (int, error) {
+	n, err := d.ReadCloser.Read(p)
+	if err != nil && err != io.EOF {
+		err = away(d.ctx, err)
+	}
+	return n, err
 }
 
 func (b *bucket) List(ctx context.Context, prefix string, each func(Object) error) error {
 	for o := range b.client.ListObjectsIter(ctx, b.name, minio.ListObjectsOptions{Prefix: b.prefix + prefix, Recursive: true}) {
 		if o.Err != nil {
-			return fmt.Errorf("cannot list the bucket: %w", o.Err)
+			return fmt.Errorf("cannot list the bucket: %w", away(ctx, o.Err))
 		}
 		if err := each(Object{strings.TrimPrefix(o.Key, b.prefix), o.LastModified}); err != nil {
 			return err
@@ -176,7 +279,7 @@ func (b *bucket) List(ctx context.Context, prefix string, each func(Object) erro
 func (b *bucket) Remove(ctx context.Context, key string) error {
 	err := b.client.RemoveObject(ctx, b.name, b.prefix+key, minio.RemoveObjectOptions{})
 	if err != nil && minio.ToErrorResponse(err).Code != minio.NoSuchKey {
-		return fmt.Errorf("cannot delete %s: %w", key, err)
+		return fmt.Errorf("cannot delete %s: %w", key, away(ctx, err))
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -64,6 +65,56 @@ func (f folder) Write(ctx context.Context, key string, fill func(io.Writer) erro
 		return errors.Join(err, os.Remove(name))
 	}
 	return nil
+}
+
+// Create links the file to the key: unlike a rename, this fails if there is an object.
+func (f folder) Create(ctx context.Context, key, file string) error {
+	name, err := f.path(key)
+	if err != nil {
+		return err
+	}
+	if err := cmp.Or(ctx.Err(), os.MkdirAll(filepath.Dir(name), 0o700)); err != nil {
+		return err
+	}
+	err = os.Link(file, name)
+	created := err == nil
+	if errors.Is(err, fs.ErrExist) {
+		err = sameFiles(name, file)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot store %s: %w", key, err)
+	}
+	if err := f.sync(filepath.Dir(name)); err != nil {
+		if created {
+			err = errors.Join(err, os.Remove(name))
+		}
+		return err
+	}
+	return os.Remove(file)
+}
+
+// sameFiles returns an ErrOther unless two files have the same bytes.
+func sameFiles(name, file string) error {
+	object, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer object.Close()
+	content, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	return same(object, content)
+}
+
+// CheckCreate implements Place: every file system with links keeps what Create promises.
+func (folder) CheckCreate(context.Context) error { return nil }
+
+// Ready implements Place.
+func (f folder) Ready(context.Context) error {
+	_, err := os.Stat(f.dir)
+	return err
 }
 
 // sync waits until the names in a folder are on disk, and those of the folder and its parents.
