@@ -60,11 +60,12 @@ var packages = map[string][]string{
 	"control/meter":             {"control/calendar", "control/route", "control/store", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/node":              {"control/route", "control/signing", "control/store", "gateway/api", "sealer", "sealer/terminal"},
 	"control/objects":           {"control/store", "gateway/api", "sealer/keyfile"},
+	"control/objects/s3test":    {},
 	"control/offer":             {"control/right", "control/route", "control/store", "gateway/api", "gateway/auth", "sealer"},
 	"control/paper":             {"control/payable", "control/route", "control/settle/rate", "sealer"},
 	"control/payable":           {"control/route", "control/settle", "control/settle/rate", "control/store", "control/tenant", "gateway/api", "gateway/auth", "sealer"},
 	"control/playground":        {"control/assets", "control/route", "control/sandbox", "gateway/api"},
-	"control/proof":             {"control/route", "control/store", "control/tenant", "control/webhook", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer", "sealer/keyfile", "sealer/terminal"},
+	"control/proof":             {"control/objects", "control/route", "control/store", "control/tenant", "control/webhook", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer", "sealer/keyfile", "sealer/terminal"},
 	"control/proof/prooftest":   {"control/roomtest", "control/store", "control/store/storetest", "gate", "gateway/api", "pipeline", "pipeline/kafka", "pipeline/segment", "pipeline/sqlite", "sealer", "sealer/verify"},
 	"control/rapidtest":         {},
 	"control/right":             {"control/node", "control/route", "control/store", "control/tenant", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
@@ -117,7 +118,7 @@ var packages = map[string][]string{
 }
 
 // testsOnly are packages that no shipped code may import. They may import each other.
-var testsOnly = []string{"bench/waittest", "bench/system/storytest", "bench/system/systemtest", "control/assets/assetstest", "control/historytest", "control/proof/prooftest", "control/rapidtest", "control/roomtest", "control/route/routetest", "control/store/storetest", "deploy/stack/stacktest", "gateway/certs/certstest", "gateway/issue/issuetest", "pipeline/conform", "sealer/sealertest"}
+var testsOnly = []string{"bench/waittest", "bench/system/storytest", "bench/system/systemtest", "control/assets/assetstest", "control/historytest", "control/objects/s3test", "control/proof/prooftest", "control/rapidtest", "control/roomtest", "control/route/routetest", "control/store/storetest", "deploy/stack/stacktest", "gateway/certs/certstest", "gateway/issue/issuetest", "pipeline/conform", "sealer/sealertest"}
 
 // adapters are the dependencies that belong to one package each. A prefix of the
 // import path and the packages that may name it.

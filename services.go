@@ -117,7 +117,7 @@ func (p *plane) openRights(ctx context.Context) (err error) {
 func (p *plane) openEvidence(context.Context) (err error) {
 	cfg := &p.cfg
 	p.packs, err = proof.New(proof.Config{
-		DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Keys: p.keys, Nodes: p.nodes, Purpose: tenant.PackPurpose, Rate: settle.Rating.Rate, Dir: filepath.Join(cfg.Data, "packs"),
+		DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Keys: p.keys, Nodes: p.nodes, Purpose: tenant.PackPurpose, Rate: settle.Rating.Rate, Packs: cfg.Packs, Dir: cfg.PacksDir,
 		Tenants: func(ctx context.Context) ([]string, error) { return p.tenants.Lasting(ctx) }, SealEvery: cfg.Seal.SealEvery, SealAt: cfg.Seal.SealAt, Workers: cfg.SealWorkers, Logger: cfg.Logger, Registerer: cfg.Registerer,
 	})
 	if err != nil {

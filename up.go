@@ -214,7 +214,7 @@ func (e *embedded) run(background *parts) {
 // openControl opens control on the engines.
 func (c *upCmd) openControl(p *process, e embedded, apiURL string, access adminAccess, processors int) (*plane, error) {
 	ctl, err := openPlane(p.ctx, planeConfig{
-		DB: e.db, Log: e.log, Deliveries: reservedLog{e.log, e.db}, Warehouse: e.warehouse, Data: c.Data, Embedded: true, LeaseBound: c.Bound, Token: access.Token, AdminTLS: strings.HasPrefix(access.URL, "https://"),
+		DB: e.db, Log: e.log, Deliveries: reservedLog{e.log, e.db}, Warehouse: e.warehouse, Data: c.Data, PacksDir: filepath.Join(c.Data, packsFolder), Embedded: true, LeaseBound: c.Bound, Token: access.Token, AdminTLS: strings.HasPrefix(access.URL, "https://"),
 		Sandbox: c.Sandbox, Webhook: c.Webhook, Seal: c.Seal, Exports: c.Exports, Mail: c.Mail, PublicURL: c.Public.publicURL(apiURL), RowAge: c.RowAge, LogKeep: c.Keep, Logger: p.logger, Registerer: p.registry,
 		LogKept:     func(context.Context) (time.Duration, error) { return keptFor(c.Keep), nil },
 		SealWorkers: func() int { return sealWorkers(processors, e.admitted.Quiet()) },
