@@ -216,6 +216,7 @@ func (s *refusesAtStart) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	text, _ := e.Body() // of texts alone
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set(api.HeaderNotBegun, "1")
 	w.Header().Set("Retry-After", strconv.Itoa(s.backoff.Seconds(e.RetryAfterSeconds(), e.Reason, time.Now())))
 	w.WriteHeader(e.GetStatus())
 	_, _ = w.Write(text)

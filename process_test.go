@@ -245,7 +245,7 @@ func TestControlInClear(t *testing.T) {
 		"127.0.0.1:8081": false, "[::1]:8081": false, "localhost:8081": false,
 		"control:8081": true, "10.0.0.1:8081": true, "127.0.0.1.example.com:8081": true, "": true,
 	} {
-		c := gatewayCmd{Control: control, Nodes: "https://control:8082"}
+		c := gatewayCmd{Control: []string{"127.0.0.1:1", control}, Nodes: []string{"https://control:8082"}}
 		_, err := c.openHops(p)
 		if refused {
 			require.ErrorContains(t, err, "--control-ca", control)

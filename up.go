@@ -98,7 +98,7 @@ func (c *upCmd) serve(p *process) error {
 	}
 	inside := newInsideListener()
 	server, err := gateway.New(gateway.Config{
-		Version: thisBuild().Version, Rights: node.view, Issuer: node.issuer, DialControl: inside.Dial, Hold: ctl.ingest.Hold, SandboxRows: ctl.sandboxRows, RenderError: sandbox.RenderError,
+		Version: thisBuild().Version, Rights: node.view, Issuer: node.issuer, DialControl: []func() (net.Conn, error){inside.Dial}, Hold: ctl.ingest.Hold, SandboxRows: ctl.sandboxRows, RenderError: sandbox.RenderError,
 		TLS: api.tls, MaxTenantInFlight: c.TenantCap, TrustedProxies: c.TrustedProxies, Processors: processors, Logger: p.logger, Registerer: p.registry,
 	})
 	if err != nil {
