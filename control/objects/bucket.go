@@ -49,13 +49,17 @@ const partSize = 16 << 20
 //	kmskeyid        the key for aws:kms; default: AWS's own
 var parameters = []string{"region", "endpoint", "use_path_style", "prefix", "ssetype", "kmskeyid"}
 
-// retries is how often a request is sent to a store that does not answer, within some seconds.
-const retries = 3
+// A store that does not begin to answer within responseTimeout is away. A request is sent retries times in all.
+const (
+	responseTimeout = 20 * time.Second
+	retries         = 3
+)
 
 // removeFor bounds how long a failed write tries to remove its own object.
 const removeFor = 30 * time.Second
 
-// openBucket opens the bucket of a URL. A transport that is nil is that of the client library.
+// openBucket opens the bucket of a URL. A transport that is nil is the client library's, which trusts the authorities of
+// the system.
 func openBucket(place, mediaType string, transport http.RoundTripper) (*bucket, error) {
 	u, err := url.Parse(place)
 	if err != nil {
@@ -105,6 +109,14 @@ func openBucket(place, mediaType string, transport http.RoundTripper) (*bucket, 
 		if inPath {
 			options.BucketLookup = minio.BucketLookupPath
 		}
+	}
+	if transport == nil {
+		own, err := minio.DefaultTransport(options.Secure)
+		if err != nil {
+			return nil, err
+		}
+		own.ResponseHeaderTimeout = responseTimeout
+		options.Transport = own
 	}
 	if b.client, err = minio.NewCore(host, options); err != nil {
 		return nil, err
@@ -226,7 +238,7 @@ func (b *bucket) Ready(ctx context.Context) error {
 // away adds a 503 to an error that says that the store does not answer now: one of the connection, of the search
 // for credentials, or a response that says so. Others need an operator.
 func away(ctx context.Context, err error) error {
-	if err == nil || ctx.Err() != nil {
+	if err == nil || errors.Is(ctx.Err(), context.Canceled) {
 		return err
 	}
 	if refused, ok := errors.AsType[minio.ErrorResponse](err); ok && refused.StatusCode < http.StatusInternalServerError {

@@ -2,6 +2,7 @@ package proof
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net/http"
 	"os"
@@ -125,6 +126,38 @@ func TestPackOfOtherBytes(t *testing.T) {
 	require.NoError(t, h.place.Create(t.Context(), key(tenant, p.ID), changed))
 	_, err = h.service.folder.open(t.Context(), p)
 	require.ErrorContains(t, err, "its file is damaged")
+
+	// One that someone has made long is not copied to the disk of the process.
+	require.NoError(t, h.place.Remove(t.Context(), key(tenant, p.ID)))
+	require.NoError(t, os.WriteFile(changed, make([]byte, 50<<20), 0o600))
+	require.NoError(t, h.place.Create(t.Context(), key(tenant, p.ID), changed))
+	counted := &countedPlace{Place: h.place}
+	h.service.folder.packs = counted
+	_, err = h.service.folder.open(t.Context(), p)
+	require.ErrorContains(t, err, "its file is damaged")
+	require.LessOrEqual(t, counted.read, p.File.Bytes+1)
+}
+
+// countedPlace counts the bytes that are read of its objects.
+type countedPlace struct {
+	objects.Place
+	read int64
+}
+
+func (c *countedPlace) Open(ctx context.Context, key string) (io.ReadCloser, error) {
+	content, err := c.Place.Open(ctx, key)
+	return &countedContent{content, c}, err
+}
+
+type countedContent struct {
+	io.ReadCloser
+	of *countedPlace
+}
+
+func (c *countedContent) Read(p []byte) (int, error) {
+	n, err := c.ReadCloser.Read(p)
+	c.of.read += int64(n)
+	return n, err
 }
 
 // TestBucketAway: while the bucket does not answer, nothing is sealed, and packs are refused with a 503. Afterwards

@@ -120,7 +120,7 @@ func (f folder) open(ctx context.Context, p Pack) (*os.File, error) {
 		}
 		found.w = file
 	}
-	_, err = io.Copy(found, content)
+	_, err = io.Copy(found, io.LimitReader(content, p.File.Bytes+1)) // whoever writes to the bucket can't fill the disk
 	if err == nil {
 		_, err = file.Seek(0, io.SeekStart)
 	}
