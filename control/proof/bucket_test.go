@@ -217,3 +217,19 @@ type discarded struct{ header http.Header }
 func (d discarded) Header() http.Header       { return d.header }
 func (discarded) Write(p []byte) (int, error) { return len(p), nil }
 func (discarded) WriteHeader(int)             {}
+
+// TestEventsOfABucket: a database that was restored reads what packs have that it does not know, wherever they are.
+func TestEventsOfABucket(t *testing.T) {
+	h := build(t, inBucket(t, nil))
+	for range 2 {
+		h.Deliver(deliveries(3)...)
+		h.seal()
+	}
+	require.NoError(t, h.place.CheckCreate(t.Context())) // an object that is no pack
+	var events [][]byte
+	require.NoError(t, PackEvents(t.Context(), h.place, func(event []byte) error {
+		events = append(events, bytes.Clone(event))
+		return nil
+	}))
+	require.ElementsMatch(t, h.check(), events)
+}
