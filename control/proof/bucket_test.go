@@ -17,6 +17,7 @@ import (
 	"muniment/control/objects"
 	"muniment/control/objects/s3test"
 	"muniment/gateway/api"
+	"muniment/pipeline"
 )
 
 // inBucket configures packs in a bucket of their own.
@@ -164,9 +165,11 @@ func (c *countedContent) Read(p []byte) (int, error) {
 // all of it works, and no object is left over.
 func TestBucketAway(t *testing.T) {
 	var away atomic.Bool
+	var requests atomic.Int32
 	h := build(t, inBucket(t, func(store http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if away.Load() {
+				requests.Add(1)
 				panic(http.ErrAbortHandler)
 			}
 			store.ServeHTTP(w, r)
@@ -180,8 +183,14 @@ func TestBucketAway(t *testing.T) {
 	refused := h.sealErr()
 	require.Equal(t, api.EngineUnavailable, refused.Reason)
 	require.Equal(t, 503, refused.HTTPStatus)
+	requests.Store(0)
 	_, err := h.service.folder.open(t.Context(), p)
 	require.Equal(t, api.EngineUnavailable, api.From(err).Reason)
+	tries := requests.Swap(0)
+	require.NoError(t, os.Remove(h.service.folder.name(tenant, p.ID+nodesSuffix)))
+	_, _, err = h.service.Inclusion(t.Context(), h.row(t), false)
+	require.Equal(t, api.EngineUnavailable, api.From(err).Reason)
+	require.Equal(t, tries, requests.Load(), "the proof waits for the bucket once")
 	require.Len(t, h.packs(), 1)
 	_, err = New(h.service.cfg)
 	require.Equal(t, api.EngineUnavailable, api.From(err).Reason)
@@ -190,6 +199,13 @@ func TestBucketAway(t *testing.T) {
 	require.Len(t, deliveriesOf(h.check()), 5)
 	require.Len(t, h.files(), 2)
 	h.onlyOneRootOfASize()
+}
+
+// row is the first of the tenant's.
+func (h *fixture) row(t *testing.T) pipeline.Row {
+	rows, err := h.Warehouse.Events(t.Context(), pipeline.EventQuery{TenantID: tenant, Limit: 1})
+	require.NoError(t, err)
+	return rows[0]
 }
 
 // TestPutWhoseResponseIsLost: the library sends it again, and the store refuses that; the pack is sealed.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"muniment/gateway/api"
 	"muniment/sealer"
 	"muniment/sealer/keyfile"
 )
@@ -44,10 +45,10 @@ type nodesFile interface {
 }
 
 // prove calls attempt, which reads nodes and verifies its result. If it fails, it is called once
-// more with nodes rebuilt from the packs.
+// more with nodes rebuilt from the packs, unless the bucket that has these does not answer.
 func (a *archive) prove(tenantID string, attempt func(*nodes) error) error {
 	err := a.attempt(tenantID, false, attempt)
-	if err != nil {
+	if err != nil && api.From(err).Reason != api.EngineUnavailable {
 		a.cfg.Logger.Warn("the hashes beside the packs are wrong, rebuilding them", "tenantId", tenantID, "err", err)
 		err = a.attempt(tenantID, true, attempt)
 	}
