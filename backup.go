@@ -12,6 +12,7 @@ import (
 
 	"muniment/control/backup"
 	"muniment/control/erasure"
+	"muniment/control/objects"
 	"muniment/control/proof"
 	"muniment/control/store"
 	"muniment/pipeline"
@@ -151,7 +152,11 @@ func olderEvents(ctx context.Context, data string, take func(event []byte) error
 // not all that is loaded was sealed.
 func packedAndLoaded(data string, warehouse *sqlite.Warehouse) func(ctx context.Context, take func(event []byte) error) error {
 	return func(ctx context.Context, take func(event []byte) error) error {
-		if err := proof.PackEvents(ctx, filepath.Join(data, "packs"), take); err != nil {
+		packs, err := objects.Open(filepath.Join(data, packsFolder), proof.PackType)
+		if err == nil {
+			err = proof.PackEvents(ctx, packs, take)
+		}
+		if err != nil {
 			return err
 		}
 		return warehouse.AuditEvents(ctx, take)

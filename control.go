@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -14,6 +15,7 @@ import (
 	"strconv"
 	"time"
 
+	"muniment/control/objects"
 	"muniment/control/proof"
 	"muniment/control/sandbox"
 	"muniment/control/signing"
@@ -27,7 +29,7 @@ import (
 )
 
 // controlCmd is one of any number of control processes on one database. They have one data
-// folder too: a volume that all of them may write to.
+// folder too, a volume that all of them may write to; or, with packs in a bucket, the same keys.
 type controlCmd struct {
 	serverFlags
 	databaseFlags
@@ -35,7 +37,8 @@ type controlCmd struct {
 	clickhouseFlags
 	rowFlags
 
-	Data   string        `default:"./muniment-data" help:"Folder of signing keys and proof packs, which all control processes share; created if it is missing." type:"path"`
+	Data   string        `default:"./muniment-data" help:"Folder of signing keys and proof packs, which all control processes share; created if it is missing. With --packs in a bucket each may have its own, with the same keys." type:"path"`
+	Packs  string        `help:"Where proof packs are kept: a folder, or the URL of a bucket, as s3://NAME?region=REGION, which all control processes share; default: the folder packs of --data." placeholder:"PLACE"`
 	Listen string        `default:"127.0.0.1:8081" address:"" help:"Address that gateways forward API requests to."`
 	Nodes  string        `default:"127.0.0.1:8082" address:"" help:"Address that gateways get rights and keys from."`
 	Admin  string        `default:"127.0.0.1:9090" address:"" help:"Address for operators: metrics, health, administration."`
@@ -96,7 +99,11 @@ func (c *controlCmd) serve(p *process) error {
 	served.serve(nodes, forNodes)
 	p.logger.Info("muniment control is starting", "api", api.url(), "admin", admin.url(), "nodes", nodes.url(), "data", c.Data)
 
-	db, log, warehouse, err := c.openEngines(p, waits)
+	packs, err := c.openPacks(p, waits)
+	if err != nil {
+		return err
+	}
+	db, log, warehouse, err := c.openEngines(p, waits, packs)
 	if err != nil {
 		return err
 	}
@@ -105,7 +112,7 @@ func (c *controlCmd) serve(p *process) error {
 		return err
 	}
 	ctl, err := openPlane(p.ctx, planeConfig{
-		DB: db, Log: log, Deliveries: log, Warehouse: warehouse, Data: c.Data, LeaseBound: c.Bound, NodeCA: nodeCA.Source(), Token: access.Token, AdminTLS: admin.tls != nil, Sandbox: c.Sandbox, Webhook: c.Webhook,
+		DB: db, Log: log, Deliveries: log, Warehouse: warehouse, Data: c.Data, Packs: packs, PacksDir: c.packsDir(), LeaseBound: c.Bound, NodeCA: nodeCA.Source(), Token: access.Token, AdminTLS: admin.tls != nil, Sandbox: c.Sandbox, Webhook: c.Webhook,
 		Seal: c.Seal, Exports: c.Exports, Mail: c.Mail, PublicURL: c.Public.publicURL(api.url()), RowAge: c.RowAge, Shared: true, LogKept: log.Kept, Logger: p.logger, Registerer: p.registry, Tracer: p.tracer,
 	})
 	if err != nil {
@@ -125,7 +132,7 @@ func (c *controlCmd) serve(p *process) error {
 	operators.Set(gateway.Admin{
 		Gatherer: p.registry, LogLevel: p.logLevel,
 		Checks: []gateway.Check{{Name: "database", Ready: db.Ready}},
-		Notes:  append([]gateway.Note{noted("log", func(context.Context) error { return log.Ready() }), noted("clickhouse", warehouse.Ready)}, ctl.notes(log, warehouse)...),
+		Notes:  append([]gateway.Note{noted("log", func(context.Context) error { return log.Ready() }), noted("clickhouse", warehouse.Ready), noted("packs", packs.Ready)}, ctl.notes(log, warehouse)...),
 		Token:  access.Token,
 		Mount:  ctl.atOperators(),
 	}.Handler())
@@ -133,8 +140,29 @@ func (c *controlCmd) serve(p *process) error {
 	return nil
 }
 
+// packsDir is the folder of packs, or of what is at hand of those in a bucket.
+func (c *controlCmd) packsDir() string {
+	if c.Packs == "" || objects.IsBucket(c.Packs) {
+		return filepath.Join(c.Data, packsFolder)
+	}
+	return c.Packs
+}
+
+// openPacks opens the place of packs. It waits for the bucket, if it is one.
+func (c *controlCmd) openPacks(p *process, waits *awaited) (objects.Place, error) {
+	packs, err := objects.Open(cmp.Or(c.Packs, c.packsDir()), proof.PackType)
+	if err == nil {
+		away := func(err error) bool { return api.From(err).Reason == api.EngineUnavailable }
+		err = waits.retry(p.ctx, p.logger, "bucket of packs", away, func() error { return packs.CheckCreate(p.ctx) })
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--packs: %w", err)
+	}
+	return packs, nil
+}
+
 // openEngines opens the engines of control. It waits for the database and the log.
-func (c *controlCmd) openEngines(p *process, waits *awaited) (db *store.DB, log *kafka.Log, warehouse *clickhouse.Warehouse, err error) {
+func (c *controlCmd) openEngines(p *process, waits *awaited, packs objects.Place) (db *store.DB, log *kafka.Log, warehouse *clickhouse.Warehouse, err error) {
 	database, err := c.databaseFlags.config(p.logger, p.registry)
 	if err != nil {
 		return nil, nil, nil, err
@@ -169,7 +197,7 @@ func (c *controlCmd) openEngines(p *process, waits *awaited) (db *store.DB, log 
 		return nil, nil, nil, err
 	}
 	p.atEnd(warehouse.Close)
-	return db, log, warehouse, c.reconcile(p.ctx, waits, p.logger, db, log)
+	return db, log, warehouse, c.reconcile(p.ctx, waits, p.logger, db, log, packs)
 }
 
 // noted shows a check in /readyz without making the process unready.
@@ -188,6 +216,7 @@ func (s *refusesAtStart) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	text, _ := e.Body() // of texts alone
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set(api.HeaderNotBegun, "1")
 	w.Header().Set("Retry-After", strconv.Itoa(s.backoff.Seconds(e.RetryAfterSeconds(), e.Reason, time.Now())))
 	w.WriteHeader(e.GetStatus())
 	_, _ = w.Write(text)
@@ -202,7 +231,7 @@ func (c *controlCmd) openDatabase(ctx context.Context, waits *awaited, cfg store
 }
 
 // reconcile compares the database with the log, once the log can be read.
-func (c *controlCmd) reconcile(ctx context.Context, waits *awaited, logger *slog.Logger, db *store.DB, log *kafka.Log) error {
+func (c *controlCmd) reconcile(ctx context.Context, waits *awaited, logger *slog.Logger, db *store.DB, log *kafka.Log, packs objects.Place) error {
 	if err := waits.retry(ctx, logger, "log", func(error) bool { return true }, log.Ready); err != nil {
 		return err
 	}
@@ -210,7 +239,7 @@ func (c *controlCmd) reconcile(ctx context.Context, waits *awaited, logger *slog
 		return err
 	}
 	err := db.Reconcile(ctx, store.History{Log: log, Keys: signing.KeyIDs, Replays: replays(), Accept: c.AcceptRollback, Older: func(ctx context.Context, take func(event []byte) error) error {
-		return proof.PackEvents(ctx, filepath.Join(c.Data, "packs"), take)
+		return proof.PackEvents(ctx, packs, take)
 	}})
 	if errors.Is(err, store.ErrOlder) {
 		err = fmt.Errorf("%w\nRestore the newest copy of the database, or start once with --accept-rollback to go on with what is here", err)

@@ -18,6 +18,7 @@ import (
 	"muniment/control"
 	"muniment/control/console"
 	"muniment/control/node"
+	"muniment/control/objects"
 	"muniment/control/proof"
 	"muniment/control/sandbox"
 	"muniment/control/statement"
@@ -44,11 +45,12 @@ type planeConfig struct {
 		pipeline.RuleCounter
 		drift.Auditor
 	}
-	// Data is the folder of keys and packs.
-	Data       string
-	LeaseBound time.Duration
-	NodeCA     func() *x509.CertPool // nil: nodes join by invitations alone
-	Token      string                // of operators
+	// Data is the folder of keys, and PacksDir the one of packs, unless Packs keeps them.
+	Data, PacksDir string
+	Packs          objects.Place
+	LeaseBound     time.Duration
+	NodeCA         func() *x509.CertPool // nil: nodes join by invitations alone
+	Token          string                // of operators
 	// AdminTLS says that the operators' listener has TLS.
 	AdminTLS bool
 	Sandbox  sandbox.Flags
@@ -72,6 +74,9 @@ type planeConfig struct {
 	Registerer *prometheus.Registry
 	Tracer     *trace.Tracer
 }
+
+// packsFolder is where a data folder keeps proof packs.
+const packsFolder = "packs"
 
 // plane is control with all of its services, and with the nodes of this process.
 type plane struct {

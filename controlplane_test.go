@@ -63,7 +63,7 @@ func openSandbox(t *testing.T, data string, log sandboxLog, warehouse *sqlite.Wa
 	quiet := slog.New(slog.DiscardHandler)
 	db, err := store.Open(t.Context(), store.Config{Path: path, URL: url, Logger: quiet})
 	require.NoError(t, err)
-	ctl, err := openPlane(t.Context(), planeConfig{DB: db, Log: log, Deliveries: log, Warehouse: warehouse, Data: data, PublicURL: "https://muniment.example", LeaseBound: 5 * time.Second, Sandbox: sandbox.Flags{Tenants: 100, Limits: sandbox.Limits{Burst: 1000, Sustained: 1000}},
+	ctl, err := openPlane(t.Context(), planeConfig{DB: db, Log: log, Deliveries: log, Warehouse: warehouse, Data: data, PacksDir: filepath.Join(data, packsFolder), PublicURL: "https://muniment.example", LeaseBound: 5 * time.Second, Sandbox: sandbox.Flags{Tenants: 100, Limits: sandbox.Limits{Burst: 1000, Sustained: 1000}},
 		Token: "operator", LogKept: func(context.Context) (time.Duration, error) { return time.Hour, nil }, Logger: quiet, Registerer: prometheus.NewRegistry()})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())

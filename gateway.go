@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,8 +40,8 @@ type gatewayCmd struct {
 	Data           string        `default:"./muniment-node" help:"The node's folder: its identity, its spool, its copies. It must survive the process: the records in its spool were acknowledged." type:"path"`
 	Listen         string        `default:"127.0.0.1:8080" address:"" help:"Address of the API."`
 	Admin          string        `default:"127.0.0.1:9090" address:"" help:"Address for operators: metrics, health."`
-	Control        string        `required:"" help:"Where control, or a balancer in front of several, takes the API's requests: all but deliveries." placeholder:"HOST:PORT"`
-	Nodes          string        `required:"" help:"Where control, or such a balancer, listens for nodes. Over http only on this machine." placeholder:"URL"`
+	Control        []string      `required:"" help:"Where control, or a balancer in front of several, takes the API's requests: all but deliveries. Of several the node goes on with the next if one does not answer." placeholder:"HOST:PORT"`
+	Nodes          []string      `required:"" help:"Where control, or such a balancer, listens for nodes; several likewise. Over http only on this machine." placeholder:"URL"`
 	Invitation     string        `help:"Invitation with which the node joins, from muniment node invite. Not used once it has joined." placeholder:"TOKEN"`
 	NodeCert       string        `help:"Certificate chain (PEM) by which the node joins, in place of an invitation: of an authority in control's --node-ca, with the URI muniment://node/NAME. Not used once it has joined." placeholder:"FILE" type:"path"`
 	NodeKey        string        `help:"Key of that certificate (PEM)." placeholder:"FILE" type:"path"`
@@ -66,10 +67,15 @@ func (c *gatewayCmd) Validate() error {
 		return errors.New("--node-cert and --node-key need each other")
 	case c.NodeCert != "" && c.Invitation != "":
 		return errors.New("--node-cert and --invitation exclude each other: a node joins by one of them")
-	case c.NodeCert != "" && !strings.HasPrefix(c.Nodes, "https://"):
+	case c.NodeCert != "" && !c.nodesOverTLS():
 		return errors.New("--nodes must begin with https:// for a node that joins by a certificate")
 	}
 	return nil
+}
+
+// nodesOverTLS says whether control's listeners for nodes speak TLS, all of them.
+func (c *gatewayCmd) nodesOverTLS() bool {
+	return !slices.ContainsFunc(c.Nodes, func(url string) bool { return !strings.HasPrefix(url, "https://") })
 }
 
 // Run serves until it is signalled.
@@ -195,15 +201,16 @@ func (c *gatewayCmd) openLog(p *process) (l nodeLog, err error) {
 
 // openNode joins control, or begins the next epoch of the node that has joined.
 func (c *gatewayCmd) openNode(p *process, hops hops, log nodeLog, waits *awaited, processors int) (n edgeNode, err error) {
+	nodes := strings.Join(c.Nodes, ",")
 	n.identity, err = identity.Open(p.ctx, identity.Config{
-		Dir: filepath.Join(c.Data, "identity"), Control: c.Nodes, Client: hops.nodes, Invitation: c.Invitation, Certificate: c.certificate(p.logger), RotateEvery: c.RotateEvery,
+		Dir: filepath.Join(c.Data, "identity"), Control: nodes, Client: hops.nodes, Invitation: c.Invitation, Certificate: c.certificate(p.logger), RotateEvery: c.RotateEvery,
 		Drained: func() bool { return log.promise.Pending() == 0 }, Waiting: func(err error) { waits.note("control", err) }, Logger: p.logger, Registerer: p.registry,
 	})
 	if err != nil {
 		return n, err
 	}
 	p.atEnd(n.identity.Close)
-	if n.source, err = snapshot.NewRemote(c.Nodes, n.identity.Credential(), hops.nodes); err != nil {
+	if n.source, err = snapshot.NewRemote(nodes, n.identity.Credential(), hops.nodes); err != nil {
 		return n, err
 	}
 	n.view, err = snapshot.New(snapshot.Config{
@@ -249,17 +256,17 @@ func listenAt(address net.Addr) (net.Listener, error) {
 type hops struct {
 	api         *tls.Config
 	nodes       *http.Client
-	dialControl func() (net.Conn, error)
+	dialControl []func() (net.Conn, error) // by address
 }
 
 func (c *gatewayCmd) openHops(p *process) (h hops, err error) {
 	if h.api, err = certs.Server(p.certs("api"), c.TLS); err != nil {
 		return h, err
 	}
-	if c.NodesTLS.On() && !strings.HasPrefix(c.Nodes, "https://") {
+	if c.NodesTLS.On() && !c.nodesOverTLS() {
 		return h, errors.New("--nodes must begin with https:// where certificates are given for it")
 	}
-	if !c.ControlTLS.On() && !onThisMachine(c.Control) {
+	if !c.ControlTLS.On() && slices.ContainsFunc(c.Control, func(address string) bool { return !onThisMachine(address) }) {
 		return h, errors.New("--control is not on this machine, and callers' API keys must not go there in clear: give --control-ca or --control-tls")
 	}
 	nodes, err := certs.NewClient(p.certs("nodes"), c.NodesTLS)
@@ -268,10 +275,12 @@ func (c *gatewayCmd) openHops(p *process) (h hops, err error) {
 	}
 	h.nodes = nodes.HTTP()
 	control, err := certs.NewClient(p.certs("control"), c.ControlTLS)
-	h.dialControl = func() (net.Conn, error) {
-		ctx, cancel := context.WithTimeout(context.Background(), controlDialTimeout)
-		defer cancel()
-		return control.Dial(ctx, "tcp", c.Control)
+	for _, address := range c.Control {
+		h.dialControl = append(h.dialControl, func() (net.Conn, error) {
+			ctx, cancel := context.WithTimeout(context.Background(), controlDialTimeout)
+			defer cancel()
+			return control.Dial(ctx, "tcp", address)
+		})
 	}
 	return h, err
 }

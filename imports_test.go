@@ -52,18 +52,20 @@ var packages = map[string][]string{
 	"control/challenge":         {"control/node", "control/right", "control/route", "control/store", "gateway/api", "gateway/auth", "sealer"},
 	"control/console":           {"control/access", "control/assets", "control/node", "control/proof", "control/route", "control/store", "gateway/api", "pipeline", "sealer", "sealer/terminal"},
 	"control/dispute":           {"control/right", "control/route", "control/store", "gateway/api", "gateway/auth", "pipeline", "sealer"},
-	"control/dsar":              {"control/challenge", "control/dispute", "control/erasure", "control/ingest", "control/offer", "control/payable", "control/proof", "control/right", "control/route", "control/settle", "control/statement", "control/store", "control/tenant", "control/webhook", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer", "sealer/keyfile"},
+	"control/dsar":              {"control/challenge", "control/dispute", "control/erasure", "control/ingest", "control/objects", "control/offer", "control/payable", "control/proof", "control/right", "control/route", "control/settle", "control/statement", "control/store", "control/tenant", "control/webhook", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/erasure":           {"control/route", "control/store", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/event":             {"control/proof", "control/route", "control/store", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/historytest":       {"gateway/api"},
 	"control/ingest":            {"control/node", "control/right", "control/route", "control/store", "control/tenant", "gateway/api", "gateway/auth", "sealer"},
 	"control/meter":             {"control/calendar", "control/route", "control/store", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/node":              {"control/route", "control/signing", "control/store", "gateway/api", "sealer", "sealer/terminal"},
+	"control/objects":           {"control/store", "gateway/api", "sealer/keyfile"},
+	"control/objects/s3test":    {},
 	"control/offer":             {"control/right", "control/route", "control/store", "gateway/api", "gateway/auth", "sealer"},
 	"control/paper":             {"control/payable", "control/route", "control/settle/rate", "sealer"},
 	"control/payable":           {"control/route", "control/settle", "control/settle/rate", "control/store", "control/tenant", "gateway/api", "gateway/auth", "sealer"},
 	"control/playground":        {"control/assets", "control/route", "control/sandbox", "gateway/api"},
-	"control/proof":             {"control/route", "control/store", "control/tenant", "control/webhook", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer", "sealer/keyfile", "sealer/terminal", "trace"},
+	"control/proof":             {"control/objects", "control/route", "control/store", "control/tenant", "control/webhook", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer", "sealer/keyfile", "sealer/terminal", "trace"},
 	"control/proof/prooftest":   {"control/roomtest", "control/store", "control/store/storetest", "gate", "gateway/api", "pipeline", "pipeline/kafka", "pipeline/segment", "pipeline/sqlite", "sealer", "sealer/verify"},
 	"control/rapidtest":         {},
 	"control/right":             {"control/node", "control/route", "control/store", "control/tenant", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
@@ -119,7 +121,7 @@ var packages = map[string][]string{
 }
 
 // testsOnly are packages that no shipped code may import. They may import each other.
-var testsOnly = []string{"bench/waittest", "bench/system/storytest", "bench/system/systemtest", "control/assets/assetstest", "control/historytest", "control/proof/prooftest", "control/rapidtest", "control/roomtest", "control/route/routetest", "control/store/storetest", "deploy/stack/stacktest", "gateway/certs/certstest", "gateway/issue/issuetest", "pipeline/conform", "sealer/sealertest", "trace/tracetest"}
+var testsOnly = []string{"bench/waittest", "bench/system/storytest", "bench/system/systemtest", "control/assets/assetstest", "control/historytest", "control/objects/s3test", "control/proof/prooftest", "control/rapidtest", "control/roomtest", "control/route/routetest", "control/store/storetest", "deploy/stack/stacktest", "gateway/certs/certstest", "gateway/issue/issuetest", "pipeline/conform", "sealer/sealertest", "trace/tracetest"}
 
 // adapters are the dependencies that belong to one package each. A prefix of the
 // import path and the packages that may name it.
@@ -138,7 +140,7 @@ var adapters = map[string][]string{
 	"github.com/klauspost/compress":    {"control/proof", "gateway", "gateway/upload", "sealer"},
 	"github.com/ClickHouse/clickhouse": {"pipeline/clickhouse", "bench/warehouse"}, // what the product is held against
 	"github.com/parquet-go/parquet-go": {"control/dsar", "sealer/verify"},
-	"github.com/minio/minio-go":        {"control/dsar"},
+	"github.com/minio/minio-go":        {"control/objects"},
 	"github.com/wneessen/go-mail":      {"control/access"},
 	"github.com/cespare/xxhash":        {"pipeline/clickhouse"},
 	"code.dny.dev/ssrf":                {"control/webhook"},

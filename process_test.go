@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,6 +23,7 @@ import (
 
 	"muniment/bench/system/systemtest"
 	"muniment/bench/waittest"
+	"muniment/control/objects/s3test"
 	"muniment/gateway/certs"
 )
 
@@ -177,7 +179,7 @@ func TestDatabaseGaugeAtStart(t *testing.T) {
 	c.Database, c.ClickHouse = "postgres://u:p@127.0.0.1:1/muniment?sslmode=disable", "clickhouse://u:p@127.0.0.1:1/muniment"
 	waits, opened := newAwaited(errors.New("control starts")), make(chan error, 1)
 	go func() {
-		_, _, _, err := c.openEngines(p, waits)
+		_, _, _, err := c.openEngines(p, waits, nil)
 		opened <- err
 	}()
 	waittest.Until(t, func() bool { return strings.Contains(waits.Ready(t.Context()).Error(), "database") })
@@ -193,6 +195,49 @@ muniment_database_ready 0
 	}
 }
 
+// TestBucketOfPacksAtStart: control waits for a bucket that does not answer, and refuses one whose store would let
+// two processes overwrite each other's packs.
+func TestBucketOfPacksAtStart(t *testing.T) {
+	const fine, away, careless = 0, 1, 2
+	var behaves atomic.Int32
+	url := s3test.Bucket(t, func(store http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch behaves.Load() {
+			case away:
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return
+			case careless:
+				r.Header.Del("If-None-Match")
+			}
+			store.ServeHTTP(w, r)
+		})
+	})
+	p := &process{logger: slog.New(slog.DiscardHandler), ctx: t.Context()}
+	c := controlCmd{Data: t.TempDir(), Packs: url}
+	waits, opened := newAwaited(errors.New("control starts")), make(chan error, 1)
+	behaves.Store(away)
+	go func() {
+		_, err := c.openPacks(p, waits)
+		opened <- err
+	}()
+	waittest.Until(t, func() bool { return strings.Contains(waits.Ready(t.Context()).Error(), "bucket of packs") })
+	behaves.Store(fine)
+	require.NoError(t, <-opened)
+	require.Equal(t, filepath.Join(c.Data, "packs"), c.packsDir())
+
+	behaves.Store(careless)
+	_, err := c.openPacks(p, waits)
+	require.ErrorContains(t, err, "--packs: the store of the bucket evidence ignores If-None-Match")
+	c.Packs = "gs://evidence"
+	_, err = c.openPacks(p, waits)
+	require.ErrorContains(t, err, "--packs: cannot open the bucket: a URL of gs://")
+	c.Packs = filepath.Join(c.Data, "elsewhere")
+	_, err = c.openPacks(p, waits)
+	require.NoError(t, err)
+	require.DirExists(t, c.packsDir())
+	require.Equal(t, c.Packs, c.packsDir())
+}
+
 // TestControlInClear lets API keys go to control without TLS on this machine alone.
 func TestControlInClear(t *testing.T) {
 	p := &process{logger: slog.New(slog.DiscardHandler), registry: prometheus.NewRegistry()}
@@ -200,7 +245,7 @@ func TestControlInClear(t *testing.T) {
 		"127.0.0.1:8081": false, "[::1]:8081": false, "localhost:8081": false,
 		"control:8081": true, "10.0.0.1:8081": true, "127.0.0.1.example.com:8081": true, "": true,
 	} {
-		c := gatewayCmd{Control: control, Nodes: "https://control:8082"}
+		c := gatewayCmd{Control: []string{"127.0.0.1:1", control}, Nodes: []string{"https://control:8082"}}
 		_, err := c.openHops(p)
 		if refused {
 			require.ErrorContains(t, err, "--control-ca", control)

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"math"
 	"path/filepath"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"muniment/control/ingest"
 	"muniment/control/meter"
 	"muniment/control/node"
+	"muniment/control/objects"
 	"muniment/control/offer"
 	"muniment/control/paper"
 	"muniment/control/payable"
@@ -115,7 +117,7 @@ func (p *plane) openRights(ctx context.Context) (err error) {
 func (p *plane) openEvidence(context.Context) (err error) {
 	cfg := &p.cfg
 	p.packs, err = proof.New(proof.Config{
-		DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Keys: p.keys, Nodes: p.nodes, Purpose: tenant.PackPurpose, Rate: settle.Rating.Rate, Dir: filepath.Join(cfg.Data, "packs"),
+		DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Keys: p.keys, Nodes: p.nodes, Purpose: tenant.PackPurpose, Rate: settle.Rating.Rate, Packs: cfg.Packs, Dir: cfg.PacksDir,
 		Tenants: func(ctx context.Context) ([]string, error) { return p.tenants.Lasting(ctx) }, SealEvery: cfg.Seal.SealEvery, SealAt: cfg.Seal.SealAt, Workers: cfg.SealWorkers, Logger: cfg.Logger, Registerer: cfg.Registerer, Tracer: cfg.Tracer,
 	})
 	if err != nil {
@@ -158,9 +160,9 @@ func (p *plane) openTenants(ctx context.Context) (err error) {
 	if p.beacons, err = beacon.New(beacon.Config{DB: cfg.DB, Keys: p.keys}); err != nil {
 		return err
 	}
-	bundles, err := dsar.OpenBundles(cmp.Or(cfg.Exports.Bundles, filepath.Join(cfg.Data, "bundles")))
+	bundles, err := objects.Open(cmp.Or(cfg.Exports.Bundles, filepath.Join(cfg.Data, "bundles")), dsar.BundleType)
 	if err != nil {
-		return err
+		return fmt.Errorf("cannot open the place of bundles: %w", err)
 	}
 	p.exports, err = dsar.New(dsar.Config{
 		DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Keys: p.keys, Nodes: p.nodes, Bundles: bundles, Keep: cfg.Exports.BundleKeep, Logger: cfg.Logger,

@@ -98,7 +98,7 @@ func (c *upCmd) serve(p *process) error {
 	}
 	inside := newInsideListener()
 	server, err := gateway.New(gateway.Config{
-		Version: thisBuild().Version, Rights: node.view, Issuer: node.issuer, DialControl: inside.Dial, Hold: ctl.ingest.Hold, SandboxRows: ctl.sandboxRows, RenderError: sandbox.RenderError,
+		Version: thisBuild().Version, Rights: node.view, Issuer: node.issuer, DialControl: []func() (net.Conn, error){inside.Dial}, Hold: ctl.ingest.Hold, SandboxRows: ctl.sandboxRows, RenderError: sandbox.RenderError,
 		TLS: api.tls, MaxTenantInFlight: c.TenantCap, TrustedProxies: c.TrustedProxies, Processors: processors, Logger: p.logger, Registerer: p.registry, Tracer: p.tracer,
 	})
 	if err != nil {
@@ -224,7 +224,7 @@ func (e *embedded) run(background *parts) {
 // openControl opens control on the engines.
 func (c *upCmd) openControl(p *process, e embedded, apiURL string, access adminAccess, processors int) (*plane, error) {
 	ctl, err := openPlane(p.ctx, planeConfig{
-		DB: e.db, Log: e.log, Deliveries: reservedLog{e.log, e.db, nil}, Warehouse: e.warehouse, Data: c.Data, Embedded: true, LeaseBound: c.Bound, Token: access.Token, AdminTLS: strings.HasPrefix(access.URL, "https://"),
+		DB: e.db, Log: e.log, Deliveries: reservedLog{e.log, e.db, nil}, Warehouse: e.warehouse, Data: c.Data, PacksDir: filepath.Join(c.Data, packsFolder), Embedded: true, LeaseBound: c.Bound, Token: access.Token, AdminTLS: strings.HasPrefix(access.URL, "https://"),
 		Sandbox: c.Sandbox, Webhook: c.Webhook, Seal: c.Seal, Exports: c.Exports, Mail: c.Mail, PublicURL: c.Public.publicURL(apiURL), RowAge: c.RowAge, LogKeep: c.Keep, Logger: p.logger, Registerer: p.registry,
 		LogKept:     func(context.Context) (time.Duration, error) { return keptFor(c.Keep), nil },
 		Tracer:      p.tracer,

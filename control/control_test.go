@@ -29,6 +29,7 @@ import (
 	"muniment/control/erasure"
 	"muniment/control/ingest"
 	"muniment/control/node"
+	"muniment/control/objects"
 	"muniment/control/offer"
 	"muniment/control/paper"
 	"muniment/control/payable"
@@ -141,7 +142,7 @@ func newFixtureOn(t *testing.T, dir string, nodes node.Config, now ...func() tim
 	require.NoError(t, err)
 	payables, err := payable.New(h.db)
 	require.NoError(t, err)
-	bundles, err := dsar.OpenBundles(filepath.Join(dir, "bundles"))
+	bundles, err := objects.Open(filepath.Join(dir, "bundles"), dsar.BundleType)
 	require.NoError(t, err)
 	exports, err := dsar.New(dsar.Config{
 		DB: h.db, Warehouse: new(conform.MemoryWarehouse), Log: new(conform.MemoryLog), Keys: h.keys, Tables: control.Tables, Bundles: bundles, // no job runs

@@ -217,7 +217,7 @@ func registered(t *testing.T) shown {
 	})
 	require.NoError(t, err)
 	_, err = gateway.New(gateway.Config{
-		Rights: view, Issuer: issuer, Registerer: all, DialControl: func() (net.Conn, error) { return nil, errors.New("no control") },
+		Rights: view, Issuer: issuer, Registerer: all, DialControl: []func() (net.Conn, error){func() (net.Conn, error) { return nil, errors.New("no control") }},
 	})
 	require.NoError(t, err)
 	return all.all(t)

@@ -228,11 +228,20 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	_ = json.NewEncoder(w).Encode(v) // the client may have gone
 }
 
-// ControlReady returns nil when control answers in time, on a connection as requests use it. Any
-// answer below 500 will do.
-func (g *Gateway) ControlReady(ctx context.Context) error {
+// ControlReady returns nil when control answers in time at one of its addresses, on a connection as requests use it.
+// Any answer below 500 will do.
+func (g *Gateway) ControlReady(ctx context.Context) (err error) {
+	for i := range g.control.current.Order() {
+		if err = controlReady(ctx, g.cfg.DialControl[i]); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+func controlReady(ctx context.Context, dial func() (net.Conn, error)) error {
 	t := &http.Transport{
-		DialContext:       func(context.Context, string, string) (net.Conn, error) { return g.cfg.DialControl() },
+		DialContext:       func(context.Context, string, string) (net.Conn, error) { return dial() },
 		DisableKeepAlives: true,
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://control"+pathHealth, nil)

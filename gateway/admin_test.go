@@ -129,8 +129,8 @@ func TestControlReady(t *testing.T) {
 	var away atomic.Bool
 	w := newWorld(t, func(c *settings) {
 		serve(c)
-		dial := c.DialControl
-		c.DialControl = func() (net.Conn, error) {
+		dial := c.DialControl[0]
+		c.DialControl[0] = func() (net.Conn, error) {
 			if away.Load() {
 				return nil, errors.New("no route to host")
 			}

@@ -55,7 +55,7 @@ func newBench(b testing.TB) (*Gateway, string) {
 		NodeID: "nod_1", Rights: view, Log: nullLog{}, Signer: issuetest.Always(&sealer.Signer{KeyID: "k", Node: "nod_1", Key: key}), Now: now, Timeout: time.Minute,
 	})
 	require.NoError(b, err)
-	g, err := New(Config{Rights: view, Issuer: issuer, DialControl: func() (net.Conn, error) { return nil, fmt.Errorf("none") }, Now: now})
+	g, err := New(Config{Rights: view, Issuer: issuer, DialControl: []func() (net.Conn, error){func() (net.Conn, error) { return nil, fmt.Errorf("none") }}, Now: now})
 	require.NoError(b, err)
 	waittest.Until(b, func() bool { return view.Fresh() == nil })
 	return g, token

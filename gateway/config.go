@@ -28,8 +28,9 @@ type Config struct {
 	Rights *snapshot.View
 	// Issuer issues the receipts. The caller runs these two.
 	Issuer *issue.Issuer
-	// DialControl opens a connection to control, which speaks HTTP/1.1 on it.
-	DialControl func() (net.Conn, error)
+	// DialControl opens a connection to control, which speaks HTTP/1.1 on it: one function for each address, of
+	// processes that have one database.
+	DialControl []func() (net.Conn, error)
 	// RenderError renders the errors of paths that have an envelope of their own; ok is false
 	// for all other paths. It is not called for a request whose head could not be read, and
 	// must not block. Nil: there are no such paths.
@@ -108,7 +109,7 @@ func (c *Config) complete() error {
 		return errors.New("gateway: Rights is missing")
 	case c.Issuer == nil:
 		return errors.New("gateway: Issuer is missing")
-	case c.DialControl == nil:
+	case len(c.DialControl) == 0:
 		return errors.New("gateway: DialControl is missing")
 	}
 	for _, n := range []struct {

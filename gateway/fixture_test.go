@@ -97,7 +97,7 @@ func (w *world) start(change func(*settings)) {
 	// However slow the machine is, nothing ends by the times unless a test says so.
 	set := settings{Config{
 		Rights:      view,
-		DialControl: func() (net.Conn, error) { return nil, errors.New("no control here") },
+		DialControl: []func() (net.Conn, error){func() (net.Conn, error) { return nil, errors.New("no control here") }},
 		Now:         func() time.Time { return today },
 		DrainGrace:  50 * time.Millisecond,
 		BusyPause:   time.Millisecond,

@@ -228,7 +228,9 @@ func (g *Gateway) leave(ctx context.Context, served <-chan error) error {
 	defer grace.Stop()
 	cut := g.listener.drain(ctx, g.cfg.DrainGrace)
 	g.drain()
-	g.control.client.CloseIdleConnections()
+	for _, c := range g.control.clients {
+		c.CloseIdleConnections()
+	}
 	if cut > 0 {
 		g.logger.Warn("gateway cut connections that did not end in time", "connections", cut)
 	}

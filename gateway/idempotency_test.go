@@ -105,7 +105,7 @@ func (w *world) stranger(log issue.Log) *Gateway {
 		NodeID: "nod_2", Epoch: 1, Rights: w.view, Log: log, Signer: issuetest.Always(issuetest.SignerOf(w.key)), Now: w.gateway.now, Registerer: w.registry,
 	})
 	require.NoError(w.t, err)
-	g, err := New(Config{Rights: w.view, Issuer: issuer, Now: w.gateway.now, DialControl: func() (net.Conn, error) { return nil, errors.New("no control here") }})
+	g, err := New(Config{Rights: w.view, Issuer: issuer, Now: w.gateway.now, DialControl: []func() (net.Conn, error){func() (net.Conn, error) { return nil, errors.New("no control here") }}})
 	require.NoError(w.t, err)
 	return g
 }

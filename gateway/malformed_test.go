@@ -90,7 +90,7 @@ func TestUnreadableAnswerIsNoOutage(t *testing.T) {
 		}
 	}()
 	w := newWorld(t, func(c *settings) {
-		c.DialControl = func() (net.Conn, error) { return net.Dial("tcp", ln.Addr().String()) }
+		c.DialControl = []func() (net.Conn, error){func() (net.Conn, error) { return net.Dial("tcp", ln.Addr().String()) }}
 		c.Logger = slog.New(slog.NewTextHandler(&logged, nil))
 	})
 	r := w.raw("POST /x HTTP/1.1\r\nHost: m\r\nContent-Length: 0\r\n\r\n")

@@ -34,12 +34,15 @@ type unreachable struct{ error }
 
 func (u unreachable) Unwrap() error { return u.error }
 
-// proxy forwards requests to control.
+// proxy forwards requests to control. It stays with one address until that fails. A request that surely did not
+// reach control, or that control has not begun, goes to the next address, and so does one that only reads if its
+// connection breaks: none that changes something is sent twice.
 type proxy struct {
 	cfg      *Config
-	draining context.Context // done when answers that have no end of their own must end
-	client   *fasthttp.HostClient
-	inHand   atomic.Int64 // requests of tenants that control is answering
+	draining context.Context        // done when answers that have no end of their own must end
+	clients  []*fasthttp.HostClient // by address
+	current  api.Current            // of clients
+	inHand   atomic.Int64           // requests of tenants that control is answering
 	trouble  issue.Outage
 	limited  *limited
 
@@ -65,14 +68,26 @@ func newProxy(cfg *Config, draining context.Context, l *limited) *proxy {
 	for _, kind := range p.kinds() {
 		conns += kind.places.most // a request with a place has a connection
 	}
-	p.client = &fasthttp.HostClient{
+	p.current = api.NewCurrent(len(cfg.DialControl))
+	for _, dial := range cfg.DialControl {
+		p.clients = append(p.clients, newControlClient(dial, conns, cfg.ControlTimeout))
+	}
+	return p
+}
+
+// newControlClient makes a client of one address.
+func newControlClient(dial func() (net.Conn, error), conns int, silence time.Duration) *fasthttp.HostClient {
+	return &fasthttp.HostClient{
 		Addr: "control",
 		Dial: func(string) (net.Conn, error) {
-			c, err := cfg.DialControl()
+			c, err := dial()
 			if err != nil {
 				return nil, unreachable{err}
 			}
-			return &controlConn{Conn: c, silence: cfg.ControlTimeout}, nil
+			return &controlConn{Conn: c, silence: silence}, nil
+		},
+		RetryIfErr: func(req *fasthttp.Request, _ int, err error) (resetTimeout, retry bool) {
+			return false, retriable(req, err)
 		},
 		MaxConns: conns,
 		// Below any server's own idle timeout, so that a request does not meet a
@@ -84,7 +99,6 @@ func newProxy(cfg *Config, draining context.Context, l *limited) *proxy {
 		DisableHeaderNamesNormalizing: true,
 		SecureErrorLogMessage:         true,
 	}
-	return p
 }
 
 // controlConn bounds each write, and the silence between two reads instead of the whole answer,
@@ -166,7 +180,7 @@ func (p *proxy) exchange(ctx *fasthttp.RequestCtx, at place, span *trace.Span) (
 	if p.cfg.Tracer != nil {
 		passTrace(ctx, req, span)
 	}
-	if err := p.client.Do(req, resp); err != nil {
+	if err := p.send(req, resp); err != nil {
 		fasthttp.ReleaseResponse(resp)
 		if !connectionFailed(err) {
 			return false, fmt.Errorf("cannot forward a request: %w", err)
@@ -179,6 +193,39 @@ func (p *proxy) exchange(ctx *fasthttp.RequestCtx, at place, span *trace.Span) (
 		p.count(at, limitControl)
 	}
 	return p.relay(ctx, resp, at)
+}
+
+// send sends a request to the current address, and to the others as long as that may not do it twice.
+func (p *proxy) send(req *fasthttp.Request, resp *fasthttp.Response) (err error) {
+	tried := 0
+	for i := range p.current.Order() {
+		tried++
+		err = p.clients[i].Do(req, resp)
+		notBegun := err == nil && len(resp.Header.Peek(api.HeaderNotBegun)) > 0
+		if err == nil && !notBegun || err != nil && !connectionFailed(err) {
+			break
+		}
+		p.current.Failed(i)
+		if tried == len(p.clients) || err != nil && !retriable(req, err) {
+			break
+		}
+		if err := resp.CloseBodyStream(); err != nil {
+			return err
+		}
+		resp.Reset()
+	}
+	return err
+}
+
+// retriable says whether a request whose connection has failed may be sent again: it surely was not sent, or it only
+// reads, and has not waited for an answer.
+func retriable(req *fasthttp.Request, err error) bool {
+	var dial unreachable
+	if errors.As(err, &dial) {
+		return true
+	}
+	var slow interface{ Timeout() bool }
+	return (req.Header.IsGet() || req.Header.IsHead()) && !(errors.As(err, &slow) && slow.Timeout())
 }
 
 // connectionFailed says whether opening, reading or writing the connection to control has
@@ -300,7 +347,7 @@ func (p *proxy) relayHeader(ctx *fasthttp.RequestCtx, resp *fasthttp.Response) {
 	connection := string(resp.Header.Peek(fasthttp.HeaderConnection))
 	for k, v := range resp.Header.All() {
 		name := string(k)
-		if hopByHop(name) || named(connection, name) || strings.EqualFold(name, api.HeaderRequestID) || strings.EqualFold(name, fasthttp.HeaderDate) {
+		if hopByHop(name) || named(connection, name) || strings.EqualFold(name, api.HeaderRequestID) || strings.EqualFold(name, fasthttp.HeaderDate) || strings.EqualFold(name, api.HeaderNotBegun) {
 			continue
 		}
 		if strings.EqualFold(name, fasthttp.HeaderContentType) {

@@ -32,7 +32,7 @@ func withControl(t *testing.T, h http.HandlerFunc) func(*settings) {
 		<-done
 	})
 	return func(c *settings) {
-		c.DialControl = func() (net.Conn, error) { return net.Dial("tcp", ln.Addr().String()) }
+		c.DialControl = []func() (net.Conn, error){func() (net.Conn, error) { return net.Dial("tcp", ln.Addr().String()) }}
 	}
 }
 
@@ -138,11 +138,11 @@ func TestSilentControl(t *testing.T) {
 func TestControlThatReadsNothing(t *testing.T) {
 	w := newWorld(t, func(c *settings) {
 		c.ControlTimeout = 30 * time.Millisecond
-		c.DialControl = func() (net.Conn, error) {
+		c.DialControl = []func() (net.Conn, error){func() (net.Conn, error) {
 			conn, other := net.Pipe()
 			t.Cleanup(func() { other.Close() })
 			return conn, nil
-		}
+		}}
 	})
 	r := w.raw("POST /a HTTP/1.1\r\nHost: m\r\nContent-Length: 1\r\n\r\nx")
 	require.Equal(t, 503, r.status)
@@ -153,7 +153,7 @@ func TestControlThatReadsNothing(t *testing.T) {
 func TestPlaceOfARequestThatPanics(t *testing.T) {
 	w := newWorld(t, func(c *settings) {
 		c.MaxStreams = 1
-		c.DialControl = func() (net.Conn, error) { panic("a fault") }
+		c.DialControl = []func() (net.Conn, error){func() (net.Conn, error) { panic("a fault") }}
 	})
 	for range 3 {
 		require.Equal(t, 500, w.raw("POST /a HTTP/1.1\r\nHost: m\r\nContent-Length: 0\r\n\r\n").status)
@@ -309,7 +309,7 @@ func (deaf) Close() error                     { return nil }
 func TestAnswerOfAConnectionThatTakesNoMore(t *testing.T) {
 	answer := "HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
 	w := newWorld(t, func(c *settings) {
-		c.DialControl = func() (net.Conn, error) { return deaf{answer: strings.NewReader(answer)}, nil }
+		c.DialControl = []func() (net.Conn, error){func() (net.Conn, error) { return deaf{answer: strings.NewReader(answer)}, nil }}
 	})
 	post := fmt.Sprintf("POST /v1/rights HTTP/1.1\r\nHost: m\r\nContent-Length: %d\r\n\r\n%s", maxBody, strings.Repeat("x", maxBody))
 	require.Equal(t, 401, w.raw(post).status)

@@ -87,7 +87,7 @@ func TestNodeWithoutTheSandbox(t *testing.T) {
 	defer control.Close()
 	s := newSandboxWorld(t, func(c *settings) {
 		c.Issue.SandboxSigner = nil
-		c.DialControl = func() (net.Conn, error) { return net.Dial("tcp", control.Listener.Addr().String()) }
+		c.DialControl = []func() (net.Conn, error){func() (net.Conn, error) { return net.Dial("tcp", control.Listener.Addr().String()) }}
 	})
 	got := s.raw(request(s.token, s.body(), "Idempotency-Key: play-1"))
 	require.Equal(t, 200, got.status, got.body)

@@ -3,8 +3,14 @@ package stack
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +20,7 @@ import (
 	"muniment/bench/system/systemtest"
 	"muniment/bench/waittest"
 	"muniment/control/node"
+	"muniment/control/objects/s3test"
 	"muniment/control/store/storetest"
 	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
@@ -102,6 +109,64 @@ func TestControlSealsOnTheStack(t *testing.T) {
 	loader.Stop(t)
 	second.Stop(t)
 	first.Stop(t)
+}
+
+// TestPacksInABucketOnTheStack has two control processes without a shared folder: each has the same keys in a folder of
+// its own, and packs are in a bucket.
+func TestPacksInABucketOnTheStack(t *testing.T) {
+	bucket := s3test.Bucket(t, nil)
+	s := newScaled(t)
+	s.Topic, s.Kafka = fmt.Sprintf("muniment.test.%d", time.Now().UnixNano()), stacktest.Kafka(t)
+	s.Clickhouse = warehouseAt(t, s.Topic)
+	s.Migrate(t, "--clickhouse", s.Clickhouse)
+	other := *s
+	other.Data = filepath.Join(t.TempDir(), "data")
+
+	first := s.Start(t, "--packs", bucket)
+	require.NoError(t, os.Mkdir(other.Data, 0o700))
+	require.NoError(t, exec.Command("cp", "-a", filepath.Join(s.Data, "keys"), other.Data).Run())
+	second := other.Start(t, "--packs", bucket)
+	for _, p := range []*systemtest.Launched{first, second} {
+		_, notes := p.Ready()
+		require.Contains(t, notes, `{"name":"packs","note":"ready"}`)
+	}
+	loader := systemtest.StartLoader(t, "--kafka", s.Kafka, "--topic", s.Topic, "--clickhouse", s.Clickhouse, "--from-all")
+	one := system.Client{API: first.Api, Key: systemtest.CreateTenant(t, s.Data).APIKey}
+	two := system.Client{API: second.Api, Key: one.Key}
+	rights := systemtest.IssueRights(t, one)
+	systemtest.VerifyPacks(t, s.Data, systemtest.SealAndExport(t, one))
+
+	// Both seal at once, several times.
+	for _, rightID := range slices.Sorted(maps.Values(rights)) {
+		require.NoError(t, two.Do(t.Context(), "POST", "/v1/rights/"+rightID+"/suspend", map[string]any{}, nil))
+		var callers sync.WaitGroup
+		for _, c := range []system.Client{one, two} {
+			callers.Go(func() {
+				if err := c.Do(t.Context(), "POST", "/v1/proof-packs/seal", nil, nil); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		callers.Wait()
+	}
+	packs := systemtest.SealAndExport(t, two)
+	require.Greater(t, len(packs), 2)
+	systemtest.VerifyPacks(t, s.Data, packs)
+	for _, data := range []string{s.Data, other.Data} {
+		files, err := filepath.Glob(filepath.Join(data, "packs", "*", "*.ndjson.zst"))
+		require.NoError(t, err)
+		require.Empty(t, files)
+	}
+
+	// The first is killed, and the second goes on with what both have sealed.
+	first.Kill()
+	require.NoError(t, two.Do(t.Context(), "GET", "/v1/proof-packs", nil, nil))
+	require.NoError(t, two.Do(t.Context(), "POST", "/v1/rights/"+rights["DOOH"]+"/resume", map[string]any{}, nil))
+	more := systemtest.SealAndExport(t, two)
+	require.Greater(t, len(more), len(packs))
+	systemtest.VerifyPacks(t, s.Data, more)
+	loader.Stop(t)
+	second.Stop(t)
 }
 
 // TestDatabaseAwayOnTheStack cuts the connections to the database, and lets them through again.

@@ -18,11 +18,15 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"muniment/control/objects"
 	"muniment/control/route"
 	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
 )
+
+// BundleType is the media type of a bundle.
+const BundleType = "application/zip"
 
 // linkLife is how long a link is valid.
 const linkLife = 15 * time.Minute
@@ -30,7 +34,7 @@ const linkLife = 15 * time.Minute
 // downloads serves the bundles by links.
 type downloads struct {
 	db      *store.DB
-	bundles *Bundles
+	bundles objects.Place
 	logger  *slog.Logger
 }
 
@@ -41,7 +45,7 @@ func (s *downloads) routes(a route.API) {
 			"The bundle is a zip file for muniment verify: a file for each section, a README that says what they are, and a signed manifest."}, s.getBundle)
 	route.AddFile(a, route.Operation{ID: "download-bundle", Method: http.MethodGet, Path: api.PathDownloads + "{token}", Tag: "Compliance",
 		Access:  route.Own{Let: s.let, Tenant: func(ctx context.Context) string { return linked(ctx).TenantID }, Security: []map[string][]string{}},
-		Summary: "Download a bundle by its link", Heavy: true, Parts: true, Content: route.Content{Type: bundleType, Note: "The bundle"}}, s.download)
+		Summary: "Download a bundle by its link", Heavy: true, Parts: true, Content: route.Content{Type: BundleType, Note: "The bundle"}}, s.download)
 }
 
 // BundleLink is the response about a bundle.
@@ -153,8 +157,8 @@ func (s *downloads) download(ctx context.Context, in *downloadInput) (*route.Fil
 		f.Header["Content-Range"] = fmt.Sprintf("bytes %d-%d/%d", from, from+size-1, l.Bundle.Bytes)
 	}
 	f.Open = func(ctx context.Context) (func(io.Writer), error) {
-		content, err := s.bundles.open(ctx, *l.Bundle.StoreKey)
-		if errors.Is(err, errNoObject) { // for example after a restore: backups have no bundles
+		content, err := s.bundles.Open(ctx, *l.Bundle.StoreKey)
+		if errors.Is(err, objects.ErrNone) { // for example after a restore: backups have no bundles
 			return nil, errNoLink
 		}
 		if err != nil {

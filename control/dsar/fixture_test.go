@@ -22,6 +22,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"muniment/control/ingest"
+	"muniment/control/objects"
 	"muniment/control/roomtest"
 	"muniment/gate"
 	"muniment/gateway/api"
@@ -74,7 +75,7 @@ func newFixture(t testing.TB, change func(*Config)) *fixture {
 	loader, err := pipeline.NewLoader(pipeline.LoaderConfig{Log: h.log, Warehouse: h.warehouse})
 	require.NoError(t, err)
 	db := roomtest.Open(t, h.dir, h.clock.Now)
-	bundles, err := OpenBundles(filepath.Join(h.dir, "bundles"))
+	bundles, err := objects.Open(filepath.Join(h.dir, "bundles"), BundleType)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup

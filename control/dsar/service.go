@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"time"
 
+	"muniment/control/objects"
 	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/pipeline"
@@ -40,8 +41,9 @@ type Config struct {
 	// the person.
 	Tables store.Tables
 	// Nodes counts the records that are not in the log yet; nil: no node has a spool.
-	Nodes   Nodes
-	Bundles *Bundles
+	Nodes Nodes
+	// Bundles keeps the bundles. All processes share it.
+	Bundles objects.Place
 	// Failed wraps an error with the code that the job fails with if it is not retried.
 	Failed func(code string, err error) error
 	// Keep is how long a bundle is kept. Default 7 days.
@@ -85,11 +87,16 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	s := &Service{cfg: cfg, db: cfg.DB, workerID: api.NewID(prefixWorker, time.Now()), reserved: cfg.DB.Reserved}
-	if f, ok := cfg.Bundles.storage.(folder); ok {
-		s.reserved = func() error { return cmp.Or(cfg.DB.Reserved(), f.leaves(cfg.MinFree)) }
+	return &Service{cfg: cfg, db: cfg.DB, workerID: api.NewID(prefixWorker, time.Now()), reserved: func() error { return cmp.Or(cfg.DB.Reserved(), leaves(cfg.Bundles, cfg.MinFree)) }}, nil
+}
+
+// leaves returns a 503 while the disk of bundles has less free space than a number of bytes.
+func leaves(bundles objects.Place, least int64) error {
+	free, err := bundles.Free()
+	if err == nil && free < least {
+		err = api.Unavailable(api.StorageFull, fmt.Sprintf("the disk of the bundles has %d bytes free, and exports leave at least %d", free, least), time.Minute)
 	}
-	return s, nil
+	return err
 }
 
 // ActiveLimit bounds the active jobs of a tenant.

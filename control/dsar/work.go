@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"muniment/control/objects"
 	"muniment/control/store"
 	"muniment/control/tenant"
 	"muniment/gateway/api"
@@ -130,7 +131,7 @@ var errStale = errors.New("the collected data is outdated")
 
 func (w *work) run(ctx context.Context) error {
 	for n := range w.of.Collection { // delete what lost workers left; a later collection may be finished
-		if err := w.cfg.Bundles.remove(ctx, w.of.key(n)); err != nil {
+		if err := w.cfg.Bundles.Remove(ctx, w.of.key(n)); err != nil {
 			return err
 		}
 	}
@@ -141,7 +142,7 @@ func (w *work) run(ctx context.Context) error {
 	}
 	var size int64
 	var digest string
-	err = w.cfg.Bundles.write(ctx, key, func(to io.Writer) (err error) {
+	err = w.cfg.Bundles.Write(ctx, key, func(to io.Writer) (err error) {
 		size, digest, err = w.fill(ctx, &bundleWriter{to, w, w.cfg.MaxBytes - kept})
 		return err
 	})
@@ -160,7 +161,7 @@ func (w *work) run(ctx context.Context) error {
 	if errors.Is(err, errStale) { // an erasure that did not find the finished file relies on this
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeFor)
 		defer cancel()
-		err = cmp.Or(w.cfg.Bundles.remove(ctx, key), err)
+		err = cmp.Or(w.cfg.Bundles.Remove(ctx, key), err)
 	}
 	return err
 }
@@ -357,7 +358,7 @@ func (s *Service) Expire(ctx context.Context) error {
 
 // expire deletes a job's bundle, and then records it.
 func (s *Service) expire(ctx context.Context, j *Job) error {
-	if err := s.cfg.Bundles.remove(ctx, *j.Bundle.StoreKey); err != nil {
+	if err := s.cfg.Bundles.Remove(ctx, *j.Bundle.StoreKey); err != nil {
 		return err
 	}
 	return s.db.Change(ctx, func(tx *store.Tx) error {
@@ -387,29 +388,29 @@ var bundleKey = regexp.MustCompile(`^(tnt_[^/]+)/([0-9A-Z]+)-([0-9]+)\.zip(\.[0-
 // bucket. In a tenant's folder such bundles are deleted at once, otherwise once they are older than
 // any bundle is kept.
 func (s *Service) sweep(ctx context.Context, folder string) error {
-	keep := func(o object) (bool, error) {
-		parts := bundleKey.FindStringSubmatch(o.key)
+	keep := func(o objects.Object) (bool, error) {
+		parts := bundleKey.FindStringSubmatch(o.Key)
 		if parts == nil {
 			return true, nil
 		}
 		j, err := jobs.Find(ctx, s.db.Read(), parts[1], string(prefix)+parts[2])
 		switch {
 		case store.IsNone(err):
-			return folder == "" && s.db.Now().Sub(o.modified) < s.cfg.Keep+24*time.Hour, nil
+			return folder == "" && s.db.Now().Sub(o.Modified) < s.cfg.Keep+24*time.Hour, nil
 		case err != nil:
 			return false, err
 		}
-		return j.has(o.key, parts[3]), nil
+		return j.has(o.Key, parts[3]), nil
 	}
 	// Unfinished bundles come first, or one could be finished between the two steps.
-	if err := s.cfg.Bundles.discard(ctx, folder, keep); err != nil {
+	if err := s.cfg.Bundles.Discard(ctx, folder, keep); err != nil {
 		return err
 	}
-	return s.cfg.Bundles.list(ctx, folder, func(o object) error {
+	return s.cfg.Bundles.List(ctx, folder, func(o objects.Object) error {
 		if kept, err := keep(o); err != nil || kept {
 			return err
 		}
-		return s.cfg.Bundles.remove(ctx, o.key)
+		return s.cfg.Bundles.Remove(ctx, o.Key)
 	})
 }
 

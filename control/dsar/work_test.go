@@ -222,7 +222,7 @@ func TestKills(t *testing.T) {
 		require.NoError(t, err)
 		// What a worker leaves that was killed between the bundle and READY.
 		left := (&Job{ID: v.ID, TenantID: tenantID}).folder()
-		require.NoError(t, h.cfg.Bundles.write(t.Context(), left+"0.zip", func(w io.Writer) error {
+		require.NoError(t, h.cfg.Bundles.Write(t.Context(), left+"0.zip", func(w io.Writer) error {
 			_, err := w.Write([]byte("ann"))
 			return err
 		}))

@@ -42,7 +42,7 @@ func (s *Service) exportEvents(ctx context.Context, in *exportRequest) (*route.F
 			}, proof.EventsExported{FirstIndex: first, LastIndex: last})
 		})
 		return func(to io.Writer) {
-			if err := events.Write(to); err != nil {
+			if err := events.Write(ctx, to); err != nil {
 				s.logger.Info("an export was not sent completely", "tenantId", caller.TenantID, "err", err)
 			}
 		}, err

@@ -16,7 +16,7 @@ import (
 var errInjected = errors.New("injected")
 
 // steps are all that a seal can be stopped before, in their order.
-var steps = []string{"promise root", "sign", "create file", "write file", "sync file", "rename", "sync folder", "commit", "answer"}
+var steps = []string{"promise root", "sign", "create file", "write file", "sync file", "create pack", "commit", "answer"}
 
 // TestCrashAtEveryStep kills the process before each step, opens everything again
 // and goes on, with and without further events in between.
@@ -25,34 +25,37 @@ func TestCrashAtEveryStep(t *testing.T) {
 		for _, more := range []int{0, 3} {
 			t.Run(step, func(t *testing.T) {
 				t.Parallel()
-				h := build(t)
-				h.Deliver(deliveries(5)...)
-				h.seal()
-				h.Deliver(deliveries(5)...)
-				h.service.step = func(name string) error {
-					if name == step {
-						panic(errInjected)
-					}
-					return nil
-				}
-				require.PanicsWithError(t, errInjected.Error(), func() { h.seal() })
-				h.reopen(Config{})
-				sealed := len(h.packs())
-				require.Equal(t, map[bool]int{true: 2, false: 1}[step == "answer"], sealed)
-				h.entries()
-
-				h.Deliver(deliveries(more)...)
-				h.seal()
-				require.Len(t, deliveriesOf(h.check()), 10+more)
-				h.onlyOneRootOfASize()
-
-				h.Advance(2 * draftAge)
-				h.reopen(Config{})
-				require.Len(t, h.files(), len(h.packs()), "what the crash left is swept")
-				h.check()
+				build(t).crashAt(step, more)
 			})
 		}
 	}
+}
+
+func (h *fixture) crashAt(step string, more int) {
+	h.Deliver(deliveries(5)...)
+	h.seal()
+	h.Deliver(deliveries(5)...)
+	h.service.step = func(name string) error {
+		if name == step {
+			panic(errInjected)
+		}
+		return nil
+	}
+	require.PanicsWithError(h.T, errInjected.Error(), func() { h.seal() })
+	h.reopen(Config{})
+	sealed := len(h.packs())
+	require.Equal(h.T, map[bool]int{true: 2, false: 1}[step == "answer"], sealed)
+	h.entries()
+
+	h.Deliver(deliveries(more)...)
+	h.seal()
+	require.Len(h.T, deliveriesOf(h.check()), 10+more)
+	h.onlyOneRootOfASize()
+
+	h.Advance(2 * draftAge)
+	h.reopen(Config{})
+	require.Len(h.T, h.files(), len(h.packs()), "what the crash left is swept")
+	h.check()
 }
 
 // TestFailureAtEveryStep lets each step fail without a crash.

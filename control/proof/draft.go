@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"time"
 
@@ -49,7 +50,7 @@ func newDraft(s *session, old head) *draft {
 		began = s.directory.IssuedAt
 	}
 	next := head{sequence: old.sequence + 1, packID: api.NewID(api.PrefixPack, began), tree: old.tree.Clone(), position: old.position}
-	return &draft{session: s, old: old, next: next, packID: next.packID, began: began, scratch: scratch{dir: s.folder.name(s.tenantID, "")}}
+	return &draft{session: s, old: old, next: next, packID: next.packID, began: began, scratch: scratch{make: func() (*os.File, error) { return s.folder.unnamed(s.tenantID) }}}
 }
 
 // build reads, verifies and signs the slice; news is false if there is nothing to seal.
@@ -288,8 +289,8 @@ func (d *draft) blame(ctx context.Context, cause error) error {
 }
 
 // write writes the pack's file and the file of its nodes.
-func (d *draft) write() (err error) {
-	d.lines, d.file, err = d.folder.write(d.tenantID, d.packID, func(w io.Writer) error {
+func (d *draft) write(ctx context.Context) (err error) {
+	d.lines, d.file, err = d.folder.write(ctx, d.tenantID, d.packID, func(w io.Writer) error {
 		bundle := sealer.NewBundleWriter(w, d.pack)
 		if err := d.scratch.each(bundle.Add); err != nil {
 			return err
@@ -315,7 +316,7 @@ func (d *draft) commit(ctx context.Context) error {
 		})
 	}
 	if err != nil && !undecided {
-		return errors.Join(err, d.folder.remove(d.tenantID, d.packID))
+		return errors.Join(err, d.folder.remove(ctx, d.tenantID, d.packID))
 	}
 	if err == nil {
 		err = d.step("answer")

@@ -7,13 +7,14 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 
-	"muniment/gateway/api"
+	"muniment/control/objects"
 	"muniment/sealer"
 	"muniment/sealer/keyfile"
 )
@@ -24,19 +25,25 @@ const (
 	draftSuffix = ".draft"
 )
 
-// folder keeps the packs, one file each: <dir>/<tenantId>/<packId>.ndjson.zst, one frame
-// of zstd (RFC 8878) that any reader of the content coding can read. A file
-// is complete and on disk before it has that name, and never changes after.
+// PackType is the media type of a pack's file.
+const PackType = "application/zstd"
+
+// folder keeps the packs, one file each: <tenantId>/<packId>.ndjson.zst, one frame of zstd (RFC 8878)
+// that any reader of the content coding can read. A file is complete before it has that name, and
+// never changes after. The process's own folder has what is not finished, and what can be made again.
 type folder struct {
-	dir string
+	packs objects.Place
+	dir   string
 	// step is called with the name of each operation that can fail, before it; an error simulates
 	// its failure.
 	step func(name string) error
 }
 
+// name is the path of a file in the process's own folder.
 func (f folder) name(tenantID, base string) string { return filepath.Join(f.dir, tenantID, base) }
 
-func (f folder) path(tenantID, packID string) string { return f.name(tenantID, packID+packSuffix) }
+// key is a pack's in the place of packs.
+func key(tenantID, packID string) string { return tenantID + "/" + packID + packSuffix }
 
 // Sum identifies a text.
 type Sum struct {
@@ -45,28 +52,22 @@ type Sum struct {
 }
 
 // write writes the file of a pack with the lines that fill writes. When it returns nil, file and name
-// survive a crash of the machine. After an error there is no file.
-func (f folder) write(tenantID, packID string, fill func(io.Writer) error) (lines, file Sum, err error) {
-	home := f.name(tenantID, "")
-	if err := keyfile.MakeDir(home); err != nil {
+// survive a crash of the machine. After an error there is no file, or one in a bucket that is swept
+// later.
+func (f folder) write(ctx context.Context, tenantID, packID string, fill func(io.Writer) error) (lines, file Sum, err error) {
+	if err := keyfile.MakeDir(f.name(tenantID, "")); err != nil {
 		return lines, file, err
 	}
 	draft := f.name(tenantID, packID+draftSuffix)
 	lines, file, err = f.writeDraft(draft, fill)
 	if err == nil {
-		err = f.step("rename")
+		err = f.step("create pack")
 	}
 	if err == nil {
-		err = os.Rename(draft, f.path(tenantID, packID))
+		err = f.packs.Create(ctx, key(tenantID, packID), draft)
 	}
 	if err != nil {
 		return lines, file, errors.Join(err, removeIfThere(draft))
-	}
-	if err = f.step("sync folder"); err == nil {
-		err = keyfile.Sync(home)
-	}
-	if err != nil {
-		return lines, file, errors.Join(err, f.remove(tenantID, packID))
 	}
 	return lines, file, nil
 }
@@ -103,14 +104,23 @@ func (f folder) writeDraft(name string, fill func(io.Writer) error) (lines, pack
 }
 
 // open opens the file of a sealed pack, after it has read all of it and compared it with its hash. A
-// damaged file is refused.
-func (f folder) open(p Pack) (*os.File, error) {
-	file, err := os.Open(f.path(p.TenantID, p.ID))
+// damaged file is refused. One in a bucket is copied to a file without a name, which ends with its
+// reader.
+func (f folder) open(ctx context.Context, p Pack) (*os.File, error) {
+	content, err := f.packs.Open(ctx, key(p.TenantID, p.ID))
 	if err != nil {
 		return nil, fmt.Errorf("cannot open pack %s: %w", p.ID, err)
 	}
+	file, local := content.(*os.File)
 	found := newCounter(io.Discard)
-	_, err = io.Copy(found, file)
+	if !local {
+		defer content.Close()
+		if file, err = f.unnamed(p.TenantID); err != nil {
+			return nil, fmt.Errorf("cannot copy pack %s: %w", p.ID, err)
+		}
+		found.w = file
+	}
+	_, err = io.Copy(found, io.LimitReader(content, p.File.Bytes+1)) // whoever writes to the bucket can't fill the disk
 	if err == nil {
 		_, err = file.Seek(0, io.SeekStart)
 	}
@@ -123,14 +133,35 @@ func (f folder) open(p Pack) (*os.File, error) {
 	return file, nil
 }
 
+// unnamed makes a file of the process's own folder, which ends with the process.
+func (f folder) unnamed(tenantID string) (*os.File, error) {
+	dir := f.name(tenantID, "")
+	if err := keyfile.MakeDir(dir); err != nil {
+		return nil, err
+	}
+	file, err := os.CreateTemp(dir, "*"+draftSuffix)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(file.Name()); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
 // unpack returns a reader of the canonical lines in a pack's file.
 func unpack(file io.Reader) (io.Reader, error) {
 	return zstd.NewReader(file, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(window))
 }
 
-// remove deletes the files of a pack that was not sealed.
-func (f folder) remove(tenantID, packID string) error {
-	return errors.Join(removeIfThere(f.name(tenantID, packID+nodesSuffix)), removeIfThere(f.path(tenantID, packID)))
+// removeFor bounds how long a failed seal tries to remove its pack.
+const removeFor = 10 * time.Second
+
+// remove deletes the files of a pack that was not sealed, also if the caller has gone.
+func (f folder) remove(ctx context.Context, tenantID, packID string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeFor)
+	defer cancel()
+	return errors.Join(removeIfThere(f.name(tenantID, packID+nodesSuffix)), f.packs.Remove(ctx, key(tenantID, packID)))
 }
 
 func removeIfThere(name string) error {
@@ -158,23 +189,32 @@ func (c *counter) Write(p []byte) (int, error) {
 
 func (c *counter) sum() Sum { return Sum{c.n, sealer.Hash(c.hash.Sum(nil)).String()} }
 
-// PackEvents calls take for the events of all packs in a folder, verbatim: the log may no longer have
-// them. A missing folder has none.
-func PackEvents(ctx context.Context, dir string, take func(event []byte) error) error {
-	names, err := fs.Glob(os.DirFS(dir), "*/"+string(api.PrefixPack)+"*"+packSuffix)
-	for _, name := range names {
-		if err == nil {
-			err = ctx.Err()
+// packKey matches the keys of packs. Objects with other names are not ours.
+var packKey = regexp.MustCompile(`^(tnt_[^/]+)/(ppk_[^/]+)` + regexp.QuoteMeta(packSuffix) + `$`)
+
+// each calls take for the packs whose keys begin with prefix, in any order. take may remove its pack.
+func each(ctx context.Context, packs objects.Place, prefix string, take func(tenantID, packID string) error) error {
+	return packs.List(ctx, prefix, func(o objects.Object) error {
+		if parts := packKey.FindStringSubmatch(o.Key); parts != nil {
+			return take(parts[1], parts[2])
 		}
-		if err == nil {
-			err = packEvents(filepath.Join(dir, filepath.FromSlash(name)), take)
-		}
-	}
-	return err
+		return nil
+	})
 }
 
-func packEvents(name string, take func(event []byte) error) error {
-	f, err := os.Open(name)
+// PackEvents calls take for the events of all packs in a place, verbatim: the log may no longer have
+// them.
+func PackEvents(ctx context.Context, packs objects.Place, take func(event []byte) error) error {
+	return each(ctx, packs, "", func(tenantID, packID string) error {
+		if err := packEvents(ctx, packs, key(tenantID, packID), take); err != nil {
+			return fmt.Errorf("%s: %w", key(tenantID, packID), err)
+		}
+		return nil
+	})
+}
+
+func packEvents(ctx context.Context, packs objects.Place, key string, take func(event []byte) error) error {
+	f, err := packs.Open(ctx, key)
 	if err != nil {
 		return err
 	}
@@ -189,5 +229,5 @@ func packEvents(name string, take func(event []byte) error) error {
 	if err == io.EOF {
 		return nil
 	}
-	return fmt.Errorf("%s: %w", name, err)
+	return err
 }

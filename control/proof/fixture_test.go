@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/control/objects"
 	"muniment/control/proof/prooftest"
 	"muniment/control/settle"
 	"muniment/control/signing"
@@ -25,6 +26,7 @@ import (
 type fixture struct {
 	*prooftest.Stage
 	service *Service
+	place   objects.Place // of the packs; nil: the folder
 }
 
 type (
@@ -46,8 +48,9 @@ func build(t tb, cfg ...Config) *fixture { return buildOver(t, kafka.Config{}, c
 
 // buildOver makes a fixture whose log is a topic.
 func buildOver(t tb, topic kafka.Config, cfg ...Config) *fixture {
-	h := &fixture{Stage: prooftest.NewStage(t, topic)}
-	h.open(append(cfg, Config{})[0])
+	first := append(cfg, Config{})[0]
+	h := &fixture{Stage: prooftest.NewStage(t, topic), place: first.Packs}
+	h.open(first)
 	t.Cleanup(h.Close)
 	return h
 }
@@ -56,6 +59,7 @@ func buildOver(t tb, topic kafka.Config, cfg ...Config) *fixture {
 func (h *fixture) open(cfg Config) {
 	h.Open()
 	cfg.DB, cfg.Log, cfg.Keys, cfg.Dir, cfg.Now = h.DB, h.Log, h.Keys, filepath.Join(h.Dir, "packs"), h.Now
+	cfg.Packs = h.place
 	cfg.Logger, cfg.Rate = slog.New(slog.DiscardHandler), settle.Rating.Rate
 	if cfg.Warehouse == nil {
 		cfg.Warehouse = h.Warehouse
@@ -160,7 +164,12 @@ func (h *fixture) check() [][]byte {
 	entries := h.entries()
 	var files []string
 	for _, p := range h.packs() {
-		files = append(files, h.service.folder.path(h.Tenant, p.ID))
+		file := h.path(p.ID)
+		if h.place != nil {
+			file = filepath.Join(h.Dir, p.ID+packSuffix)
+			require.NoError(h.T, os.WriteFile(file, h.read(p.ID), 0o600))
+		}
+		files = append(files, file)
 	}
 	var report bytes.Buffer
 	exit := auditor.Files(h.T.Context(), auditor.Options{Files: files, Root: h.Keys.Vkey, Rating: settle.Rating, JSON: true}, &report)
@@ -175,8 +184,7 @@ func (h *fixture) entries() [][]byte {
 	var entries [][]byte
 	var previous *sealer.PackRef
 	for _, p := range h.packs() {
-		text, err := os.ReadFile(h.service.folder.path(h.Tenant, p.ID))
-		require.NoError(h.T, err)
+		text := h.read(p.ID)
 		reader, err := sealer.ReadPack(bytes.NewReader(text))
 		require.NoError(h.T, err)
 		header := reader.Header()
@@ -209,18 +217,40 @@ func (h *fixture) entries() [][]byte {
 	return entries
 }
 
-// files are the names in the tenant's folder of packs, but for those of nodes.
-func (h *fixture) files() []string {
-	entries, err := os.ReadDir(filepath.Join(h.Dir, "packs", h.Tenant))
-	if os.IsNotExist(err) {
-		return nil
-	}
+// path is that of a pack's file in the folder.
+func (h *fixture) path(packID string) string {
+	return filepath.Join(h.Dir, "packs", filepath.FromSlash(key(h.Tenant, packID)))
+}
+
+// read reads the file of a pack, wherever it is.
+func (h *fixture) read(packID string) []byte {
+	h.T.Helper()
+	content, err := h.service.folder.packs.Open(h.T.Context(), key(h.Tenant, packID))
 	require.NoError(h.T, err)
+	defer content.Close()
+	text, err := io.ReadAll(content)
+	require.NoError(h.T, err)
+	return text
+}
+
+// files are the names in the tenant's folder of packs, but for those of nodes, and of the packs that are in a
+// bucket.
+func (h *fixture) files() []string {
 	var names []string
+	entries, err := os.ReadDir(filepath.Join(h.Dir, "packs", h.Tenant))
+	if !os.IsNotExist(err) {
+		require.NoError(h.T, err)
+	}
 	for _, e := range entries {
 		if !strings.HasSuffix(e.Name(), nodesSuffix) {
 			names = append(names, e.Name())
 		}
+	}
+	if h.place != nil {
+		require.NoError(h.T, each(h.T.Context(), h.place, h.Tenant+"/", func(_, packID string) error {
+			names = append(names, packID+packSuffix)
+			return nil
+		}))
 	}
 	return names
 }
@@ -231,10 +261,15 @@ func (h *fixture) onlyOneRootOfASize() {
 	h.T.Helper()
 	roots := map[uint64]sealer.Hash{}
 	for _, name := range h.files() {
-		file, err := os.Open(h.service.folder.name(h.Tenant, name))
-		require.NoError(h.T, err)
-		pack, err := sealer.ReadPack(file)
-		require.NoError(h.T, file.Close())
+		var text []byte
+		if packID, ok := strings.CutSuffix(name, packSuffix); ok {
+			text = h.read(packID)
+		} else {
+			var err error
+			text, err = os.ReadFile(h.service.folder.name(h.Tenant, name))
+			require.NoError(h.T, err)
+		}
+		pack, err := sealer.ReadPack(bytes.NewReader(text))
 		if err != nil {
 			continue // a draft that was cut off
 		}

@@ -48,9 +48,10 @@
 //     sealed at the moment of its newest entry.
 //   - A dropped tenant (Drop) has no packs, and gets none. Its head and its roots stay, so that no
 //     other log can be signed for it.
-//   - A pack's file is complete, named and on disk before the head moves, and
-//     never changes. A crash leaves the old head or the new pack, and at most a
-//     file that no pack names, which a start sweeps once the head has passed it.
+//   - A pack's file is complete, named and on disk, or acknowledged by the bucket, before the head
+//     moves, and never changes: it is created once (objects.Place.Create). A crash leaves the old head
+//     or the new pack, and at most a file that no pack names, which a start sweeps once the head has
+//     passed it.
 //
 // The response of a seal names every pack that was sealed since the call began, so two calls at
 // once get the same. If nothing is new it names the last pack again; before the first event packs
@@ -70,12 +71,14 @@
 // from the files beside the packs (see nodes), and at most one pack's hashes to find a leaf. It is
 // verified against the sealed root before it is served. Those files are a cache: a restore may
 // leave them out, a crash may damage them, and a proof that needs them rebuilds them from the
-// packs, each of which it reads once.
+// packs, each of which it reads once. Where packs are in a bucket, each process has such files of
+// its own.
 //
-// State is in the database (heads, roots, packs, and the leases of tenants that are being sealed)
-// and in the folder (one file a pack, and its nodes). In memory there is a lock for each tenant
-// that is being sealed, and the schedule of SealDue. While the database is unavailable, the disk is
-// full, or the rest of it is reserved, the answer is 503 and nothing was changed.
+// State is in the database (heads, roots, packs, and the leases of tenants that are being sealed),
+// in a folder or a bucket (one file a pack), and in the process's folder (nodes). In memory there is
+// a lock for each tenant that is being sealed, and the schedule of SealDue. While the database or the
+// bucket is unavailable, the disk is full, or the rest of it is reserved, the answer is 503 and
+// nothing was changed.
 //
 // Non-goals: unsealed events, and the operations on events and receipts (see control/event); the
 // meaning of rules (see control/settle); statements over packs (see control/statement).
@@ -90,6 +93,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"muniment/control/objects"
 	"muniment/control/store"
 	"muniment/pipeline"
 	"muniment/sealer"
@@ -130,8 +134,11 @@ type Config struct {
 	// too. It never changes. An error refuses to seal, as for a dropped tenant. It is read again in
 	// the transaction that moves the head. Default: no tenant belongs to the sandbox.
 	Purpose func(ctx context.Context, q store.Querier, tenantID string) (string, error)
-	// Dir is the folder of the packs; it is created if it is missing. All control processes on one
-	// database share it.
+	// Packs keeps the packs. All control processes on one database share it, and nobody else writes to
+	// it. Default: Dir.
+	Packs objects.Place
+	// Dir is the folder of drafts and of the hashes beside the packs; it is created if it is missing. With
+	// Packs each process has one of its own.
 	Dir string
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
@@ -243,7 +250,7 @@ func New(cfg Config) (*Service, error) {
 		db: cfg.DB, warehouse: cfg.Warehouse, log: cfg.Log, keys: cfg.Keys, cfg: cfg,
 		metrics: newMetrics(), step: func(string) error { return nil },
 	}
-	a.folder = folder{dir: cfg.Dir, step: func(name string) error { return a.step(name) }}
+	a.folder = folder{packs: cfg.Packs, dir: cfg.Dir, step: func(name string) error { return a.step(name) }}
 	p := &packer{archive: a, sealing: locks{held: map[string]*lock{}}, leases: newLeases(cfg.DB)}
 	s := &Service{a, p, &prover{a}, &quarantine{archive: a}}
 	if err := s.open(context.Background()); err != nil {
@@ -253,7 +260,11 @@ func New(cfg Config) (*Service, error) {
 }
 
 func (s *Service) open(ctx context.Context) error {
-	if err := keyfile.MakeDir(s.cfg.Dir); err != nil {
+	err := keyfile.MakeDir(s.cfg.Dir)
+	if err == nil && s.folder.packs == nil {
+		s.folder.packs, err = objects.Open(s.cfg.Dir, PackType)
+	}
+	if err != nil {
 		return err
 	}
 	swept, err := s.sweep(ctx)

@@ -24,7 +24,7 @@ func (s *prover) LeafOf(ctx context.Context, row pipeline.Row) (p Pack, index ui
 		return Pack{}, 0, false, err
 	}
 	err = s.prove(row.TenantID, func(n *nodes) error {
-		if index, found, err = n.leaf(p, sealer.LeafHash(row.Event)); err == nil && !found {
+		if index, found, err = n.leaf(ctx, p, sealer.LeafHash(row.Event)); err == nil && !found {
 			err = fmt.Errorf("pack %s lacks event %s", p.ID, row.EventID)
 		}
 		return err

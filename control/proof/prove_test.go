@@ -45,7 +45,7 @@ func (h *fixture) exported(first, last uint64) []byte {
 	events, err := h.service.Range(h.T.Context(), h.Tenant, first, last)
 	require.NoError(h.T, err)
 	var file bytes.Buffer
-	require.NoError(h.T, events.Write(&file))
+	require.NoError(h.T, events.Write(h.T.Context(), &file))
 	require.EqualValues(h.T, events.Bytes, file.Len())
 	return file.Bytes()
 }
@@ -225,10 +225,10 @@ func TestDamagedNodesAreMadeAgain(t *testing.T) {
 	// A pack that is damaged itself proves nothing, and nothing wrong is served.
 	for _, p := range packs {
 		require.NoError(t, os.Remove(name(p)))
-		text, err := os.ReadFile(h.service.folder.path(tenant, p.ID))
+		text, err := os.ReadFile(h.path(p.ID))
 		require.NoError(t, err)
 		text[len(text)/2] ^= 1
-		require.NoError(t, os.WriteFile(h.service.folder.path(tenant, p.ID), text, 0o600))
+		require.NoError(t, os.WriteFile(h.path(p.ID), text, 0o600))
 	}
 	for what, prove := range proofs {
 		_, err := prove()

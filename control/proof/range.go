@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -45,13 +44,14 @@ func (s *prover) Range(ctx context.Context, tenantID string, first, last uint64)
 	return r, nil
 }
 
-// Write writes the header and the slices of the packs' files.
-func (r *Range) Write(w io.Writer) error {
+// Write writes the header and the slices of the packs' files, each of which it compares with its hash
+// again.
+func (r *Range) Write(ctx context.Context, w io.Writer) error {
 	if _, err := w.Write(r.header); err != nil {
 		return err
 	}
 	for _, piece := range r.slices {
-		file, err := os.Open(r.folder.path(piece.pack.TenantID, piece.pack.ID))
+		file, err := r.folder.open(ctx, piece.pack)
 		if err != nil {
 			return err
 		}
@@ -88,7 +88,7 @@ func (s *prover) slice(ctx context.Context, tenantID string, r *Range) error {
 			return fmt.Errorf("no pack holds leaf %d", r.last)
 		}
 		p := packs[0]
-		piece, err := s.cut(p, r)
+		piece, err := s.cut(ctx, p, r)
 		if err != nil {
 			return fmt.Errorf("cannot cut pack %s: %w", p.ID, err)
 		}
@@ -101,8 +101,8 @@ func (s *prover) slice(ctx context.Context, tenantID string, r *Range) error {
 }
 
 // cut finds the leaves of a range in a pack's file.
-func (s *prover) cut(p Pack, r *Range) (piece slice, err error) {
-	file, err := s.folder.open(p)
+func (s *prover) cut(ctx context.Context, p Pack, r *Range) (piece slice, err error) {
+	file, err := s.folder.open(ctx, p)
 	if err != nil {
 		return piece, err
 	}

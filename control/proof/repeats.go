@@ -47,7 +47,7 @@ func (d *draft) addRepeats(ctx context.Context, b *sealer.PackBuilder, repeats [
 				return err
 			}
 		}
-		leaf, err := d.leafOf(p, dup.FirstEventID)
+		leaf, err := d.leafOf(ctx, p, dup.FirstEventID)
 		if err != nil {
 			return fmt.Errorf("cannot find the first of a duplicate in pack %s: %w", p.ID, err)
 		}
@@ -57,11 +57,11 @@ func (d *draft) addRepeats(ctx context.Context, b *sealer.PackBuilder, repeats [
 }
 
 // leafOf finds the leaf of an event in a pack.
-func (s *session) leafOf(p Pack, eventID string) (uint64, error) {
+func (s *session) leafOf(ctx context.Context, p Pack, eventID string) (uint64, error) {
 	known, ok := s.earlier[p.ID]
 	if !ok {
 		var err error
-		if known, err = s.leavesOf(p); err != nil {
+		if known, err = s.leavesOf(ctx, p); err != nil {
 			return 0, err
 		}
 		if s.earlier == nil || len(s.earlier) == mostEarlier {
@@ -81,8 +81,8 @@ func (s *session) leafOf(p Pack, eventID string) (uint64, error) {
 }
 
 // leavesOf reads a pack's file.
-func (s *session) leavesOf(p Pack) (all leaves, err error) {
-	file, err := s.folder.open(p)
+func (s *session) leavesOf(ctx context.Context, p Pack) (all leaves, err error) {
+	file, err := s.folder.open(ctx, p)
 	if err != nil {
 		return nil, err
 	}

@@ -86,7 +86,7 @@ func (h *fixture) revokedButSound(t *testing.T, old []Pack, ids []string) {
 	for _, p := range old {
 		grown, _ := get(t, server, "/v1/proof-packs/"+h.packs()[len(old)].ID+"/consistency?from="+p.ID)
 		h.Sound(grown)
-		text, err := os.ReadFile(h.service.folder.path(tenant, p.ID))
+		text, err := os.ReadFile(h.path(p.ID))
 		require.NoError(t, err)
 		report, exit := h.Verify("", text)
 		require.Equal(t, auditor.ExitUnsound, exit, report)

@@ -183,7 +183,7 @@ func (s *Service) download(ctx context.Context, in *downloadRequest) (*route.Fil
 		answer.Coding, answer.Size = "zstd", p.File.Bytes
 	}
 	answer.Open = func(ctx context.Context) (func(io.Writer), error) {
-		file, err := s.folder.open(p)
+		file, err := s.folder.open(ctx, p)
 		if err != nil {
 			return nil, err
 		}

@@ -149,7 +149,7 @@ func TestBundleIsTheFile(t *testing.T) {
 	h.Deliver(deliveries(80)...)
 	h.seal()
 	pack := h.packs()[0]
-	file := h.service.folder.path(tenant, pack.ID)
+	file := h.path(pack.ID)
 	sealed, err := os.ReadFile(file)
 	require.NoError(t, err)
 

@@ -56,7 +56,7 @@ func TestSandboxIsSealedByItsOwnKey(t *testing.T) {
 	server := h.serve()
 	answers := map[string][]byte{}
 	for i, p := range h.packs() {
-		text, err := os.ReadFile(h.service.folder.path(tenant, p.ID))
+		text, err := os.ReadFile(h.path(p.ID))
 		require.NoError(t, err)
 		answers["pack"+string(rune('0'+i))] = text
 	}

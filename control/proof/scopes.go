@@ -125,7 +125,7 @@ var issuedText = []byte(`"type":"` + sealer.TypeRightIssued + `"`)
 
 // inPack searches one pack.
 func (s *scopeSearch) inPack(ctx context.Context, p Pack) error {
-	file, err := s.folder.open(p)
+	file, err := s.folder.open(ctx, p)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/bench/waittest"
+	"muniment/control/objects"
 	"muniment/control/settle"
 	"muniment/control/settle/rate"
 	"muniment/control/store"
@@ -102,11 +103,11 @@ func TestScopesOfALostWarehouse(t *testing.T) {
 	require.Equal(t, want, scopes("rgh_b", "rgh_never", "rgh_a"))
 	require.Equal(t, want, scopes("rgh_a", "rgh_b", "rgh_b"))
 	for _, p := range h.packs() {
-		require.NoError(t, os.Remove(h.service.folder.path(h.Tenant, p.ID)))
+		require.NoError(t, os.Remove(h.path(p.ID)))
 	}
 	require.Empty(t, scopes("rgh_never"))
 	_, err := h.service.Scopes(t.Context(), h.Tenant, nil, []string{"rgh_other"})
-	require.ErrorIs(t, err, os.ErrNotExist)
+	require.ErrorIs(t, err, objects.ErrNone)
 	h.service.warehouse = h.Warehouse
 }
 

@@ -9,7 +9,6 @@ import (
 	"os"
 
 	"muniment/sealer"
-	"muniment/sealer/keyfile"
 )
 
 // scratchMemory is how much of a scratch is kept in memory, so that a call that finds nothing new
@@ -20,7 +19,7 @@ const scratchMemory = 1 << 20
 // precedes them, is known. Most of it is in a file without a name, which ends with the process. It
 // belongs to one goroutine and must be closed.
 type scratch struct {
-	dir   string // where the file is created
+	make  func() (*os.File, error) // creates the file
 	file  *os.File
 	w     *bufio.Writer
 	count int
@@ -29,17 +28,11 @@ type scratch struct {
 // Write creates the file when the memory is full.
 func (s *scratch) Write(p []byte) (int, error) {
 	if s.file == nil {
-		if err := keyfile.MakeDir(s.dir); err != nil {
-			return 0, err
-		}
-		file, err := os.CreateTemp(s.dir, "*"+draftSuffix)
+		file, err := s.make()
 		if err != nil {
 			return 0, err
 		}
 		s.file = file
-		if err := os.Remove(file.Name()); err != nil {
-			return 0, err
-		}
 	}
 	return s.file.Write(p)
 }

@@ -231,6 +231,8 @@ func result(fresh bool, err error) string {
 	switch {
 	case refused != nil && refused.Reason == api.Quarantined:
 		return resultQuarantined
+	case refused != nil && refused.Reason == api.EngineUnavailable:
+		return resultFailed // the bucket of packs
 	case refused != nil:
 		return resultBehind
 	case err != nil:
@@ -308,7 +310,7 @@ func (s *packer) RulesAt(ctx context.Context, tenantID string, size uint64) ([]s
 	if err != nil {
 		return nil, err
 	}
-	file, err := s.folder.open(p)
+	file, err := s.folder.open(ctx, p)
 	if err != nil {
 		return nil, err
 	}

@@ -110,7 +110,7 @@ func (s *session) sealNext(ctx context.Context) (more bool, err error) {
 	if news, err := d.build(ctx); err != nil || !news {
 		return false, err
 	}
-	if err := d.write(); err != nil {
+	if err := d.write(ctx); err != nil {
 		return false, fmt.Errorf("cannot write pack %s: %w", d.packID, err)
 	}
 	if err := d.commit(ctx); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"muniment/control/objects"
 	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/sealer"
@@ -21,41 +22,47 @@ import (
 // fails without harm.
 const draftAge = time.Hour
 
-// sweep deletes what crashed seals left in the folder: old drafts, nodes without a
-// pack, and complete files that no pack names and whose leaves the head has passed. A file beyond the
-// head stays: another process may be about to commit it, or the database was
-// restored from an older copy than the folder, and then it is a real pack.
+// sweep deletes what crashed seals left: old drafts, nodes without a pack, and complete files that no pack
+// names and whose leaves the head has passed. A file beyond the head stays: another process may be about
+// to commit it, or the database was restored from an older copy than the packs, and then it is a real
+// pack.
 func (s *Service) sweep(ctx context.Context) (swept int, err error) {
-	names, err := fs.Glob(os.DirFS(s.cfg.Dir), "*/"+string(api.PrefixPack)+"*")
+	err = each(ctx, s.folder.packs, "", func(tenantID, packID string) error {
+		left, err := s.superseded(ctx, tenantID, packID)
+		if err == nil && left {
+			err = s.folder.remove(ctx, tenantID, packID)
+			swept++
+		}
+		return err
+	})
 	if err != nil {
-		return 0, err
+		return swept, err
 	}
+	names, err := fs.Glob(os.DirFS(s.cfg.Dir), "*/"+string(api.PrefixPack)+"*")
 	for _, name := range names {
 		tenantID, base := path.Split(name)
 		tenantID = path.Clean(tenantID)
 		left := false
 		if packID, ok := strings.CutSuffix(base, draftSuffix); ok {
 			packID, _, _ := strings.Cut(packID, nodesSuffix)
-			left = s.now().Sub(madeAt(packID)) > draftAge
-		} else if packID, ok := strings.CutSuffix(base, nodesSuffix); ok {
-			left = !isThere(s.folder.path(tenantID, packID))
-		} else if packID, ok := strings.CutSuffix(base, packSuffix); ok {
-			left, err = s.superseded(ctx, tenantID, packID)
+			left = s.old(packID)
+		} else if packID, ok := strings.CutSuffix(base, nodesSuffix); ok && s.old(packID) {
+			_, found, unknown := readPack(ctx, s.db.Read(), tenantID, packID)
+			left, err = !found, unknown
 		}
 		if err == nil && left {
-			if packID, ok := strings.CutSuffix(base, packSuffix); ok {
-				err = s.folder.remove(tenantID, packID)
-			} else {
-				err = removeIfThere(s.folder.name(tenantID, base))
-			}
+			err = removeIfThere(s.folder.name(tenantID, base))
 			swept++
 		}
 		if err != nil {
 			return swept, err
 		}
 	}
-	return swept, nil
+	return swept, err
 }
+
+// old reports whether a pack was begun so long ago that no seal works on it any more.
+func (s *Service) old(packID string) bool { return s.now().Sub(madeAt(packID)) > draftAge }
 
 // DropJob is the kind of job that deletes the files of a dropped tenant's packs.
 const DropJob = "proof.drop"
@@ -72,7 +79,7 @@ func (s *Service) Drop(ctx context.Context, tx *store.Tx, tenantID string) error
 }
 
 // RunDrop runs a DropJob.
-func (s *Service) RunDrop(_ context.Context, job *store.Job) error {
+func (s *Service) RunDrop(ctx context.Context, job *store.Job) error {
 	var dropped droppedPacks
 	if err := job.Read(&dropped); err != nil {
 		return err
@@ -80,7 +87,13 @@ func (s *Service) RunDrop(_ context.Context, job *store.Job) error {
 	if !api.IsID(api.PrefixTenant, dropped.TenantID) { // else it would delete another folder
 		return fmt.Errorf("%q is not a tenant id", dropped.TenantID)
 	}
-	if err := os.RemoveAll(s.folder.name(dropped.TenantID, "")); err != nil {
+	err := each(ctx, s.folder.packs, dropped.TenantID+"/", func(tenantID, packID string) error {
+		return s.folder.packs.Remove(ctx, key(tenantID, packID))
+	})
+	if err == nil {
+		err = os.RemoveAll(s.folder.name(dropped.TenantID, ""))
+	}
+	if err != nil {
 		return fmt.Errorf("cannot delete the packs of %s: %w", dropped.TenantID, err)
 	}
 	return nil
@@ -97,24 +110,24 @@ func (s *Service) superseded(ctx context.Context, tenantID, packID string) (bool
 	if err != nil || known {
 		return false, err
 	}
-	file, err := os.Open(s.folder.path(tenantID, packID))
+	file, err := s.folder.packs.Open(ctx, key(tenantID, packID))
+	if errors.Is(err, objects.ErrNone) {
+		return false, nil // another process has swept it
+	}
 	if err != nil {
 		return false, err
 	}
 	defer file.Close()
 	pack, err := sealer.ReadPack(file)
+	if api.From(err).Reason == api.EngineUnavailable {
+		return false, err
+	}
 	if err != nil {
 		// A complete file that is no readable pack: an operator has to inspect it.
 		s.cfg.Logger.Error("a file in the folder of packs is not a pack", "tenantId", tenantID, "packId", packID, "err", err)
 		return false, nil
 	}
 	return pack.Header().TreeSize <= h.tree.Size(), nil
-}
-
-// isThere reports whether a file exists. An error counts as existing.
-func isThere(name string) bool {
-	_, err := os.Lstat(name)
-	return !errors.Is(err, os.ErrNotExist)
 }
 
 // madeAt returns the time in a pack's id; for an invalid id a time in the far future, so no age is reached.

@@ -9,7 +9,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"muniment/gateway/api"
 	"muniment/sealer"
+	"muniment/sealer/keyfile"
 )
 
 // nodesSuffix ends the name of the file with the hashes of a pack's nodes.
@@ -18,8 +20,8 @@ const nodesSuffix = ".nodes"
 // hashBytes is the size of one of them.
 const hashBytes = int64(len(sealer.Hash{}))
 
-// nodes reads the hashes of one tenant's Merkle tree for one proof. A file beside each pack,
-// <packId>.nodes, holds the hashes of the nodes that the pack's leaves complete, in the order of
+// nodes reads the hashes of one tenant's Merkle tree for one proof. A file for each pack in the
+// process's own folder, <packId>.nodes, holds the hashes of the nodes that the pack's leaves complete, in the order of
 // sealer.Node, 32 bytes each and nothing else. So a proof reads as many hashes as the logarithm of
 // the log, wherever its leaf is.
 //
@@ -43,10 +45,10 @@ type nodesFile interface {
 }
 
 // prove calls attempt, which reads nodes and verifies its result. If it fails, it is called once
-// more with nodes rebuilt from the packs.
+// more with nodes rebuilt from the packs, unless the bucket that has these does not answer.
 func (a *archive) prove(tenantID string, attempt func(*nodes) error) error {
 	err := a.attempt(tenantID, false, attempt)
-	if err != nil {
+	if err != nil && api.From(err).Reason != api.EngineUnavailable {
 		a.cfg.Logger.Warn("the hashes beside the packs are wrong, rebuilding them", "tenantId", tenantID, "err", err)
 		err = a.attempt(tenantID, true, attempt)
 	}
@@ -76,7 +78,7 @@ func (n *nodes) reader(ctx context.Context) sealer.NodeReader {
 			}
 			n.last = p
 		}
-		file, err := n.file(n.last)
+		file, err := n.file(ctx, n.last)
 		if err == nil {
 			_, err = file.ReadAt(h[:], int64(id.Place()-sealer.NodeCount(n.last.FirstIndex))*hashBytes)
 		}
@@ -85,7 +87,7 @@ func (n *nodes) reader(ctx context.Context) sealer.NodeReader {
 }
 
 // file opens the file of a pack's nodes, and rebuilds it if necessary.
-func (n *nodes) file(p Pack) (nodesFile, error) {
+func (n *nodes) file(ctx context.Context, p Pack) (nodesFile, error) {
 	if f, ok := n.open[p.ID]; ok {
 		return f, nil
 	}
@@ -95,7 +97,7 @@ func (n *nodes) file(p Pack) (nodesFile, error) {
 		f, err = n.folder.openNodes(p)
 	}
 	if n.fresh || err != nil {
-		if f, err = n.rebuild(p); err != nil {
+		if f, err = n.rebuild(ctx, p); err != nil {
 			return nil, fmt.Errorf("cannot hash pack %s: %w", p.ID, err)
 		}
 	}
@@ -104,8 +106,8 @@ func (n *nodes) file(p Pack) (nodesFile, error) {
 }
 
 // leaf finds the index of a leaf hash in a pack, by reading the pack's hashes from the first on.
-func (n *nodes) leaf(p Pack, leaf sealer.Hash) (index uint64, found bool, err error) {
-	file, err := n.file(p)
+func (n *nodes) leaf(ctx context.Context, p Pack, leaf sealer.Hash) (index uint64, found bool, err error) {
+	file, err := n.file(ctx, p)
 	if err != nil {
 		return 0, false, err
 	}
@@ -125,8 +127,8 @@ func (n *nodes) leaf(p Pack, leaf sealer.Hash) (index uint64, found bool, err er
 
 // rebuild hashes the entries of a pack. If the file can't be written, the next proof repeats the
 // work.
-func (n *nodes) rebuild(p Pack) (nodesFile, error) {
-	file, err := n.folder.open(p)
+func (n *nodes) rebuild(ctx context.Context, p Pack) (nodesFile, error) {
+	file, err := n.folder.open(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -190,6 +192,9 @@ func (f folder) openNodes(p Pack) (*os.File, error) {
 // writeNodes replaces the file of a pack's nodes. Open readers keep the old one.
 func (f folder) writeNodes(tenantID, packID string, row []byte) error {
 	if err := f.step("write nodes"); err != nil {
+		return err
+	}
+	if err := keyfile.MakeDir(f.name(tenantID, "")); err != nil {
 		return err
 	}
 	draft, err := os.CreateTemp(f.name(tenantID, ""), packID+nodesSuffix+".*"+draftSuffix)

@@ -7,42 +7,83 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
+	"strings"
+	"sync/atomic"
 )
 
 // maxAnswer bounds the length of a response. A first copy of the feed holds every
 // right that was ever stopped, at a few hundred bytes each.
 const maxAnswer = 1 << 30
 
-// Client sends a node's requests to the control processes behind a URL. It caches nothing
-// and does not retry. Safe for concurrent use.
+// HeaderNotBegun is on a 503 of a control process that has not begun the request, so that another one
+// may take it. Gateways do not pass it on.
+const HeaderNotBegun = "X-Muniment-Not-Begun"
+
+// Client sends a node's requests to the control processes behind one URL or several, all of one database.
+// It stays with one URL until that fails: a request that surely did not reach control, or that control has not
+// begun, goes to the next URL at once; after any other failure the next request does. It caches nothing and
+// sends nothing twice. Safe for concurrent use.
 type Client struct {
-	base   *url.URL
-	client *http.Client
+	bases   []*url.URL
+	current Current
+	client  *http.Client
 }
 
-// NewClient makes a client of a URL such as https://control.internal:9443. client
+// NewClient makes a client of URLs, separated by commas, such as https://control.internal:9443. client
 // has the TLS configuration; redirects are not followed. Nil is a default client.
 //
 // Over http:// credentials and responses could be read and forged on the way, so that
 // is accepted for loopback addresses only.
 func NewClient(control string, client *http.Client) (*Client, error) {
-	base, err := url.Parse(control)
-	switch {
-	case err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https":
-		return nil, fmt.Errorf("%q is not a URL of control: it must be https://host:port", control)
-	case base.Scheme == "http" && !Loopback(base.Hostname()):
-		return nil, fmt.Errorf("%q is neither https nor on this machine", control)
-	}
 	if client == nil {
 		client = new(http.Client)
 	}
 	own := *client
 	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &Client{base, &own}, nil
+	c := &Client{client: &own}
+	for one := range strings.SplitSeq(control, ",") {
+		base, err := url.Parse(one)
+		switch {
+		case err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https":
+			return nil, fmt.Errorf("%q is not a URL of control: it must be https://host:port", one)
+		case base.Scheme == "http" && !Loopback(base.Hostname()):
+			return nil, fmt.Errorf("%q is neither https nor on this machine", one)
+		}
+		c.bases = append(c.bases, base)
+	}
+	c.current = NewCurrent(len(c.bases))
+	return c, nil
 }
+
+// Current is the one of several addresses that requests go to, from the first on, until it fails. Safe for
+// concurrent use.
+type Current struct {
+	n  int
+	at *atomic.Int64
+}
+
+// NewCurrent makes a Current of n addresses.
+func NewCurrent(n int) Current { return Current{n, new(atomic.Int64)} }
+
+// Order returns the addresses in the order in which a request tries them, from the current one.
+func (c Current) Order() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		first := int(c.at.Load())
+		for i := range c.n {
+			if !yield((first + i) % c.n) {
+				return
+			}
+		}
+	}
+}
+
+// Failed makes the address after i the current one, unless another request has done so.
+func (c Current) Failed(i int) { c.at.CompareAndSwap(int64(i), int64((i+1)%c.n)) }
 
 // Loopback reports whether a host is localhost or a loopback address.
 func Loopback(host string) bool {
@@ -67,47 +108,69 @@ func (e *Refused) Error() string {
 
 // Do sends one request, with in as its body unless that is nil, and reads the data of
 // the response into out. The error is a *Refused if the status is not 200.
-func (c *Client) Do(ctx context.Context, credential, method, path string, in, out any) error {
-	var body io.Reader
+func (c *Client) Do(ctx context.Context, credential, method, path string, in, out any) (err error) {
+	var body []byte
 	if in != nil {
-		text, err := json.Marshal(in)
-		if err != nil {
+		if body, err = json.Marshal(in); err != nil {
 			return err
 		}
-		body = bytes.NewReader(text)
 	}
-	q, err := http.NewRequestWithContext(ctx, method, c.base.JoinPath(path).String(), body)
+	for i := range c.current.Order() {
+		begun := false
+		if begun, err = c.send(ctx, c.bases[i], credential, method, path, body, out); err == nil {
+			return nil
+		}
+		if refused, ok := errors.AsType[*Refused](err); ok && refused.Status < http.StatusInternalServerError || errors.Is(ctx.Err(), context.Canceled) {
+			return err
+		}
+		c.current.Failed(i)
+		if begun || ctx.Err() != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// send sends a request to one URL. begun is false only if control has surely not begun it.
+func (c *Client) send(ctx context.Context, base *url.URL, credential, method, path string, body []byte, out any) (begun bool, err error) {
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { begun = true }})
+	var in io.Reader
+	if body != nil {
+		in = bytes.NewReader(body)
+	}
+	q, err := http.NewRequestWithContext(ctx, method, base.JoinPath(path).String(), in)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if credential != "" {
 		q.Header.Set("Authorization", "Bearer "+credential)
 	}
-	if in != nil {
+	if body != nil {
 		q.Header.Set("Content-Type", "application/json")
 	}
 	resp, err := c.client.Do(q)
 	if err != nil {
-		return fmt.Errorf("control does not answer: %w", err)
+		return begun, fmt.Errorf("control does not answer: %w", err)
 	}
 	defer resp.Body.Close()
 	answer := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer))
 	if resp.StatusCode != http.StatusOK {
+		begun = resp.Header.Get(HeaderNotBegun) == ""
 		var body ErrorBody
 		if err := answer.Decode(&body); err != nil || body.Code == "" {
-			return &Refused{Status: resp.StatusCode, Message: resp.Status}
+			return begun, &Refused{Status: resp.StatusCode, Message: resp.Status}
 		}
-		return &Refused{resp.StatusCode, body.Code, body.Message, body.Field}
+		return begun, &Refused{resp.StatusCode, body.Code, body.Message, body.Field}
 	}
 	envelope := struct {
 		OK   bool `json:"ok"`
 		Data any  `json:"data"`
 	}{Data: out}
 	if err := answer.Decode(&envelope); err != nil {
-		return fmt.Errorf("cannot read control's answer: %w", err)
+		return true, fmt.Errorf("cannot read control's answer: %w", err)
 	}
 	if !envelope.OK {
-		return errors.New("control's answer is not one: ok is not true")
+		return true, errors.New("control's answer is not one: ok is not true")
 	}
-	return nil
+	return true, nil
 }

@@ -76,7 +76,7 @@ const (
 	StorageFull        Reason = "STORAGE_FULL"
 	// DatabaseUnavailable: the message says whether a change was made.
 	DatabaseUnavailable Reason = "DATABASE_UNAVAILABLE"
-	// EngineUnavailable: the log or the warehouse does not answer control.
+	// EngineUnavailable: the log, the warehouse or the bucket of packs does not answer control.
 	EngineUnavailable Reason = "ENGINE_UNAVAILABLE"
 	// DatabaseBusy: another operator's work, or another process, has to end first.
 	// Nothing was changed.

@@ -1,4 +1,4 @@
-package dsar
+package objects
 
 import (
 	"cmp"
@@ -6,17 +6,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/minio/minio-go/v7/pkg/encrypt"
 	"github.com/minio/minio-go/v7/pkg/s3utils"
+
+	"muniment/gateway/api"
 )
 
 // bucket keeps objects in a bucket of S3, or of another store with its API.
@@ -24,13 +28,14 @@ type bucket struct {
 	client     *minio.Core
 	name       string
 	prefix     string             // of the keys in the bucket
+	mediaType  string             // of the objects
 	encryption encrypt.ServerSide // nil: as the bucket has it
 }
 
-var _ storage = (*bucket)(nil)
+var _ Place = (*bucket)(nil)
 
 // partSize is how much of an object is sent at a time. Each write holds one part in memory, to send
-// it again if necessary. S3 takes 10,000 parts, so a bundle may have 156 GiB.
+// it again if necessary. S3 takes 10,000 parts, so an object may have 156 GiB.
 const partSize = 16 << 20
 
 // parameters are those of a bucket's URL:
@@ -44,8 +49,18 @@ const partSize = 16 << 20
 //	kmskeyid        the key for aws:kms; default: AWS's own
 var parameters = []string{"region", "endpoint", "use_path_style", "prefix", "ssetype", "kmskeyid"}
 
-// openBucket opens the bucket of a URL. A transport that is nil is that of the client library.
-func openBucket(place string, transport http.RoundTripper) (*bucket, error) {
+// A store that does not begin to answer within responseTimeout is away. A request is sent retries times in all.
+const (
+	responseTimeout = 20 * time.Second
+	retries         = 3
+)
+
+// removeFor bounds how long a failed write tries to remove its own object.
+const removeFor = 30 * time.Second
+
+// openBucket opens the bucket of a URL. A transport that is nil is the client library's, which trusts the authorities of
+// the system.
+func openBucket(place, mediaType string, transport http.RoundTripper) (*bucket, error) {
 	u, err := url.Parse(place)
 	if err != nil {
 		return nil, err
@@ -68,13 +83,14 @@ func openBucket(place string, transport http.RoundTripper) (*bucket, error) {
 			return nil, fmt.Errorf("unknown parameter %q of the URL: known are %s", name, strings.Join(parameters, ", "))
 		}
 	}
-	b := &bucket{name: u.Host, prefix: query.Get("prefix")}
+	b := &bucket{name: u.Host, prefix: query.Get("prefix"), mediaType: mediaType}
 	if b.encryption, err = encryption(query.Get("ssetype"), query.Get("kmskeyid")); err != nil {
 		return nil, err
 	}
 	options := &minio.Options{
 		Creds: credentials.New(&chain{}), Secure: true, Transport: transport,
-		Region: cmp.Or(query.Get("region"), os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION")),
+		MaxRetries: retries,
+		Region:     cmp.Or(query.Get("region"), os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION")),
 	}
 	host := "s3.amazonaws.com" // the client adds the region
 	if text := query.Get("endpoint"); text != "" {
@@ -93,6 +109,14 @@ func openBucket(place string, transport http.RoundTripper) (*bucket, error) {
 		if inPath {
 			options.BucketLookup = minio.BucketLookupPath
 		}
+	}
+	if transport == nil {
+		own, err := minio.DefaultTransport(options.Secure)
+		if err != nil {
+			return nil, err
+		}
+		own.ResponseHeaderTimeout = responseTimeout
+		options.Transport = own
 	}
 	if b.client, err = minio.NewCore(host, options); err != nil {
 		return nil, err
@@ -116,16 +140,16 @@ func encryption(kind, keyID string) (encrypt.ServerSide, error) {
 	return nil, nil
 }
 
-func (b *bucket) write(ctx context.Context, key string, fill func(io.Writer) error) error {
+func (b *bucket) Write(ctx context.Context, key string, fill func(io.Writer) error) error {
 	in, out := io.Pipe()
 	defer out.CloseWithError(errors.New("panic")) // has no effect once it is closed
 	sent := make(chan error, 1)
 	go func() {
 		_, err := b.client.Client.PutObject(ctx, b.name, b.prefix+key, in, -1, minio.PutObjectOptions{
-			ContentType: bundleType, PartSize: partSize, SendContentMd5: true, ServerSideEncryption: b.encryption,
+			ContentType: b.mediaType, PartSize: partSize, SendContentMd5: true, ServerSideEncryption: b.encryption,
 		})
 		if err != nil {
-			err = fmt.Errorf("cannot store the bundle %s: %w", key, err)
+			err = fmt.Errorf("cannot store %s: %w", key, err)
 		}
 		in.CloseWithError(err) // of the writes from now on
 		sent <- err
@@ -144,40 +168,140 @@ func (b *bucket) write(ctx context.Context, key string, fill func(io.Writer) err
 	// The object may exist: perhaps only the last response was lost.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeFor)
 	defer cancel()
-	return errors.Join(err, b.remove(ctx, key))
+	return errors.Join(err, b.Remove(ctx, key))
 }
 
-func (b *bucket) open(ctx context.Context, key string) (io.ReadCloser, error) {
+// Create puts the file in one request, on the condition that there is no object (If-None-Match). S3 takes up to
+// 5 GiB so.
+func (b *bucket) Create(ctx context.Context, key, file string) error {
+	content, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	info, err := content.Stat()
+	if err == nil {
+		err = b.put(ctx, key, content, info.Size())
+	}
+	if isThere(err) {
+		var object io.ReadCloser
+		if object, err = b.Open(ctx, key); err == nil {
+			_, err = content.Seek(0, io.SeekStart)
+			err = errors.Join(cmp.Or(err, same(object, content)), object.Close())
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("cannot store %s: %w", key, err)
+	}
+	return os.Remove(file)
+}
+
+// put creates an object. The error is one of isThere if there is one already.
+func (b *bucket) put(ctx context.Context, key string, content io.Reader, size int64) error {
+	options := minio.PutObjectOptions{ContentType: b.mediaType, DisableMultipart: true, SendContentMd5: true, ServerSideEncryption: b.encryption}
+	options.SetMatchETagExcept("*")
+	_, err := b.client.Client.PutObject(ctx, b.name, b.prefix+key, content, size, options)
+	return away(ctx, err)
+}
+
+// isThere reports whether a put failed because there is an object. A retry of a put whose response was lost fails
+// so, too.
+func isThere(err error) bool {
+	refused, ok := errors.AsType[minio.ErrorResponse](err)
+	return ok && (refused.Code == minio.PreconditionFailed || refused.StatusCode == http.StatusPreconditionFailed)
+}
+
+// CheckCreate implements Place. A store that does not know the condition puts an object twice.
+func (b *bucket) CheckCreate(ctx context.Context) error {
+	const content = "This store creates an object once.\n"
+	for range 2 { // there may be none yet
+		err := b.put(ctx, checkKey, strings.NewReader(content), int64(len(content)))
+		if isThere(err) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("cannot store %s: %w", checkKey, err)
+		}
+	}
+	return fmt.Errorf("the store of the bucket %s ignores If-None-Match, and would let two processes overwrite each other's objects: use a store that knows conditional writes", b.name)
+}
+
+// Ready implements Place.
+func (b *bucket) Ready(ctx context.Context) error {
+	found, err := b.client.BucketExists(ctx, b.name)
+	if err == nil && !found {
+		err = fmt.Errorf("there is no bucket %s", b.name)
+	}
+	return away(ctx, err)
+}
+
+// away adds a 503 to an error that says that the store does not answer now: one of the connection, of the search
+// for credentials, or a response that says so. Others need an operator.
+func away(ctx context.Context, err error) error {
+	if err == nil || errors.Is(ctx.Err(), context.Canceled) {
+		return err
+	}
+	if refused, ok := errors.AsType[minio.ErrorResponse](err); ok && refused.StatusCode < http.StatusInternalServerError {
+		switch refused.StatusCode {
+		case http.StatusTooManyRequests, http.StatusConflict: // another process writes the same object
+		default:
+			return err
+		}
+	}
+	return errors.Join(api.Unavailable(api.EngineUnavailable, "the bucket does not answer", time.Second), err)
+}
+
+func (b *bucket) Open(ctx context.Context, key string) (io.ReadCloser, error) {
 	content, _, _, err := b.client.GetObject(ctx, b.name, b.prefix+key, minio.GetObjectOptions{})
 	if minio.ToErrorResponse(err).Code == minio.NoSuchKey {
-		return nil, errNoObject
+		return nil, ErrNone
 	}
-	return content, err
+	if err != nil {
+		return nil, away(ctx, err)
+	}
+	return &download{content, ctx}, nil
 }
 
-func (b *bucket) list(ctx context.Context, prefix string, each func(object) error) error {
+// download is the content of an object.
+type download struct {
+	io.ReadCloser
+	ctx context.Context
+}
+
+func (d *download) Read(p []byte) (int, error) {
+	n, err := d.ReadCloser.Read(p)
+	if err != nil && err != io.EOF {
+		err = away(d.ctx, err)
+	}
+	return n, err
+}
+
+func (b *bucket) List(ctx context.Context, prefix string, each func(Object) error) error {
 	for o := range b.client.ListObjectsIter(ctx, b.name, minio.ListObjectsOptions{Prefix: b.prefix + prefix, Recursive: true}) {
 		if o.Err != nil {
-			return fmt.Errorf("cannot list the bundles: %w", o.Err)
+			return fmt.Errorf("cannot list the bucket: %w", away(ctx, o.Err))
 		}
-		if err := each(object{strings.TrimPrefix(o.Key, b.prefix), o.LastModified}); err != nil {
+		if err := each(Object{strings.TrimPrefix(o.Key, b.prefix), o.LastModified}); err != nil {
 			return err
 		}
 	}
 	return ctx.Err() // then the list ended early
 }
 
-func (b *bucket) remove(ctx context.Context, key string) error {
+func (b *bucket) Remove(ctx context.Context, key string) error {
 	err := b.client.RemoveObject(ctx, b.name, b.prefix+key, minio.RemoveObjectOptions{})
 	if err != nil && minio.ToErrorResponse(err).Code != minio.NoSuchKey {
-		return fmt.Errorf("cannot delete the bundle %s: %w", key, err)
+		return fmt.Errorf("cannot delete %s: %w", key, away(ctx, err))
 	}
 	return nil
 }
 
 // discard does nothing: nobody can read the parts of an unfinished upload, and the bucket's lifecycle
 // rules delete them.
-func (b *bucket) discard(context.Context, string, func(object) (bool, error)) error { return nil }
+func (b *bucket) Discard(context.Context, string, func(Object) (bool, error)) error { return nil }
+
+// Free implements Place.
+func (b *bucket) Free() (int64, error) { return math.MaxInt64, nil }
 
 // chain finds credentials where AWS's own clients do. Unlike the library's chain, it fails if it
 // finds none, where that would send requests without a signature.

@@ -1,4 +1,4 @@
-package dsar
+package objects
 
 import (
 	"cmp"
@@ -15,28 +15,21 @@ import (
 	"time"
 
 	"muniment/control/store"
-	"muniment/gateway/api"
 	"muniment/sealer/keyfile"
 )
 
 // folder keeps objects as files, at their keys as paths.
 type folder struct{ dir string }
 
-var _ storage = folder{}
+var _ Place = folder{}
 
 func openFolder(dir string) (folder, error) {
 	dir = filepath.Clean(dir)
 	return folder{dir}, keyfile.MakeDir(dir)
 }
 
-// leaves returns a 503 while the disk has less free space than a number of bytes.
-func (f folder) leaves(least int64) error {
-	free, err := store.Free(f.dir)
-	if err == nil && free < least {
-		err = api.Unavailable(api.StorageFull, fmt.Sprintf("the disk of the bundles has %d bytes free, and exports leave at least %d", free, least), time.Minute)
-	}
-	return err
-}
+// Free implements Place.
+func (f folder) Free() (int64, error) { return store.Free(f.dir) }
 
 // unfinished matches the end of the names of files that are not renamed to their keys yet.
 var unfinished = regexp.MustCompile(`\.[0-9a-f]+\.tmp$`)
@@ -46,7 +39,7 @@ func (f folder) path(key string) (string, error) {
 	return filepath.Join(f.dir, local), err
 }
 
-func (f folder) write(ctx context.Context, key string, fill func(io.Writer) error) error {
+func (f folder) Write(ctx context.Context, key string, fill func(io.Writer) error) error {
 	name, err := f.path(key)
 	if err != nil {
 		return err
@@ -74,6 +67,56 @@ func (f folder) write(ctx context.Context, key string, fill func(io.Writer) erro
 	return nil
 }
 
+// Create links the file to the key: unlike a rename, this fails if there is an object.
+func (f folder) Create(ctx context.Context, key, file string) error {
+	name, err := f.path(key)
+	if err != nil {
+		return err
+	}
+	if err := cmp.Or(ctx.Err(), os.MkdirAll(filepath.Dir(name), 0o700)); err != nil {
+		return err
+	}
+	err = os.Link(file, name)
+	created := err == nil
+	if errors.Is(err, fs.ErrExist) {
+		err = sameFiles(name, file)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot store %s: %w", key, err)
+	}
+	if err := f.sync(filepath.Dir(name)); err != nil {
+		if created {
+			err = errors.Join(err, os.Remove(name))
+		}
+		return err
+	}
+	return os.Remove(file)
+}
+
+// sameFiles returns an ErrOther unless two files have the same bytes.
+func sameFiles(name, file string) error {
+	object, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer object.Close()
+	content, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	return same(object, content)
+}
+
+// CheckCreate implements Place: every file system with links keeps what Create promises.
+func (folder) CheckCreate(context.Context) error { return nil }
+
+// Ready implements Place.
+func (f folder) Ready(context.Context) error {
+	_, err := os.Stat(f.dir)
+	return err
+}
+
 // sync waits until the names in a folder are on disk, and those of the folder and its parents.
 func (f folder) sync(dir string) error {
 	err := keyfile.Sync(dir)
@@ -83,19 +126,19 @@ func (f folder) sync(dir string) error {
 	return err
 }
 
-func (f folder) open(_ context.Context, key string) (io.ReadCloser, error) {
+func (f folder) Open(_ context.Context, key string) (io.ReadCloser, error) {
 	name, err := f.path(key)
 	if err != nil {
 		return nil, err
 	}
 	file, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, errNoObject
+		return nil, ErrNone
 	}
 	return file, err
 }
 
-func (f folder) remove(_ context.Context, key string) error {
+func (f folder) Remove(_ context.Context, key string) error {
 	name, err := f.path(key)
 	if err != nil {
 		return err
@@ -110,24 +153,24 @@ func (f folder) remove(_ context.Context, key string) error {
 	return err
 }
 
-func (f folder) list(ctx context.Context, prefix string, each func(object) error) error {
+func (f folder) List(ctx context.Context, prefix string, each func(Object) error) error {
 	return f.walk(ctx, prefix, func(name string, modified time.Time) error {
 		if unfinished.MatchString(name) {
 			return nil
 		}
-		return each(object{name, modified})
+		return each(Object{name, modified})
 	})
 }
 
-func (f folder) discard(ctx context.Context, prefix string, keep func(object) (bool, error)) error {
+func (f folder) Discard(ctx context.Context, prefix string, keep func(Object) (bool, error)) error {
 	return f.walk(ctx, prefix, func(name string, modified time.Time) error {
 		if !unfinished.MatchString(name) {
 			return nil
 		}
-		if kept, err := keep(object{name, modified}); err != nil || kept {
+		if kept, err := keep(Object{name, modified}); err != nil || kept {
 			return err
 		}
-		return f.remove(ctx, name)
+		return f.Remove(ctx, name)
 	})
 }
 
