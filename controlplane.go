@@ -30,8 +30,8 @@ import (
 	"muniment/pipeline"
 	"muniment/pipeline/drift"
 	"muniment/pipeline/segment"
+	"muniment/pipeline/trace"
 	"muniment/sealer"
-	"muniment/trace"
 )
 
 // planeConfig configures the control plane.

@@ -19,7 +19,7 @@ import (
 	"muniment/control/webhook"
 	"muniment/gateway/api"
 	"muniment/gateway/certs"
-	"muniment/trace"
+	"muniment/pipeline/trace"
 )
 
 // serverFlags are those of every command that serves.

@@ -21,7 +21,7 @@ import (
 // packages says which package may import which of ours. A new package
 // is a line here. A name that ends in "/..." stands for the package and all below it.
 var packages = map[string][]string{
-	".":                         {"bench/demo", "bench/system", "control/...", "gate", "gateway/...", "pipeline/...", "sealer", "sealer/keyfile", "sealer/terminal", "sealer/verify", "trace"},
+	".":                         {"bench/demo", "bench/system", "control/...", "gate", "gateway/...", "pipeline/...", "sealer", "sealer/keyfile", "sealer/terminal", "sealer/verify", "pipeline/trace"},
 	"deploy":                    {},
 	"deploy/stack/stacktest":    {},
 	"bench/abuse":               {"bench/load", "bench/system"},
@@ -37,12 +37,12 @@ var packages = map[string][]string{
 	"bench/service":             {},
 	"bench/stack":               {},
 	"bench/soak":                {"bench/abuse", "bench/load", "bench/measure", "bench/system"},
-	"bench/system/storytest":    {"bench/system", "bench/system/systemtest", "bench/waittest", "control/access", "control/sandbox", "gateway/api", "sealer", "sealer/verify", "trace", "trace/tracetest"},
+	"bench/system/storytest":    {"bench/system", "bench/system/systemtest", "bench/waittest", "control/access", "control/sandbox", "gateway/api", "sealer", "sealer/verify", "pipeline/trace", "pipeline/trace/tracetest"},
 	"bench/system/systemtest":   {"bench/load", "bench/system", "bench/waittest", "control/access", "control/backup", "control/console", "control/node", "control/proof", "control/route/routetest", "control/sandbox", "deploy/stack/stacktest", "gateway/api", "gateway/client", "gateway/snapshot", "pipeline", "pipeline/clickhouse", "pipeline/drift", "pipeline/kafka", "pipeline/segment", "sealer"},
 	"bench/system":              {"gateway/api", "pipeline", "sealer/terminal"},
 	"bench/warehouse":           {"bench/measure", "bench/system", "control/statement", "gate", "gateway/api", "pipeline/...", "sealer"},
 	"bench/waittest":            {},
-	"control":                   {"control/...", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer", "trace"},
+	"control":                   {"control/...", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer", "pipeline/trace"},
 	"control/access":            {"control/route", "control/sandbox", "control/store", "control/tenant", "gateway/api", "sealer", "sealer/keyfile", "sealer/terminal"},
 	"control/assets":            {"gateway/api"},
 	"control/assets/assetstest": {"control/assets"},
@@ -65,7 +65,7 @@ var packages = map[string][]string{
 	"control/paper":             {"control/payable", "control/route", "control/settle/rate", "sealer"},
 	"control/payable":           {"control/route", "control/settle", "control/settle/rate", "control/store", "control/tenant", "gateway/api", "gateway/auth", "sealer"},
 	"control/playground":        {"control/assets", "control/route", "control/sandbox", "gateway/api"},
-	"control/proof":             {"control/objects", "control/route", "control/store", "control/tenant", "control/webhook", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer", "sealer/keyfile", "sealer/terminal", "trace"},
+	"control/proof":             {"control/objects", "control/route", "control/store", "control/tenant", "control/webhook", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer", "sealer/keyfile", "sealer/terminal", "pipeline/trace"},
 	"control/proof/prooftest":   {"control/roomtest", "control/store", "control/store/storetest", "gate", "gateway/api", "pipeline", "pipeline/kafka", "pipeline/segment", "pipeline/sqlite", "sealer", "sealer/verify"},
 	"control/rapidtest":         {},
 	"control/right":             {"control/node", "control/route", "control/store", "control/tenant", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
@@ -80,9 +80,9 @@ var packages = map[string][]string{
 	"control/store":             {"gateway/api", "sealer"},
 	"control/store/storetest":   {"deploy/stack/stacktest"},
 	"control/tenant":            {"control/calendar", "control/node", "control/route", "control/store", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer", "sealer/terminal"},
-	"control/webhook":           {"control/route", "control/store", "gateway/api", "gateway/auth", "pipeline", "sealer", "trace"},
+	"control/webhook":           {"control/route", "control/store", "gateway/api", "gateway/auth", "pipeline", "sealer", "pipeline/trace"},
 	"gate":                      {},
-	"gateway":                   {"gate", "gateway/...", "sealer", "trace"},
+	"gateway":                   {"gate", "gateway/...", "pipeline/trace", "sealer"},
 	"gateway/adapter":           {"gateway/api"},
 	"gateway/api":               {"gate"},
 	"gateway/auth":              {"gateway/api"},
@@ -90,12 +90,12 @@ var packages = map[string][]string{
 	"gateway/certs/certstest":   {},
 	"gateway/client":            {"gate", "gateway/api", "sealer", "sealer/terminal", "sealer/verify"},
 	"gateway/identity":          {"gateway/api", "gateway/snapshot", "sealer", "sealer/keyfile"},
-	"gateway/issue":             {"gate", "gateway/api", "gateway/auth", "gateway/snapshot", "sealer", "sealer/keyfile", "trace"},
+	"gateway/issue":             {"gate", "gateway/api", "gateway/auth", "gateway/snapshot", "sealer", "sealer/keyfile", "pipeline/trace"},
 	"gateway/issue/issuetest":   {"gate", "gateway/api", "gateway/auth", "sealer"},
 	"gateway/localnode":         {"gateway/api", "gateway/identity", "gateway/issue", "gateway/snapshot", "sealer/keyfile"},
 	"gateway/upload":            {"gateway/adapter", "gateway/api", "sealer/terminal"},
 	"gateway/snapshot":          {"gate", "gateway/api", "gateway/auth"},
-	"pipeline":                  {"gate", "sealer", "trace"},
+	"pipeline":                  {"gate", "sealer", "pipeline/trace"},
 	"pipeline/admission":        {"pipeline"},
 	"pipeline/clickhouse":       {"gate", "pipeline", "pipeline/drift", "sealer"},
 	"pipeline/conform":          {"gate", "pipeline", "pipeline/drift", "sealer"},
@@ -104,6 +104,8 @@ var packages = map[string][]string{
 	"pipeline/kafka":            {"pipeline", "sealer"},
 	"pipeline/segment":          {"pipeline", "sealer"},
 	"pipeline/sqlite":           {"gate", "pipeline", "pipeline/drift", "sealer"},
+	"pipeline/trace":            {},
+	"pipeline/trace/tracetest":  {},
 	"sealer":                    {"gate", "sealer/signature"},
 	"sealer/independent":        {},
 	"sealer/keyfile":            {"sealer"},
@@ -111,8 +113,6 @@ var packages = map[string][]string{
 	"sealer/signature":          {},
 	"sealer/terminal":           {},
 	"sealer/verify":             {"gate", "sealer", "sealer/signature", "sealer/terminal"},
-	"trace":                     {},
-	"trace/tracetest":           {},
 
 	// Programs of their own.
 	"deploy/stack/asks":             {},
@@ -121,7 +121,7 @@ var packages = map[string][]string{
 }
 
 // testsOnly are packages that no shipped code may import. They may import each other.
-var testsOnly = []string{"bench/waittest", "bench/system/storytest", "bench/system/systemtest", "control/assets/assetstest", "control/historytest", "control/objects/s3test", "control/proof/prooftest", "control/rapidtest", "control/roomtest", "control/route/routetest", "control/store/storetest", "deploy/stack/stacktest", "gateway/certs/certstest", "gateway/issue/issuetest", "pipeline/conform", "sealer/sealertest", "trace/tracetest"}
+var testsOnly = []string{"bench/waittest", "bench/system/storytest", "bench/system/systemtest", "control/assets/assetstest", "control/historytest", "control/objects/s3test", "control/proof/prooftest", "control/rapidtest", "control/roomtest", "control/route/routetest", "control/store/storetest", "deploy/stack/stacktest", "gateway/certs/certstest", "gateway/issue/issuetest", "pipeline/conform", "pipeline/trace/tracetest", "sealer/sealertest"}
 
 // adapters are the dependencies that belong to one package each. A prefix of the
 // import path and the packages that may name it.
@@ -146,8 +146,8 @@ var adapters = map[string][]string{
 	"code.dny.dev/ssrf":                {"control/webhook"},
 	"codeberg.org/go-pdf/fpdf":         {"control/paper"},
 	"golang.org/x/image":               {"control/paper"},
-	"go.opentelemetry.io":              {"trace/tracetest"},
-	"google.golang.org/protobuf":       {"trace/tracetest"},
+	"go.opentelemetry.io":              {"pipeline/trace/tracetest"},
+	"google.golang.org/protobuf":       {"pipeline/trace/tracetest"},
 }
 
 // TestImportMap holds every import of shipped code against the map.

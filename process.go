@@ -20,8 +20,8 @@ import (
 
 	"muniment/gateway"
 	"muniment/gateway/certs"
+	"muniment/pipeline/trace"
 	"muniment/sealer/keyfile"
-	"muniment/trace"
 )
 
 // process is the runtime of a server command: its log, its metrics, its listeners, its

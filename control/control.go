@@ -75,7 +75,7 @@ import (
 	"muniment/control/tenant"
 	"muniment/control/webhook"
 	"muniment/gateway/api"
-	"muniment/trace"
+	"muniment/pipeline/trace"
 )
 
 // Service adds operations to the API.

@@ -22,7 +22,7 @@ import (
 	"muniment/control/sandbox"
 	"muniment/control/store"
 	"muniment/gateway/api"
-	"muniment/trace"
+	"muniment/pipeline/trace"
 )
 
 // handler serves one set of operations.

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"muniment/gateway/auth"
-	"muniment/trace"
+	"muniment/pipeline/trace"
 )
 
 // beginSpan begins the span of a request, if it is sampled: the gateway says so. Control decides of requests that

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/control"
-	"muniment/trace"
-	"muniment/trace/tracetest"
+	"muniment/pipeline/trace"
+	"muniment/pipeline/trace/tracetest"
 )
 
 // TestRequestsTraced: control follows what the gateway decided, and decides itself where nobody did. What it refuses

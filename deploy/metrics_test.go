@@ -43,8 +43,8 @@ import (
 	"muniment/pipeline/kafka"
 	"muniment/pipeline/segment"
 	"muniment/pipeline/sqlite"
+	"muniment/pipeline/trace"
 	"muniment/sealer"
-	"muniment/trace"
 )
 
 // shown are the series that a process shows, by name, with their labels.

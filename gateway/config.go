@@ -17,7 +17,7 @@ import (
 	"muniment/gateway/api"
 	"muniment/gateway/issue"
 	"muniment/gateway/snapshot"
-	"muniment/trace"
+	"muniment/pipeline/trace"
 )
 
 // Config configures a Gateway. Rights, Issuer and DialControl are required.

@@ -12,7 +12,7 @@ import (
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
 	"muniment/gateway/issue"
-	"muniment/trace"
+	"muniment/pipeline/trace"
 )
 
 var errTenantBusy = &api.Error{Code: api.RateLimited, Message: "this tenant has too many deliveries in hand on this node", RetryAfter: time.Second}

@@ -16,8 +16,8 @@ import (
 	"muniment/gateway/adapter"
 	"muniment/gateway/api"
 	"muniment/gateway/issue"
+	"muniment/pipeline/trace"
 	"muniment/sealer"
-	"muniment/trace"
 )
 
 // byteOrderMark begins what some editors and tools write.

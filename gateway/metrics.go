@@ -10,7 +10,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"muniment/gateway/issue"
-	"muniment/trace"
+	"muniment/pipeline/trace"
 )
 
 // metrics holds the gateway's counters. Their labels are bounded: routes and status

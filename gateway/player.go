@@ -18,7 +18,7 @@ import (
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
 	"muniment/gateway/issue"
-	"muniment/trace"
+	"muniment/pipeline/trace"
 )
 
 // A Broadsign player posts its plays by itself to POST /adapters/broadsign, as it is configured to: its

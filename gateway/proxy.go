@@ -17,7 +17,7 @@ import (
 
 	"muniment/gateway/api"
 	"muniment/gateway/issue"
-	"muniment/trace"
+	"muniment/pipeline/trace"
 )
 
 const reachControl = "reach control"

@@ -13,7 +13,7 @@ import (
 	"muniment/gate"
 	"muniment/gateway/api"
 	"muniment/gateway/issue"
-	"muniment/trace"
+	"muniment/pipeline/trace"
 )
 
 const (

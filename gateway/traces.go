@@ -6,7 +6,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"muniment/gateway/issue"
-	"muniment/trace"
+	"muniment/pipeline/trace"
 )
 
 // spanNames are the names of routes' spans. A route without one is not traced: beacons, as they are calls of

@@ -17,9 +17,9 @@ import (
 
 	"muniment/bench/waittest"
 	"muniment/gateway/api"
+	"muniment/pipeline/trace"
+	"muniment/pipeline/trace/tracetest"
 	"muniment/sealer"
-	"muniment/trace"
-	"muniment/trace/tracetest"
 )
 
 const (

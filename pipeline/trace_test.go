@@ -10,9 +10,9 @@ import (
 
 	"muniment/bench/waittest"
 	"muniment/pipeline"
+	"muniment/pipeline/trace"
+	"muniment/pipeline/trace/tracetest"
 	"muniment/sealer"
-	"muniment/trace"
-	"muniment/trace/tracetest"
 )
 
 // traceparentOf is that of the n-th record's append.

@@ -14,7 +14,7 @@ import (
 
 	"muniment/bench/system/storytest"
 	"muniment/bench/system/systemtest"
-	"muniment/trace/tracetest"
+	"muniment/pipeline/trace/tracetest"
 )
 
 var update = flag.Bool("update", false, "draw deploy/trace.svg anew")

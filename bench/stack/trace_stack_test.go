@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"muniment/bench/system/storytest"
-	"muniment/trace/tracetest"
+	"muniment/pipeline/trace/tracetest"
 )
 
 // TestTraceOnTheStack follows a delivery from its caller through a gateway, Kafka and a loader into ClickHouse.

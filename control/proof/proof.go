@@ -96,9 +96,9 @@ import (
 	"muniment/control/objects"
 	"muniment/control/store"
 	"muniment/pipeline"
+	"muniment/pipeline/trace"
 	"muniment/sealer"
 	"muniment/sealer/keyfile"
-	"muniment/trace"
 )
 
 // Keys signs packs and has the key directory. control/signing implements it.

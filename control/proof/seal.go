@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"muniment/gateway/api"
+	"muniment/pipeline/trace"
 	"muniment/sealer"
-	"muniment/trace"
 )
 
 // Sealed is the response of a seal.

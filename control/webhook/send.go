@@ -15,8 +15,8 @@ import (
 	"muniment/control/store"
 	"muniment/gateway/api"
 	"muniment/pipeline"
+	"muniment/pipeline/trace"
 	"muniment/sealer"
-	"muniment/trace"
 )
 
 const (

@@ -16,8 +16,8 @@ import (
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
 	"muniment/pipeline"
+	"muniment/pipeline/trace"
 	"muniment/sealer"
-	"muniment/trace"
 )
 
 // Keys has the signing keys.

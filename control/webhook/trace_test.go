@@ -9,8 +9,8 @@ import (
 
 	"muniment/bench/waittest"
 	"muniment/control/roomtest"
-	"muniment/trace"
-	"muniment/trace/tracetest"
+	"muniment/pipeline/trace"
+	"muniment/pipeline/trace/tracetest"
 )
 
 // TestAttemptTraced: an attempt that is sampled has a span, and the receiver gets its traceparent.

@@ -12,8 +12,8 @@ import (
 
 	"muniment/gateway/api"
 	"muniment/gateway/snapshot"
+	"muniment/pipeline/trace"
 	"muniment/sealer"
-	"muniment/trace"
 )
 
 // MostRows is how many rows a batch has at most.

@@ -83,7 +83,7 @@ import (
 	"time"
 
 	"muniment/gateway/api"
-	"muniment/trace"
+	"muniment/pipeline/trace"
 )
 
 // Issuer issues the receipts of one node. It is safe for concurrent use.

@@ -11,8 +11,8 @@ import (
 
 	"muniment/bench/system/systemtest"
 	"muniment/bench/waittest"
-	"muniment/trace"
-	"muniment/trace/tracetest"
+	"muniment/pipeline/trace"
+	"muniment/pipeline/trace/tracetest"
 )
 
 // Trace follows a delivery from a caller, who samples it, into the warehouse, and then a seal. The service exports to

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/bench/waittest"
-	"muniment/trace"
-	"muniment/trace/tracetest"
+	"muniment/pipeline/trace"
+	"muniment/pipeline/trace/tracetest"
 )
 
 const good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
