@@ -1,6 +1,7 @@
 package service
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,84 +24,184 @@ var sessionPages = []string{
 	"control/personal-data.md", "control/sandbox.md", "deploy/operating.md", "deploy/procedures.md",
 }
 
-// answered is a part of what the session of each page must print, in this order.
+// answered is a part of what the session of a page that does not show what it prints must print, in this order.
 var answered = map[string][]string{
-	"README.md": {`"metered":true`, `"error":"PRECONDITION_FAILED"`, "LICENSED_REGION_MISMATCH", `"receipts":1`, "Sound: 1 file."},
-	"gateway/integrating.md": {
-		`"status":"accepted"`, `LICENSED_REGION_MISMATCH`, `"status":"unmapped"`, `"state":"HELD"`, `"vendorId":"8"`,
-		`"vendorId":"4456"`, `"status":"accepted"`, `"results"`, `"results"`, `"results"`, `"results"`, `"results"`, `"results"`, `"results"`, `"results"`, `"status":"accepted"`,
-	},
-	"sealer/README.md": {"Sound: 6 files.", "Sound: 3 files.", `"ok": true`},
-	"control/rights.md": {
-		`"state":"SUSPENDED"`, `"state":"ACTIVE"`, `"state":"REVOKED"`, `"holderOrgId":"org_transit"`, `"state":"UPHELD"`, `"state":"INVESTIGATING"`,
-		`"state":"RESPONDED"`, `"outcome":"REJECTED"`,
-	},
-	"control/settlement.md": {
-		`"rows":[{`, "campaign", `"refusals":`, `"field":"shares","message":"must add up`, `"lines":[{`, `"price":"0.006"`, `"state":"RETIRED"`,
-		`"state":"ISSUED"`, "statement.ok", `"state":"SETTLED"`,
-	},
-	"control/webhooks.md":      {`"eventType":"webhook.tested"`, "whsec_"},
-	"control/personal-data.md": {`"state":"READY"`, "Sound: 1 file.", `"state":"COMPLETED"`},
-	"control/sandbox.md":       {`"rebound":false`, `"refused":true`, "Sound: 1 file.", `"status":"RECEIVED"`, `"apiKey":"mun_test_`},
-	"deploy/operating.md":      {`"loader"`, "muniment_build_info", `"backlog":[{"partition":0`, `"limited":{"since":`, "No record holds sealing.", "receipt_signing", `"apiKey":"mun_test_`, "was revoked at"},
-	"deploy/procedures.md":     {"backed up to", "checkpoint.json: tenant tnt_", "restored ", "the root key is offline: run muniment root delegate", "is valid until", "signs from"},
+	"sealer/README.md":     {"Sound: 6 files.", "Sound: 3 files.", `"ok": true`},
+	"control/webhooks.md":  {`"eventType":"webhook.tested"`, "whsec_"},
+	"control/sandbox.md":   {`"rebound":false`, `"refused":true`, "Sound: 1 file.", `"status":"RECEIVED"`, `"apiKey":"mun_test_`},
+	"deploy/operating.md":  {`"loader"`, "muniment_build_info", `"backlog":[{"partition":0`, `"limited":{"since":`, "No record holds sealing.", "receipt_signing", `"apiKey":"mun_test_`, "was revoked at"},
+	"deploy/procedures.md": {"backed up to", "checkpoint.json: tenant tnt_", "restored ", "the root key is offline: run muniment root delegate", "is valid until", "signs from"},
 }
 
-var session = regexp.MustCompile("(?ms)^( *)<!-- session([^\n]*) -->\n *```sh\n(.*?)^ *```$")
+var (
+	session = regexp.MustCompile("(?ms)^( *)<!-- session([^\n]*) -->\n *```sh\n(.*?)^ *```$(?:\n\n *```text\n(.*?)^ *```$)?")
+	// remark is a comment of a command.
+	remark = regexp.MustCompile(`(?m)(?:^ *|  +)# (.*)$`)
+	// announced is a status in a remark: "422: …", "…: 412, with …".
+	announced = regexp.MustCompile(`(?:^|[:,] )([45]\d\d)(?:[:,.]|$)`)
+	amount    = regexp.MustCompile(`\d+\.\d+`)
+)
 
-// sessionOf returns a page's session; python is its part that needs Python.
-func sessionOf(t *testing.T, page string) (shell, python string) {
-	for _, m := range session.FindAllStringSubmatch(string(systemtest.ReadFile(t, page)), -1) {
-		if strings.Contains(m[2], "Python") {
-			python += m[3]
-		} else {
-			shell += m[3]
+// block is a block of commands of a session.
+type block struct {
+	commands string
+	python   bool     // it needs Python, and is not run
+	shown    []string // the parts of its output that the page shows behind it, in order
+}
+
+// sessionOf returns the blocks of a page's session. A block of text behind one is what it prints; "…" in
+// it stands for anything.
+func sessionOf(t *testing.T, page string) (blocks []block) {
+	text, shown := string(systemtest.ReadFile(t, page)), 0
+	for _, m := range session.FindAllStringSubmatch(text, -1) {
+		b := block{commands: m[3], python: strings.Contains(m[2], "Python")}
+		for _, part := range strings.FieldsFunc(m[4], func(r rune) bool { return r == '\n' || r == '…' }) {
+			if part = strings.TrimSpace(part); part != "" {
+				b.shown = append(b.shown, part)
+			}
+		}
+		if m[4] != "" {
+			shown++
+		}
+		blocks = append(blocks, b)
+	}
+	require.Equal(t, strings.Count(text, "```text\n"), shown, "%s: a block of text is not behind a block of the session", page)
+	return blocks
+}
+
+// stanzas are the commands of a block between blank lines.
+func (b block) stanzas() []string { return strings.Split(b.commands, "\n\n") }
+
+// remarks are the comments of commands.
+func remarks(commands string) (all []string) {
+	for _, m := range remark.FindAllStringSubmatch(commands, -1) {
+		all = append(all, m[1])
+	}
+	return all
+}
+
+// run is the session of all pages, as it runs in a folder. What a block prints is in the folder said,
+// and what each of its stanzas was answered in the folder statuses.
+type run struct{ dir string }
+
+func (r run) said(page string, block int) string {
+	return filepath.Join(r.dir, "said", fmt.Sprintf("%s.%d", strings.ReplaceAll(page, "/", "_"), block))
+}
+
+func (r run) statuses(page string, block, stanza int) string {
+	return filepath.Join(r.dir, "statuses", fmt.Sprintf("%s.%d.%d", strings.ReplaceAll(page, "/", "_"), block, stanza))
+}
+
+// script returns the commands of a page's session.
+func (r run) script(page string, blocks []block) (script string) {
+	for i, b := range blocks {
+		if b.python {
+			continue
+		}
+		script += "{\n"
+		for j, stanza := range b.stanzas() {
+			script += systemtest.CurlStatuses + "=" + r.statuses(page, i, j) + "\n" + stanza + "\n"
+		}
+		script += "} > " + r.said(page, i) + " 2>&1\n"
+	}
+	return script
+}
+
+// requirePromises fails unless a page's blocks did what the page says: each error is announced by a remark of its
+// stanza, and occurs; so is a rejected row, by one of the block; what is shown behind a block was printed, and so were the amounts in its remarks.
+func (r run) requirePromises(t *testing.T, page string, blocks []block) {
+	for i, b := range blocks {
+		if b.python {
+			continue
+		}
+		text := string(systemtest.ReadFile(t, r.said(page, i)))
+		requireInOrder(t, text, b.shown, page)
+		if strings.Contains(text, `"status":"rejected"`) {
+			require.Contains(t, strings.Join(remarks(b.commands), "\n"), "rejected", "%s: a row was rejected, which no remark announces, in\n%s\nwhich printed\n%s", page, b.commands, text)
+		}
+		for j, stanza := range b.stanzas() {
+			expected, failed := map[string]bool{}, map[string]bool{}
+			for _, comment := range remarks(stanza) {
+				for _, m := range announced.FindAllStringSubmatch(comment, -1) {
+					expected[m[1]] = true
+				}
+				if strings.Contains(comment, " EUR") {
+					for _, sum := range amount.FindAllString(comment, -1) {
+						require.Regexp(t, `"`+strings.TrimRight(sum, "0")+`0*"`, text, "%s: nothing prints the %s of: %s", page, sum, comment)
+					}
+				}
+			}
+			answers, err := os.ReadFile(r.statuses(page, i, j))
+			require.True(t, err == nil || os.IsNotExist(err), err)
+			for _, m := range regexp.MustCompile(`(?m)^([045]\d\d) (.*)$`).FindAllStringSubmatch(string(answers), -1) {
+				require.True(t, expected[m[1]], "%s: %s was answered %s, which no remark announces, in\n%s\nwhich printed\n%s", page, m[2], m[1], stanza, text)
+				failed[m[1]] = true
+			}
+			require.Equal(t, expected, failed, "%s announces statuses of\n%s", page, stanza)
 		}
 	}
-	return shell, python
+}
+
+// requireInOrder fails unless a text has all parts, one behind the other.
+func requireInOrder(t *testing.T, text string, parts []string, page string) {
+	rest := text
+	for _, part := range parts {
+		_, after, found := strings.Cut(rest, part)
+		require.True(t, found, "%s: no %s in\n%s\nof\n%s", page, part, rest, text)
+		rest = after
+	}
 }
 
 // TestSessions runs every session as it stands on its page.
 func TestSessions(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	r := run{t.TempDir()}
 	exe, err := exec.LookPath("muniment")
 	require.NoError(t, err)
-	require.NoError(t, os.MkdirAll(filepath.Join(dir, "said"), 0o700))
-	require.NoError(t, os.Mkdir(filepath.Join(dir, "bin"), 0o700)) // as make run leaves it
-	require.NoError(t, os.Symlink(exe, filepath.Join(dir, "bin", "muniment")))
+	for _, folder := range []string{"said", "statuses"} {
+		require.NoError(t, os.Mkdir(filepath.Join(r.dir, folder), 0o700))
+	}
+	require.NoError(t, os.Mkdir(filepath.Join(r.dir, "bin"), 0o700)) // as make run leaves it
+	require.NoError(t, os.Symlink(exe, filepath.Join(r.dir, "bin", "muniment")))
 	examples, err := filepath.Abs(filepath.Join("gateway", "adapter", "examples"))
 	require.NoError(t, err)
-	require.NoError(t, os.MkdirAll(filepath.Join(dir, "gateway", "adapter"), 0o700))
-	require.NoError(t, os.Symlink(examples, filepath.Join(dir, "gateway", "adapter", "examples")))
-	s := systemtest.NotStarted(t, filepath.Join(dir, "muniment-data"))
+	require.NoError(t, os.MkdirAll(filepath.Join(r.dir, "gateway", "adapter"), 0o700))
+	require.NoError(t, os.Symlink(examples, filepath.Join(r.dir, "gateway", "adapter", "examples")))
+	s := systemtest.NotStarted(t, filepath.Join(r.dir, "muniment-data"))
 	s.Start()
 
-	first, _ := sessionOf(t, "README.md")
-	script := "{\n" + first + "} > said/README.md 2>&1\n"
-	for _, page := range sessionPages {
-		commands, _ := sessionOf(t, page)
+	pages := append([]string{"README.md"}, sessionPages...)
+	script := "export " + systemtest.CurlStatuses + "\n"
+	for _, page := range pages {
+		commands := r.script(page, sessionOf(t, page))
 		require.NotEmpty(t, commands, page)
-		script += "(\n" + commands + ") > said/" + strings.ReplaceAll(page, "/", "_") + " 2>&1\n"
+		if page != "README.md" {
+			commands = "(\n" + commands + ")\n"
+		}
+		script += commands
 	}
 	script = strings.NewReplacer("http://127.0.0.1:8080", s.Client.API, "http://127.0.0.1:9090", s.Server.Admin).Replace(script)
 	cmd := exec.CommandContext(t.Context(), "sh", "-eu")
-	cmd.Dir, cmd.Stdin = dir, strings.NewReader(script)
+	cmd.Dir, cmd.Stdin, cmd.Env = r.dir, strings.NewReader(script), systemtest.RecordingCurl(t)
 	out, failed := cmd.CombinedOutput()
-	for _, page := range append([]string{"README.md"}, sessionPages...) {
-		said, err := os.ReadFile(filepath.Join(dir, "said", strings.ReplaceAll(page, "/", "_")))
-		require.NoError(t, err, "the session before has failed: %v, %s", failed, out)
-		rest := string(said)
-		for _, part := range answered[page] {
-			_, after, found := strings.Cut(rest, part)
-			require.True(t, found, "%s: no %s in\n%s\nof\n%s", page, part, rest, said)
-			rest = after
-		}
+	for _, page := range pages {
+		t.Run(page, func(t *testing.T) {
+			blocks, said := sessionOf(t, page), ""
+			for i, b := range blocks {
+				if !b.python {
+					text, err := os.ReadFile(r.said(page, i))
+					require.NoError(t, err, "the session before has failed: %v, %s", failed, out)
+					said += string(text)
+				}
+			}
+			r.requirePromises(t, page, blocks)
+			requireInOrder(t, said, answered[page], page)
+		})
 	}
 	require.NoError(t, failed, string(out))
-	require.NoFileExists(t, filepath.Join(dir, "muniment-data", "keys", "root.skey"))
+	require.NoFileExists(t, filepath.Join(r.dir, "muniment-data", "keys", "root.skey"))
 	for _, data := range []string{"fresh", "restored"} { // which procedures.md has made
-		started := systemtest.NotStarted(t, filepath.Join(dir, data))
+		started := systemtest.NotStarted(t, filepath.Join(r.dir, data))
 		started.Start()
 	}
 	requireOperations(t, s)
@@ -125,8 +226,13 @@ func requireOperations(t *testing.T, s *systemtest.Service) {
 func TestSessionsPython(t *testing.T) {
 	made, python := "", ""
 	for _, page := range append([]string{"README.md"}, sessionPages...) {
-		shell, needing := sessionOf(t, page)
-		made, python = made+shell, python+needing
+		for _, b := range sessionOf(t, page) {
+			if b.python {
+				python += b.commands
+			} else {
+				made += b.commands
+			}
+		}
 	}
 	check := exec.CommandContext(t.Context(), "sh", "-n")
 	check.Stdin = strings.NewReader(python)
