@@ -121,7 +121,7 @@ type sealFlags struct {
 
 // webhookFlags say where webhooks may lead.
 type webhookFlags struct {
-	Allow []string `help:"Ranges of addresses, as 10.0.0.0/8, and names of hosts that webhooks may lead to besides the public internet, at any port; for development, and for receivers of your own. May be repeated." placeholder:"CIDR|HOST"`
+	Allow []string `help:"Ranges of addresses, as 10.0.0.0/8, and names of hosts that webhooks may lead to besides the public internet, at any port, and to a loopback address also by http://; for development, and for receivers of your own. May be repeated." placeholder:"CIDR|HOST"`
 }
 
 // Validate refuses what is neither.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/system"
 	"muniment/bench/system/systemtest"
 )
 
@@ -39,7 +40,9 @@ var (
 	remark = regexp.MustCompile(`(?m)(?:^ *|  +)# (.*)$`)
 	// announced is a status in a remark: "422: …", "…: 412, with …".
 	announced = regexp.MustCompile(`(?:^|[:,] )([45]\d\d)(?:[:,.]|$)`)
-	amount    = regexp.MustCompile(`\d+\.\d+`)
+	// written begins a file within commands.
+	written = regexp.MustCompile(`<<'?([A-Z]+)'?`)
+	amount  = regexp.MustCompile(`\d+\.\d+`)
 )
 
 // block is a block of commands of a session.
@@ -69,8 +72,24 @@ func sessionOf(t *testing.T, page string) (blocks []block) {
 	return blocks
 }
 
-// stanzas are the commands of a block between blank lines.
-func (b block) stanzas() []string { return strings.Split(b.commands, "\n\n") }
+// stanzas are the commands of a block between blank lines. A file that is written there may have blank lines.
+func (b block) stanzas() []string {
+	all, end := []string{""}, ""
+	for line := range strings.Lines(b.commands) {
+		switch text := strings.TrimSpace(line); {
+		case text == "" && end == "":
+			all = append(all, "")
+		case text == end:
+			end = ""
+		default:
+			if m := written.FindStringSubmatch(text); m != nil && end == "" {
+				end = m[1]
+			}
+		}
+		all[len(all)-1] += line
+	}
+	return all
+}
 
 // remarks are the comments of commands.
 func remarks(commands string) (all []string) {
@@ -84,6 +103,14 @@ func remarks(commands string) (all []string) {
 // and what each of its stanzas was answered in the folder statuses.
 type run struct{ dir string }
 
+func newRun(t *testing.T) run {
+	r := run{t.TempDir()}
+	for _, folder := range []string{"said", "statuses"} {
+		require.NoError(t, os.Mkdir(filepath.Join(r.dir, folder), 0o700))
+	}
+	return r
+}
+
 func (r run) said(page string, block int) string {
 	return filepath.Join(r.dir, "said", fmt.Sprintf("%s.%d", strings.ReplaceAll(page, "/", "_"), block))
 }
@@ -92,10 +119,10 @@ func (r run) statuses(page string, block, stanza int) string {
 	return filepath.Join(r.dir, "statuses", fmt.Sprintf("%s.%d.%d", strings.ReplaceAll(page, "/", "_"), block, stanza))
 }
 
-// script returns the commands of a page's session.
-func (r run) script(page string, blocks []block) (script string) {
+// script returns the commands of a page's session, or of its part that needs Python.
+func (r run) script(page string, blocks []block, python bool) (script string) {
 	for i, b := range blocks {
-		if b.python {
+		if b.python != python {
 			continue
 		}
 		script += "{\n"
@@ -107,11 +134,18 @@ func (r run) script(page string, blocks []block) (script string) {
 	return script
 }
 
+// sh runs a script in the folder of the run.
+func (r run) sh(t *testing.T, script string) (out []byte, err error) {
+	cmd := exec.CommandContext(t.Context(), "sh", "-eu")
+	cmd.Dir, cmd.Stdin, cmd.Env = r.dir, strings.NewReader("export "+systemtest.CurlStatuses+"\n"+script), systemtest.RecordingCurl(t)
+	return cmd.CombinedOutput()
+}
+
 // requirePromises fails unless a page's blocks did what the page says: each error is announced by a remark of its
 // stanza, and occurs; so is a rejected row, by one of the block; what is shown behind a block was printed, and so were the amounts in its remarks.
-func (r run) requirePromises(t *testing.T, page string, blocks []block) {
+func (r run) requirePromises(t *testing.T, page string, blocks []block, python bool) {
 	for i, b := range blocks {
-		if b.python {
+		if b.python != python {
 			continue
 		}
 		text := string(systemtest.ReadFile(t, r.said(page, i)))
@@ -155,12 +189,9 @@ func requireInOrder(t *testing.T, text string, parts []string, page string) {
 // TestSessions runs every session as it stands on its page.
 func TestSessions(t *testing.T) {
 	t.Parallel()
-	r := run{t.TempDir()}
+	r := newRun(t)
 	exe, err := exec.LookPath("muniment")
 	require.NoError(t, err)
-	for _, folder := range []string{"said", "statuses"} {
-		require.NoError(t, os.Mkdir(filepath.Join(r.dir, folder), 0o700))
-	}
 	require.NoError(t, os.Mkdir(filepath.Join(r.dir, "bin"), 0o700)) // as make run leaves it
 	require.NoError(t, os.Symlink(exe, filepath.Join(r.dir, "bin", "muniment")))
 	examples, err := filepath.Abs(filepath.Join("gateway", "adapter", "examples"))
@@ -171,9 +202,9 @@ func TestSessions(t *testing.T) {
 	s.Start()
 
 	pages := append([]string{"README.md"}, sessionPages...)
-	script := "export " + systemtest.CurlStatuses + "\n"
+	script := ""
 	for _, page := range pages {
-		commands := r.script(page, sessionOf(t, page))
+		commands := r.script(page, sessionOf(t, page), false)
 		require.NotEmpty(t, commands, page)
 		if page != "README.md" {
 			commands = "(\n" + commands + ")\n"
@@ -181,9 +212,7 @@ func TestSessions(t *testing.T) {
 		script += commands
 	}
 	script = strings.NewReplacer("http://127.0.0.1:8080", s.Client.API, "http://127.0.0.1:9090", s.Server.Admin).Replace(script)
-	cmd := exec.CommandContext(t.Context(), "sh", "-eu")
-	cmd.Dir, cmd.Stdin, cmd.Env = r.dir, strings.NewReader(script), systemtest.RecordingCurl(t)
-	out, failed := cmd.CombinedOutput()
+	out, failed := r.sh(t, script)
 	for _, page := range pages {
 		t.Run(page, func(t *testing.T) {
 			blocks, said := sessionOf(t, page), ""
@@ -194,7 +223,7 @@ func TestSessions(t *testing.T) {
 					said += string(text)
 				}
 			}
-			r.requirePromises(t, page, blocks)
+			r.requirePromises(t, page, blocks, false)
 			requireInOrder(t, said, answered[page], page)
 		})
 	}
@@ -205,6 +234,23 @@ func TestSessions(t *testing.T) {
 		started.Start()
 	}
 	requireOperations(t, s)
+}
+
+// TestSessionOnYourOwnMachine runs the receiver that the page of webhooks shows, at a service that may send to it.
+func TestSessionOnYourOwnMachine(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip("there is no Python")
+	}
+	const page = "control/webhooks.md"
+	s := systemtest.NewService(t, "--webhook-allow", "127.0.0.1")
+	port, err := system.FreePort()
+	require.NoError(t, err)
+	r, blocks := newRun(t), sessionOf(t, page)
+	script := "URL=" + s.Client.API + "\nKEY=" + s.Client.Key + "\n" + strings.ReplaceAll(r.script(page, blocks, true), "9000", port)
+	out, err := r.sh(t, script)
+	require.NoError(t, err, string(out))
+	r.requirePromises(t, page, blocks, true)
 }
 
 // requireOperations fails if a page names a path under /v1 that the service doesn't document.
@@ -229,9 +275,8 @@ func TestSessionsPython(t *testing.T) {
 		for _, b := range sessionOf(t, page) {
 			if b.python {
 				python += b.commands
-			} else {
-				made += b.commands
 			}
+			made += b.commands
 		}
 	}
 	check := exec.CommandContext(t.Context(), "sh", "-n")
@@ -244,7 +289,7 @@ func TestSessionsPython(t *testing.T) {
 		case strings.HasPrefix(name, "sealer/"):
 			require.FileExists(t, name)
 		case strings.HasSuffix(name, "json"):
-			require.Regexp(t, `(-o|tee) `+regexp.QuoteMeta(name)+`\b`, made)
+			require.Regexp(t, `(-o|tee|>) `+regexp.QuoteMeta(name)+`\b`, made)
 		}
 	}
 }

@@ -27,7 +27,8 @@ import (
 )
 
 // Egress decides where webhooks may connect: to addresses of the public internet at the ports of
-// https, and to what an operator allows in addition.
+// https, and to what an operator allows in addition. To this machine, if that is allowed, they may
+// connect without TLS.
 type Egress struct {
 	guard  *ssrf.Guardian
 	hosts  []string
@@ -72,8 +73,14 @@ func (e *Egress) refuses(text string) string {
 		return "must be a URL, such as https://receiver.example/muniment"
 	case len(text) > maxURL:
 		return fmt.Sprintf("must be at most %d bytes long", maxURL)
+	case u.Scheme == "http" && isLoopback(u.Hostname()):
+		if !e.allows(u.Hostname()) {
+			return "must begin with https://" + unless(u.Hostname())
+		}
 	case u.Scheme != "https":
-		return "must begin with https://"
+		return "must begin with https://, unless it leads to this machine by a loopback address that the operator allows, as with --webhook-allow 127.0.0.1"
+	}
+	switch {
 	case u.User != nil:
 		return "must not hold a user or a password"
 	case strings.Contains(text, "#"):
@@ -85,15 +92,28 @@ func (e *Egress) refuses(text string) string {
 	}
 	if address, err := netip.ParseAddr(host); err == nil {
 		if e.guard.SafeAddr(address) != nil {
-			return "must not lead to a private or special address"
+			return "must not lead to a private or special address" + unless(host)
 		}
-	} else if numeric.MatchString(host) || !hostName.MatchString(host) || !strings.Contains(host, ".") {
+	} else if numeric.MatchString(host) || !hostName.MatchString(host) {
 		return "must name a host of the public internet"
+	} else if !strings.Contains(host, ".") {
+		return "must name a host of the public internet" + unless(host)
 	}
 	if port != "" && !slices.ContainsFunc(ports, func(p uint16) bool { return port == fmt.Sprint(p) }) {
-		return "must have port 443 or 8443"
+		return "must have port 443 or 8443" + unless(host)
 	}
 	return ""
+}
+
+// unless ends the reason why a webhook can't lead to a host that the operator may allow.
+func unless(host string) string {
+	return fmt.Sprintf(", unless the operator allows the host, as with --webhook-allow %s", host)
+}
+
+// isLoopback reports whether a host is this machine, by its name or by an address.
+func isLoopback(host string) bool {
+	address, err := netip.ParseAddr(host)
+	return strings.EqualFold(host, "localhost") || err == nil && address.Unmap().IsLoopback()
 }
 
 // allows reports whether an operator allows a host by its name or address.
@@ -221,7 +241,7 @@ func whyNot(err error) string {
 	var timeout net.Error
 	switch {
 	case errors.Is(err, ssrf.ErrProhibitedIP), errors.Is(err, ssrf.ErrProhibitedPort), errors.Is(err, ssrf.ErrProhibitedNetwork):
-		return "leads to a private or special address, or to a port that is not 443 or 8443"
+		return "leads to a private or special address, or to a port that is not 443 or 8443; the operator may allow it, by --webhook-allow"
 	case errors.As(err, &name):
 		return "the name of the host can't be resolved"
 	case errors.As(err, &certificate):

@@ -94,7 +94,7 @@ type (
 
 // NewWebhook is the body of a request for a webhook.
 type NewWebhook struct {
-	URL         string   `json:"url" minLength:"1" maxLength:"2048" doc:"Where events are sent: https, without user info and fragment. Kept in the audit log permanently: no place for secrets." example:"https://receiver.example/muniment"`
+	URL         string   `json:"url" minLength:"1" maxLength:"2048" doc:"Where events are sent: https, without user info and fragment; http leads to a loopback address alone that the operator allows by --webhook-allow. Kept in the audit log permanently: no place for secrets." example:"https://receiver.example/muniment"`
 	Events      []string `json:"events" minItems:"1" maxItems:"50" maxLength:"64" doc:"Kinds of events such as offer.accepted, all kinds of a noun, such as right.*, or all kinds, *. x-event-kinds in this document lists them with the scopes of which the calling key needs one. Only its full name selects delivery.recorded, which is sent in batches." example:"[\"right.*\",\"offer.accepted\"]"`
 	Description *string  `json:"description,omitempty" nullable:"true" maxLength:"256" doc:"What it is for. Kept in the audit log permanently: no place for personal data."`
 }

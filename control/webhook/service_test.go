@@ -253,7 +253,10 @@ func TestURLs(t *testing.T) {
 		"https://@receiver.example/":            "must not hold a user",
 		"https://receiver.example/#part":        "must not have a fragment",
 		"https://receiver.example/#":            "must not have a fragment",
-		"https://receiver.example:22/":          "must have port 443 or 8443",
+		"https://receiver.example:22/":          "must have port 443 or 8443, unless the operator allows the host, as with --webhook-allow receiver.example",
+		"http://127.0.0.1:9000/in":              "must begin with https://, unless the operator allows the host, as with --webhook-allow 127.0.0.1",
+		"http://localhost:9000/in":              "as with --webhook-allow localhost",
+		"http://[::1]:9000/in":                  "as with --webhook-allow ::1",
 		"https://receiver.example:0443/":        "must have port 443 or 8443",
 		"https://" + strings.Repeat("a.", 2048): "must be at most",
 		"https://localhost/":                    name,
@@ -291,12 +294,28 @@ func TestURLs(t *testing.T) {
 
 	egress, err = NewEgress([]string{"127.0.0.0/8", "::1", "devbox", "Receiver.Internal"})
 	require.NoError(t, err)
-	for _, url := range []string{"https://127.0.0.1:9443/", "https://[::1]:1/", "https://[::ffff:127.0.0.1]/", "https://devbox/", "https://receiver.internal:8/"} {
+	for _, url := range []string{
+		"https://127.0.0.1:9443/", "https://[::1]:1/", "https://[::ffff:127.0.0.1]/", "https://devbox/", "https://receiver.internal:8/",
+		"http://127.0.0.1:9000/in", "http://127.9.9.9/", "http://[::1]:9000/", "HTTP://[::ffff:127.0.0.1]/",
+	} {
 		require.Empty(t, egress.refuses(url), url)
 	}
-	for _, url := range []string{"https://10.0.0.1/", "https://localhost/", "https://x.devbox:22/", "http://devbox/", "https://a@devbox/"} {
-		require.NotEmpty(t, egress.refuses(url), url)
+	for url, why := range map[string]string{
+		"https://10.0.0.1/": "--webhook-allow 10.0.0.1", "https://localhost/": "--webhook-allow localhost", "https://x.devbox:22/": "--webhook-allow x.devbox",
+		"https://a@devbox/": "must not hold a user", "http://a@127.0.0.1/": "must not hold a user", "http://127.0.0.1/#part": "must not have a fragment",
+		// Without TLS to no other machine, whatever is allowed, and to this one by no name that is not allowed.
+		"http://devbox/": "must begin with https://", "http://10.0.0.1/": "must begin with https://", "http://localhost:9000/": "--webhook-allow localhost",
+		"http://127.0.0.1.nip.example/": "must begin with https://", "http://2130706433/": "must begin with https://", "http://0.0.0.0/": "must begin with https://",
+	} {
+		require.Contains(t, egress.refuses(url), why, url)
 	}
+	egress, err = NewEgress([]string{"localhost", "10.0.0.0/8"})
+	require.NoError(t, err)
+	require.Empty(t, egress.refuses("http://LOCALHOST:9000/in"))
+	for _, url := range []string{"http://127.0.0.1:9000/in", "http://[::1]:9000/in"} {
+		require.Contains(t, egress.refuses(url), "--webhook-allow")
+	}
+	require.Contains(t, egress.refuses("http://10.0.0.1/"), "must begin with https://")
 	for _, text := range []string{"", "10.0.0.0/33", "https://devbox", "de vbox", "127.1", "*"} {
 		_, err := NewEgress([]string{text})
 		require.ErrorContains(t, err, fmt.Sprintf("%q is neither", text))

@@ -5,7 +5,8 @@
 //
 // A webhook names kinds of events, such as "right.revoked", all kinds of a noun, such as "right.*",
 // or all kinds, "*". While it is ACTIVE, events are queued and sent; while it is PAUSED, they are queued
-// only; while it is DISABLED, neither. The URL is https, without user info and fragment. Whether a
+// only; while it is DISABLED, neither. The URL is https, or http to this
+// machine if the operator allows that, without user info and fragment. Whether a
 // connection is allowed is decided by the resolved address (Egress), so changing a DNS name gains
 // nothing. Of attempts that lead to what only an operator allows, such as private addresses, tenants
 // see status and time alone, and nothing more is kept.
