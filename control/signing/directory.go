@@ -72,17 +72,33 @@ func (s *Service) SandboxKeys(ctx context.Context) (keys []sealer.Key, issuedAt 
 		return nil, issuedAt, err
 	}
 	now := s.db.Now()
-	current := newest(rows, role{sealer.PurposeSandbox, control}, now)
+	return keysOf(rows, sealer.PurposeSandbox, now), issue(now, rows), nil
+}
+
+// WebhookKeys lists the keys by which receivers verify webhooks: control's current one first,
+// then those before it, newest first. Revoked ones are left out.
+func (s *Service) WebhookKeys(ctx context.Context) ([]sealer.Key, error) {
+	rows, err := allKeys(ctx, s.db)
+	if err != nil {
+		return nil, err
+	}
+	keys := keysOf(rows, sealer.PurposeWebhook, s.db.Now())
+	return slices.DeleteFunc(keys, func(k sealer.Key) bool { return k.RevokedAt != nil }), nil
+}
+
+// keysOf are the keys of a purpose: control's current one first, then the others, newest first.
+func keysOf(rows []Key, purpose string, now time.Time) (keys []sealer.Key) {
+	current := newest(rows, role{purpose, control}, now)
 	for _, row := range slices.Backward(rows) {
 		switch {
-		case row.Purpose != sealer.PurposeSandbox:
+		case row.Purpose != purpose:
 		case current != nil && row.KeyID == current.KeyID:
 			keys = slices.Insert(keys, 0, row.Key)
 		default:
 			keys = append(keys, row.Key)
 		}
 	}
-	return keys, issue(now, rows), nil
+	return keys
 }
 
 // Routes adds the service's operations to the API.

@@ -267,3 +267,29 @@ func TestSandboxKeys(t *testing.T) {
 	require.Equal(t, []string{next, receipts, packs}, r.mustSandboxKeys(t), "another start makes no other keys")
 	require.Equal(t, next, r.mustSigner(t, sealer.PurposeSandbox).KeyID)
 }
+
+// TestWebhookKeys: the current key is listed first, and a revoked one not at all.
+func TestWebhookKeys(t *testing.T) {
+	p := newPlace(t)
+	r, _ := p.mustStart(t)
+	keys := func() (ids []string) {
+		all, err := r.WebhookKeys(t.Context())
+		require.NoError(t, err)
+		for _, k := range all {
+			require.Equal(t, sealer.PurposeWebhook, k.Purpose)
+			ids = append(ids, k.KeyID)
+		}
+		return ids
+	}
+	first := r.mustSigner(t, sealer.PurposeWebhook).KeyID
+	require.Equal(t, []string{first}, keys())
+	p.now = p.now.Add(time.Second)
+	_, err := r.Rotate(t.Context(), first, store.ByOperator())
+	require.NoError(t, err)
+	p.now = p.now.Add(time.Second)
+	second := r.mustSigner(t, sealer.PurposeWebhook).KeyID
+	require.Equal(t, []string{second, first}, keys())
+	_, err = r.Revoke(t.Context(), first, Revocation{Reason: "stolen"}, store.ByOperator())
+	require.NoError(t, err)
+	require.Equal(t, []string{second}, keys())
+}

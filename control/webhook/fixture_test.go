@@ -49,6 +49,10 @@ func (oneKey) Signer(_ context.Context, purpose string) (*sealer.Signer, error) 
 	return &sealer.Signer{KeyID: "k", Node: "control", Key: signingKey}, nil
 }
 
+func (oneKey) WebhookKeys(context.Context) ([]sealer.Key, error) {
+	return []sealer.Key{sealer.NewKey(signingKey.Public().(ed25519.PublicKey), sealer.PurposeWebhook, noon)}, nil
+}
+
 // empty is a warehouse that has loaded nothing.
 type empty struct{ pipeline.Warehouse }
 

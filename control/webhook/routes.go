@@ -81,13 +81,15 @@ type (
 	}
 	// CreatedWebhook shows the secret.
 	CreatedWebhook struct {
-		Webhook Webhook `json:"webhook"`
-		Secret  string  `json:"secret" doc:"The secret with which receivers verify v1 signatures; it can't be shown again."`
+		Webhook       Webhook  `json:"webhook"`
+		Secret        string   `json:"secret" doc:"The secret with which receivers verify v1 signatures; it can't be shown again."`
+		VerifyingKeys []string `json:"verifyingKeys" doc:"The public keys with which receivers verify v1a signatures, as libraries of Standard Webhooks take them, the current one first: whpk_ and the base64 of publicKey of each key of the purpose webhook_signing in /.well-known/muniment/keys.json that is not revoked."`
 	}
 	// RotatedWebhook shows the new secret.
 	RotatedWebhook struct {
 		Webhook       Webhook       `json:"webhook"`
 		Secret        string        `json:"secret" doc:"The new secret; it can't be shown again."`
+		VerifyingKeys []string      `json:"verifyingKeys" doc:"The public keys with which receivers verify v1a signatures, the current one first; a rotation of the secret does not change them."`
 		PreviousUntil store.Instant `json:"previousUntil" doc:"Until when the previous secret signs as well."`
 	}
 )
@@ -107,8 +109,12 @@ func (s *Service) post(ctx context.Context, in *newWebhookInput) (CreatedWebhook
 	if in.Body.Description != nil {
 		requested.Description = *in.Body.Description
 	}
+	keys, err := s.verifyingKeys(ctx)
+	if err != nil {
+		return CreatedWebhook{}, err
+	}
 	made, err := s.create(ctx, requested, caller)
-	return CreatedWebhook{made, made.Secret}, err
+	return CreatedWebhook{made, made.Secret, keys}, err
 }
 
 func (s *Service) getAll(ctx context.Context, in *struct{ route.Page }) (WebhookList, error) {
@@ -172,11 +178,15 @@ func (s *Service) delete(ctx context.Context, in *webhookInput) (WebhookData, er
 
 func (s *Service) postRotate(ctx context.Context, in *webhookInput) (RotatedWebhook, error) {
 	caller := auth.PrincipalFrom(ctx)
+	keys, err := s.verifyingKeys(ctx)
+	if err != nil {
+		return RotatedWebhook{}, err
+	}
 	w, err := s.rotate(ctx, caller.TenantID, in.WebhookID, caller)
 	if err != nil {
 		return RotatedWebhook{}, err
 	}
-	return RotatedWebhook{w, w.Secret, w.Replaced[0].Until}, nil
+	return RotatedWebhook{w, w.Secret, keys, w.Replaced[0].Until}, nil
 }
 
 // The responses about deliveries.

@@ -24,6 +24,8 @@ import (
 type Keys interface {
 	// Signer returns control's current key of a purpose.
 	Signer(ctx context.Context, purpose string) (*sealer.Signer, error)
+	// WebhookKeys lists the keys by which receivers verify webhooks, control's current one first.
+	WebhookKeys(ctx context.Context) ([]sealer.Key, error)
 }
 
 // Warehouse has the events that the log no longer has, with the contract of pipeline.Warehouse.

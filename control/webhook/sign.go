@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"context"
 	"crypto"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -32,6 +33,32 @@ func sign(id string, at time.Time, body []byte, secrets []string, signer *sealer
 		return "", fmt.Errorf("cannot sign for a webhook: %w", err)
 	}
 	return strings.Join(append(all, "v1a,"+base64.StdEncoding.EncodeToString(signature)), " "), nil
+}
+
+// verifyingKeys returns the keys that verify v1a signatures, in the form of the Standard Webhooks
+// specification, the current one first.
+func (c *core) verifyingKeys(ctx context.Context) ([]string, error) {
+	keys, err := c.cfg.Keys.WebhookKeys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := []string{}
+	for _, k := range keys {
+		text, err := verifyingKey(&k)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, text)
+	}
+	return all, nil
+}
+
+func verifyingKey(k *sealer.Key) (string, error) {
+	public, err := k.Public()
+	if err != nil {
+		return "", fmt.Errorf("cannot read the key %s of webhooks: %w", k.KeyID, err)
+	}
+	return "whpk_" + base64.StdEncoding.EncodeToString(public), nil
 }
 
 func unix(at time.Time) string { return strconv.FormatInt(at.Unix(), 10) }

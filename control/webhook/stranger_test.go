@@ -3,7 +3,6 @@ package webhook
 import (
 	"bytes"
 	"crypto/ed25519"
-	"encoding/base64"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -14,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/control/roomtest"
+	"muniment/sealer"
 )
 
 // TestStrangersVerify has libraries that are not ours verify what receivers get, with the new
@@ -34,7 +34,9 @@ func TestStrangersVerify(t *testing.T) {
 	s.emit("right.revoked", map[string]string{"id": "rgh_a", "title": "Gräfe & Söhne"})
 	m := r.await(t, 1)[0]
 
-	public := base64.StdEncoding.EncodeToString(signingKey.Public().(ed25519.PublicKey))
+	key := sealer.NewKey(signingKey.Public().(ed25519.PublicKey), sealer.PurposeWebhook, noon)
+	public, err := verifyingKey(&key)
+	require.NoError(t, err)
 	line := func(secret string, change func(m *message)) map[string]string {
 		m := m
 		if change != nil {

@@ -116,6 +116,8 @@ type CreatedWebhook struct {
 	// What receivers verify signatures of the kind v1 by; it can't be shown again.
 	Secret  string  `json:"secret"`
 	Webhook Webhook `json:"webhook"`
+	// What receivers verify signatures of the kind v1a by, whpk_ and base64, the current key first.
+	VerifyingKeys []string `json:"verifyingKeys"`
 }
 
 // RotatedWebhook is a webhook with its new secret, which is shown only here.
@@ -125,6 +127,8 @@ type RotatedWebhook struct {
 	// The new secret; it can't be shown again.
 	Secret  string  `json:"secret"`
 	Webhook Webhook `json:"webhook"`
+	// What receivers verify signatures of the kind v1a by, whpk_ and base64, the current key first.
+	VerifyingKeys []string `json:"verifyingKeys"`
 }
 
 // WebhookDelivery is a request to a webhook, with its attempts.

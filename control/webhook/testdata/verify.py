@@ -20,7 +20,7 @@ def verdicts(m):
         v1 = True
     except WebhookVerificationError:
         v1 = False
-    key = Ed25519PublicKey.from_public_bytes(base64.b64decode(m["public"]))
+    key = Ed25519PublicKey.from_public_bytes(base64.b64decode(m["public"].removeprefix("whpk_"), validate=True))
     v1a = False
     for kind, signature in (s.split(",", 1) for s in m["signature"].split(" ")):
         if kind == "v1a":
