@@ -45,6 +45,9 @@ func TestHTTPClients(t *testing.T) {
 			strangers(t, front, s.Client.Key, body)
 		})
 	}
+	if systemtest.Long {
+		firstDelivery(t, "java", "FirstDelivery.java", "java", "-cp", os.Getenv("MUNIMENT_TEST_SPRING"))
+	}
 }
 
 // strangers runs every client.
