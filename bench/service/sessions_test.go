@@ -136,7 +136,8 @@ func (r run) script(page string, blocks []block, python bool) (script string) {
 // sh runs a script in the folder of the run.
 func (r run) sh(t *testing.T, script string) (out []byte, err error) {
 	cmd := exec.CommandContext(t.Context(), "sh", "-eu")
-	cmd.Dir, cmd.Stdin, cmd.Env = r.dir, strings.NewReader("export "+systemtest.CurlStatuses+"\n"+script), systemtest.RecordingCurl(t)
+	cmd.Dir, cmd.Stdin = r.dir, strings.NewReader("export "+systemtest.CurlStatuses+"\n"+script)
+	cmd.Env = append(os.Environ(), "PATH="+systemtest.RecordingCurl(t)+string(os.PathListSeparator)+os.Getenv("PATH"))
 	return cmd.CombinedOutput()
 }
 

@@ -112,10 +112,12 @@ func TestSeparateProcesses(t *testing.T) {
 	}
 	shell := exec.CommandContext(t.Context(), "sh", "-eu")
 	shell.Dir, shell.Stdin = filepath.Join(root, "archive"), strings.NewReader(move.Replace(script))
-	shell.Env = append(os.Environ(), "ROOT="+root, "PATH="+filepath.Join(root, "bin")+":"+filepath.Join(root, "usr", "local", "bin")+":"+os.Getenv("PATH"),
+	statuses := filepath.Join(root, "statuses")
+	shell.Env = append(os.Environ(), "ROOT="+root, systemtest.CurlStatuses+"="+statuses, "PATH="+systemtest.RecordingCurl(t)+":"+filepath.Join(root, "bin")+":"+filepath.Join(root, "usr", "local", "bin")+":"+os.Getenv("PATH"),
 		"CONTROL=localhost", "KAFKA="+engines.Kafka, "CLICKHOUSE="+warehouse, "DATABASE="+database)
 	out, err := shell.CombinedOutput()
 	require.NoError(t, err, string(out))
+	systemtest.RequireNoErrors(t, statuses, "/readyz")
 	said := string(out)
 	receipts := receiptIDs.FindAllString(said, -1)
 	require.Len(t, receipts, 3, said)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,15 +22,15 @@ import (
 // appends a line for each request: the status, 000 if there was no answer, and the URL.
 const CurlStatuses = "MUNIMENT_CURL_STATUSES"
 
-// RecordingCurl returns an environment whose curl does what it does anyway, and records what it is answered.
-func RecordingCurl(t *testing.T) []string {
+// RecordingCurl returns a folder, the first of PATH, whose curl does what it does anyway, and records what it is answered.
+func RecordingCurl(t *testing.T) (folder string) {
 	t.Helper()
 	exe, err := exec.LookPath("curl")
 	require.NoError(t, err)
-	dir := t.TempDir()
+	folder = t.TempDir()
 	text := "#!/bin/sh\nexec '" + exe + `' "$@" -w '%{stderr}%{http_code} %{url_effective}\n' 2>> "$` + CurlStatuses + "\"\n"
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "curl"), []byte(text), 0o700))
-	return append(os.Environ(), "PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "curl"), []byte(text), 0o700))
+	return folder
 }
 
 // curl does what the sessions of the pages use of the real one, and sends the bytes that it sends: -s, -f, -X, -H,
@@ -150,6 +151,20 @@ func dataOf(value string) (string, error) {
 	}
 	text, err := os.ReadFile(name)
 	return string(text), err
+}
+
+// RequireNoErrors fails if a request that is recorded in a file, to another path than those given, was answered 400 or
+// above, or not at all.
+func RequireNoErrors(t *testing.T, file string, but ...string) {
+	t.Helper()
+	for line := range strings.Lines(string(ReadFile(t, file))) {
+		status, address, found := strings.Cut(strings.TrimSpace(line), " ")
+		u, err := url.Parse(address)
+		if !found || len(status) != 3 || err != nil || slices.Contains(but, u.Path) {
+			continue // what curl says of itself, or a path that is waited for
+		}
+		require.True(t, status >= "200" && status < "400", "%s was answered %s", address, status)
+	}
 }
 
 // exchange sends a request in the form and the order that curl gives it, which net/http doesn't: it adds headers of its own.
