@@ -152,6 +152,7 @@ func (c *controlCmd) openEngines(p *process, waits *awaited) (db *store.DB, log 
 		return nil, nil, nil, err
 	}
 	p.atEnd(release)
+	database.OnFailure = p.fail
 	if err := p.registry.Register(ready); err != nil {
 		return nil, nil, nil, err
 	}
@@ -209,7 +210,7 @@ func (c *controlCmd) reconcile(ctx context.Context, waits *awaited, logger *slog
 	if err := c.sameTopic(ctx, db, log); err != nil {
 		return err
 	}
-	err := db.Reconcile(ctx, store.History{Log: log, Keys: signing.KeyIDs, Replays: replays(), Accept: c.AcceptRollback, Older: func(ctx context.Context, take func(event []byte) error) error {
+	err := db.Reconcile(ctx, store.History{Log: log, Keys: signing.KeyIDs, Replays: replays(), Accept: c.AcceptRollback, Append: log, Older: func(ctx context.Context, take func(event []byte) error) error {
 		return proof.PackEvents(ctx, filepath.Join(c.Data, "packs"), take)
 	}})
 	if errors.Is(err, store.ErrOlder) {
