@@ -99,7 +99,9 @@ func replicated(t *testing.T) (primary, standby *databaseServer) {
 	stacktest.Postgres(t)
 	root, err := os.MkdirTemp("", "pg") // the path of a socket is short
 	require.NoError(t, err)
-	t.Cleanup(func() { waittest.Until(t, func() bool { return os.RemoveAll(root) == nil }, "the last processes have ended") })
+	t.Cleanup(func() {
+		waittest.Until(t, func() bool { return os.RemoveAll(root) == nil }, "the last processes have ended")
+	})
 	require.NoError(t, os.Chmod(root, 0o777))
 	primary, standby = &databaseServer{T: t, dir: filepath.Join(root, "a")}, &databaseServer{T: t, dir: filepath.Join(root, "b")}
 	out, err := primary.command("initdb", "-D", primary.dir, "--username", "postgres", "--auth", "trust", "--encoding", "UTF8", "--locale", "C", "--no-sync").CombinedOutput()

@@ -183,38 +183,6 @@ func TestNoConnectionToAnotherServer(t *testing.T) {
 	require.Equal(t, 1, said.count("level=ERROR"), said)
 }
 
-// TestSessions: the settings hold on every connection of every pool, whatever the URL and the database
-// say.
-func TestSessions(t *testing.T) {
-	onPostgres(t)
-	_, at := storetest.Place(t, t.TempDir())
-	db := mustOpenAt(t, Config{URL: at + "&target_session_attrs=read-write&lock_timeout=4321&synchronous_commit=off"})
-	for _, test := range []struct {
-		q                  Querier
-		name, value, write string
-	}{{db.write, "writing", "off", ""}, {db.read, "reading", "on", ""}, {db.pg.notes, "notes", "off", ""}, {db.pg.transactions, "transactions", "off", ""}} {
-		var commit, wait, isolation, readOnly, application string
-		require.NoError(t, test.q.QueryRowContext(t.Context(), `SELECT current_setting('synchronous_commit'), current_setting('lock_timeout'),
-			current_setting('default_transaction_isolation'), current_setting('transaction_read_only'), current_setting('application_name')`).
-			Scan(&commit, &wait, &isolation, &readOnly, &application), test.name)
-		require.Equal(t, []string{"remote_apply", "4321ms", "read committed", test.value, "muniment control"}, []string{commit, wait, isolation, readOnly, application}, test.name)
-	}
-}
-
-// TestReadOnlyServerIsRefused, as a standby is.
-func TestReadOnlyServerIsRefused(t *testing.T) {
-	onPostgres(t)
-	_, at := storetest.Place(t, t.TempDir())
-	at += "&options=-c%20default_transaction_read_only%3Don"
-	_, err := Open(t.Context(), Config{URL: at})
-	require.ErrorIs(t, err, errReadOnly)
-	require.ErrorContains(t, err, "target_session_attrs=read-write")
-	require.NotEqual(t, api.DatabaseUnavailable, api.From(err).Reason, "a start does not wait for it")
-	_, err = Migrate(t.Context(), Config{URL: at}, false)
-	require.ErrorIs(t, err, errReadOnly)
-	require.True(t, Unreachable(err), "a running process waits")
-}
-
 // TestStopIsInTheLogBeforeItIsAcknowledged: a server that is lost may take with it what it has
 // committed, but not the log.
 func TestStopIsInTheLogBeforeItIsAcknowledged(t *testing.T) {
