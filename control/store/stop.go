@@ -58,7 +58,8 @@ func (db *engine) Stop(ctx context.Context, fn func(tx *Tx) error) error {
 // confirmWithin is how long a change waits for the log.
 const confirmWithin = 5 * time.Second
 
-var errUnconfirmed = api.Unavailable(api.LogUnavailable, "the change is recorded and takes effect, but the event log does not have it yet, "+
+// ErrUnconfirmed is the error of a change that is recorded, but that the log may not have yet.
+var ErrUnconfirmed = api.Unavailable(api.LogUnavailable, "the change is recorded and takes effect, but the event log does not have it yet, "+
 	"so it would be lost if the database were: send the request again until it succeeds", time.Second)
 
 // Confirm returns once all events of the changes that were made before are in the log: whatever
@@ -73,7 +74,7 @@ func (db *engine) Confirm(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, db.cfg.confirmWithin)
 	defer cancel()
 	if err := db.drain(ctx, ""); err != nil {
-		return fmt.Errorf("%w: %w", errUnconfirmed, err)
+		return fmt.Errorf("%w: %w", ErrUnconfirmed, err)
 	}
 	return nil
 }
