@@ -36,6 +36,29 @@ import (
 // it knew, and first re-applies the stops that it lacks (replay.go). All other changes since the
 // copy are lost from the database; the log and the warehouse still hold them.
 
+// # A promoted standby
+//
+// PostgreSQL's standby may lack what its primary has committed, whatever was configured: a commit that
+// a standby should have confirmed becomes visible without it when the list of standbys is emptied, when the
+// wait is cancelled, or when the primary is restarted. So no setting proves that a promotion lost
+// nothing, and this package rests on none. Instead:
+//
+//   - A process that meets another server or timeline answers nothing from it, and ends (session.go).
+//   - The next start finds that the newest epoch began on another server, and goes on as after an
+//     accepted restore, without being asked: it reads the log from the database's marks on, applies
+//     the stops that the database lacks, and begins an epoch. If the log holds anything that the
+//     database never numbered, the epoch begins a new incarnation, too. Otherwise it is one of the
+//     same incarnation: with synchronous replication there is nothing more to it.
+//   - An acknowledged stop is in the log, and so is the key of a node (Confirm).
+//   - Nodes may know changes that are in neither. So the feed names the revision that the database had at
+//     the promotion: a node that has seen a later one begins again (gateway/snapshot), and the others go on.
+//   - The epoch's event is in the log before anything rests on the epoch. From then on a start on the
+//     primary that was left finds itself older than the log.
+//   - What is missed must be of an hour (mostLag). More is no failover, and needs consent.
+//
+// A primary that still runs beside the one that was promoted is not noticed by the processes that
+// use it: whoever promotes has to end it first.
+
 // Reader is the log that the database is checked against. The contract of the methods is
 // pipeline.Reader's.
 type Reader interface {

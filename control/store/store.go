@@ -30,7 +30,8 @@
 // Database and log hold one history between them. If one of them is an older copy, the start
 // detects it (history.go), and it also detects a stop that was removed from the database
 // (replay.go). Both are backed up and restored together (control/backup); a restored database
-// begins a new incarnation.
+// begins a new incarnation. So does a standby of PostgreSQL that is promoted and lacks what the log
+// has.
 //
 // Services own their tables and their SQL. This package owns the transaction, the outbox, the feed
 // and the migrations, because a schema has one order. It doesn't know what a right or a key means,
