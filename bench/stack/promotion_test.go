@@ -148,6 +148,7 @@ func newFailover(t *testing.T) *failover {
 		Database: fmt.Sprintf("postgres://postgres@/muniment?host=%s,%s&port=5432,5432&target_session_attrs=read-write", f.primary.dir, f.standby.dir),
 	}
 	f.scaled.Migrate(t)
+	require.Contains(t, f.startOn(f.standby), "the server takes no changes")
 	balancer := func() *system.Balancer {
 		b, err := system.NewBalancer()
 		require.NoError(t, err)
@@ -170,6 +171,13 @@ func newFailover(t *testing.T) *failover {
 func (f *failover) gateway(data, listen string, door *system.Balancer, more ...string) []string {
 	return append([]string{"gateway", "--kafka", f.scaled.Kafka, "--topic", f.scaled.Topic, "--data", data, "--listen", listen, "--admin", "127.0.0.1:0",
 		"--control", f.front.Addr(), "--nodes", "http://" + door.Addr(), "--bound", promotionBound.String()}, more...)
+}
+
+// startOn returns what control says when it refuses to start on one server alone.
+func (f *failover) startOn(server *databaseServer) (said string) {
+	f.Helper()
+	return systemtest.Fails(f.T, "control", "--database", "postgres://postgres@/muniment?host="+server.dir, "--kafka", f.scaled.Kafka, "--topic", f.scaled.Topic,
+		"--clickhouse", f.scaled.Clickhouse, "--data", f.scaled.Data, "--listen", "127.0.0.1:0", "--nodes", "127.0.0.1:0", "--admin", "127.0.0.1:0")
 }
 
 // startControl starts control, and opens doors of nodes to it.
@@ -324,6 +332,8 @@ func TestPromotionOnTheStack(t *testing.T) {
 	operations, behind, err := f.history.Check(promotionBound)
 	require.NoError(t, err)
 	f.requireComplete()
+	f.primary.start()
+	require.Contains(t, f.startOn(f.primary), "the database is older than the log", "the primary that was left")
 	t.Logf("asynchronous: deliveries stopped for %v; %d receipts, %d of them within the bound after the revocation was acknowledged, 0 later; %d operations linearizable",
 		stopped.Round(10*time.Millisecond), len(f.ids), behind, operations)
 }
