@@ -106,9 +106,8 @@ type History struct {
 	Older func(ctx context.Context, take func(event []byte) error) error
 	// Accept continues with an older database or a shorter log, instead of refusing.
 	Accept bool
-	// Append is the log for the event of a new incarnation, which must be there before anything
-	// rests on the incarnation: it makes the log refuse the database that was left. nil: Relay
-	// appends it later.
+	// Append is the log for the first event of an epoch, which must be there before anything rests on
+	// the epoch: it makes the log refuse the database that was left. nil: Relay appends it later.
 	Append Appender
 }
 
@@ -140,6 +139,9 @@ func (db *reconciler) Reconcile(ctx context.Context, h History) error {
 			err = fmt.Errorf("cannot check the database for the log's stops: %w", err)
 		}
 	}
+	if err == nil && h.Append != nil {
+		err = db.outbox.announce(ctx, h.Append)
+	}
 	if err != nil {
 		return err
 	}
@@ -168,9 +170,6 @@ func (db *reconciler) goOn(ctx context.Context, h History, m missed, promoted bo
 		kind = promotion
 	}
 	reapplied, err := db.restored(ctx, h, m, kind)
-	if err == nil && h.Append != nil {
-		err = db.outbox.relayNow(ctx, h.Append)
-	}
 	if err != nil {
 		return fmt.Errorf("cannot continue with an older database: %w", err)
 	}

@@ -139,14 +139,18 @@ func (db *outbox) pending(ctx context.Context) ([]sealer.Record, error) {
 		`SELECT epoch, seq, tenant_id, event_id, event, private FROM outbox ORDER BY epoch, seq LIMIT $1`, relayBatch)
 }
 
-// relayNow appends all that is in the outbox now, and returns when it is durable in the log, or with
-// ctx's error. It is for the time before Relay runs.
-func (db *outbox) relayNow(ctx context.Context, log Appender) error {
+// announce returns when the first event of the epoch is durable in the log, or with ctx's error. A
+// process that began the epoch may have ended before that. It is for the time before Relay runs.
+func (db *outbox) announce(ctx context.Context, log Appender) error {
+	waiting, err := One(ctx, db.read, "the epoch's first event", Text, `SELECT event_id FROM outbox WHERE epoch = $1 AND seq = 1`, db.epoch)
+	if waiting == nil || err != nil {
+		return err
+	}
 	relaying, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)
 	go func() { ended <- db.Relay(relaying, log) }()
-	err := db.drain(ctx, "")
+	err = db.drain(ctx, "")
 	stop()
 	return errors.Join(err, <-ended)
 }

@@ -83,6 +83,16 @@ func TestPromotionWithoutLoss(t *testing.T) {
 	require.ErrorIs(t, mustOpenOn(t, left, "system/1").Reconcile(t.Context(), History{Log: log}), ErrOlder, "the server that was left is back")
 }
 
+// TestPromotionIsAnnouncedByTheNextStart, if the process that began the epoch ended before.
+func TestPromotionIsAnnouncedByTheNextStart(t *testing.T) {
+	dir, log := t.TempDir(), newMemoryLog()
+	require.NoError(t, mustOpenOn(t, dir, "system/1").Reconcile(t.Context(), History{Log: log}))
+	require.NoError(t, mustOpenOn(t, dir, "system/2").Reconcile(t.Context(), History{Log: log}))
+	require.Empty(t, log.promotions(t))
+	require.NoError(t, mustOpenOn(t, dir, "system/2").Reconcile(t.Context(), History{Log: log, Append: log}))
+	require.Len(t, log.promotions(t), 1)
+}
+
 // TestPromotionWithLoss: what the log has and the promoted server lacks is applied again, in a new
 // incarnation, without anybody's consent.
 func TestPromotionWithLoss(t *testing.T) {
