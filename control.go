@@ -210,6 +210,7 @@ func (c *controlCmd) reconcile(ctx context.Context, waits *awaited, logger *slog
 	if err := c.sameTopic(ctx, db, log); err != nil {
 		return err
 	}
+	waits.note("database", errors.New("it is being compared with the log"))
 	err := db.Reconcile(ctx, store.History{Log: log, Keys: signing.KeyIDs, Replays: replays(), Accept: c.AcceptRollback, Append: log, Older: func(ctx context.Context, take func(event []byte) error) error {
 		return proof.PackEvents(ctx, filepath.Join(c.Data, "packs"), take)
 	}})
