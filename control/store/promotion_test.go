@@ -217,15 +217,29 @@ func TestStopIsInTheLogBeforeItIsAcknowledged(t *testing.T) {
 	again := func() error { return db.Stop(t.Context(), func(*Tx) error { return nil }) }
 	require.Equal(t, api.LogUnavailable, api.From(again()).Reason, "which the log still lacks")
 	require.Equal(t, api.LogUnavailable, api.From(db.Confirm(t.Context())).Reason)
+	conflict := func() error {
+		return db.Stop(t.Context(), func(*Tx) error { return api.Conflict("the right is SUSPENDED") })
+	}
+	require.Equal(t, api.LogUnavailable, api.From(conflict()).Reason, "that it is suspended already would acknowledge it")
+	keyed := KeyedRequest{TenantID: "tnt_a", KeyHash: "k", RequestHash: "r"}
+	attempt, _, err := db.Attempt(t.Context(), keyed)
+	require.NoError(t, err)
+	require.Error(t, db.Stop(WithAttempt(t.Context(), attempt), func(tx *Tx) error { return tx.Emit(t.Context(), suspended, event("tnt_a", "rgh_b")) }))
+	require.NoError(t, db.Release(t.Context(), attempt))
+	_, _, err = db.Attempt(t.Context(), keyed)
+	require.Equal(t, api.LogUnavailable, api.From(err).Reason)
 
 	faulty := &faultyLog{plan: map[int]fault{1: failed, 2: failed}}
 	defer other.mustRelay(t, faulty)()
 	waittest.Until(t, func() bool { return again() == nil })
-	require.Equal(t, 1, faulty.count())
+	require.Equal(t, 2, faulty.count())
+	require.Equal(t, api.StateConflict, api.From(conflict()).Code)
+	_, _, err = db.Attempt(t.Context(), keyed)
+	require.ErrorIs(t, err, errAnswerLost)
 	db.cfg.confirmWithin = time.Minute
 	for n := range 10 {
 		require.NoError(t, stop(), "another process relays")
-		require.Equal(t, 2+n, faulty.count())
+		require.Equal(t, 3+n, faulty.count())
 	}
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -49,8 +49,10 @@ func (db *engine) Stop(ctx context.Context, fn func(tx *Tx) error) error {
 		answer.Message += "; until a stop can be recorded this process gives no node a lease, and a node without one signs nothing"
 		err = fmt.Errorf("%w: %w", &answer, err)
 	}
-	if err == nil {
-		err = db.Confirm(ctx)
+	if err == nil || api.From(err).Code == api.StateConflict { // a conflict with an earlier stop says that it took effect
+		if unconfirmed := db.Confirm(ctx); unconfirmed != nil {
+			return unconfirmed
+		}
 	}
 	return err
 }
