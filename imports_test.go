@@ -33,6 +33,7 @@ var packages = map[string][]string{
 	"bench/measure":             {"gateway/api"},
 	"bench/scale":               {"bench/load", "bench/measure", "bench/system", "sealer"},
 	"bench/browser":             {},
+	"bench/drills":              {},
 	"bench/faults":              {},
 	"bench/hostile":             {},
 	"bench/service":             {},

@@ -93,14 +93,14 @@ func (p Prometheus) Require(t *testing.T, where, expr, legend string, data bool)
 	}, "%s: %s %s", where, expr, legend)
 }
 
-// Firing is the names of the alerts that fire now.
-func (p Prometheus) Firing(t *testing.T) (alerts map[string]bool) {
+// Firing is the severities of the alerts that fire now, by their names.
+func (p Prometheus) Firing(t *testing.T) (alerts map[string]string) {
 	t.Helper()
-	alerts = map[string]bool{}
+	alerts = map[string]string{}
 	waittest.Until(t, func() bool {
 		found, err := p.query(`ALERTS{alertstate="firing"}`)
 		for _, s := range found {
-			alerts[s.Metric["alertname"]] = true
+			alerts[s.Metric["alertname"]] = s.Metric["severity"]
 		}
 		return err == nil
 	}, "Prometheus answers")
