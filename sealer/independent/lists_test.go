@@ -289,7 +289,7 @@ func TestListsAlike(t *testing.T) {
 		var report verify.Report
 		require.NoError(t, json.Unmarshal(out.Bytes(), &report))
 		refused := report.Message != ""
-		require.Equal(t, refused, exit == verify.ExitUnreadable, out.String())
+		require.Equal(t, refused, exit == verify.ExitUnjudged, out.String())
 		ours := "ok"
 		for _, f := range report.Files {
 			for _, v := range f.Verdicts {

@@ -10,8 +10,9 @@ and audit exports. Written from the manual alone, the package comments in ../doc
 of stops, ../verify/doc.go,
 and in its order. The root key, or the list of keys, is all that is trusted. Prints
 "ok FILE", with " sandbox" behind if a key of the sandbox has signed it, and the codes of
-what no other file proves, or "bad FILE CODE", the code being that of the first check that
-failed; the exit status is 1 if any file is bad.
+what no other file proves; "bad FILE CODE", the code being that of the first check that
+failed; or "open FILE CODE" if it can't be judged, as something is missing. The exit status is
+0 if all is sound, 1 if something is not, and else 2.
 """
 import argparse, base64, bisect, datetime, hashlib, json, math, re, sys
 from array import array
@@ -30,6 +31,37 @@ class Bad(Exception):
 def need(ok, code="format.invalid"):
     if not ok:
         raise Bad(code)
+
+
+# Codes of what can't be judged, as something is missing. All others are of what is not sound.
+UNJUDGED = {
+    "input.unreadable", "format.unknown", "key.unknown", "key.revoked", "directory.foreign", "directory.expired", "directory.revoked",
+    "event.missing", "inclusion.unproven", "consistency.unproven", "statement.unproven",
+}
+
+
+def verdict(codes):
+    """What codes make of a file, or of all; None is of what is sound."""
+    return "unsound" if set(codes) - UNJUDGED - {None} else "unjudged" if set(codes) & UNJUDGED else "sound"
+
+
+class Open:
+    """What can't be judged is raised only when nothing is found that is not sound."""
+
+    def __init__(self):
+        self.bad = None
+
+    def attempt(self, check, *args):
+        try:
+            return check(*args)
+        except Bad as bad:
+            if str(bad) not in UNJUDGED:
+                raise
+            self.bad = self.bad or bad
+
+    def close(self):
+        if self.bad:
+            raise self.bad
 
 
 # --- Spelling: RFC 8785, times, base64, ids -------------------------------------
@@ -289,6 +321,12 @@ def key_id(key):
     return hashlib.sha256(decode(key["publicKey"])).hexdigest()[:32]
 
 
+class Keys(dict):
+    """Keys by id. Those of a directory that the root has delegated to are all that there are."""
+
+    rooted = False
+
+
 def check_directory(directory, root):
     """The rank of a directory that is signed under the root key, and its keys by id. It
     lets none of them sign at or after the end of its own delegation. Without a root key
@@ -298,17 +336,20 @@ def check_directory(directory, root):
         keys = by_id(directory["keys"])
         public = signing_key(keys, signature["keyId"], ["directory_signing"], issued)
         said, signatures = open_note(directory["delegation"])
-        if root:
+        ours = not root or any((signer, value[:4]) == (root[0], key_hash(root[0], b"\1", root[1])) for signer, value in signatures)
+        if root and ours:
             check_note(said, signatures[0], *root)
         title, id, key, not_before, not_after, end = said.split("\n")
         need((title, id, key, end) == ("muniment/directory-key.v1", signature["keyId"], keys[id]["publicKey"], ""))
         need(time(not_before) and time(not_after) and covers(not_before, not_after, issued))
         unsigned = canonical({k: v for k, v in directory.items() if k != "signature"})
         check_signature(public, decode(signature["value"]), unsigned.encode())
-        within = {id: key | {"notAfter": min(key["notAfter"] or not_after, not_after), "listed": key["notAfter"]} for id, key in keys.items()}
-        return (not_before, issued), within
+        within = Keys({id: key | {"notAfter": min(key["notAfter"] or not_after, not_after), "listed": key["notAfter"]} for id, key in keys.items()})
+        within.rooted = bool(root)
     except (Bad, ValueError, KeyError):
         raise Bad("directory.invalid") from None
+    need(ours, "directory.foreign")
+    return (not_before, issued), within
 
 
 def listed_keys(content):
@@ -325,7 +366,7 @@ def listed_keys(content):
     if isinstance(listed, dict) and set(listed) == {"issuedAt", "keys", "snapshotId"}:
         fit(listed["keys"], lambda keys: keys != [], at + "/keys")  # a service without keys has no snapshotId
     fit(listed, {"issuedAt": time, "keys": [KEY], "snapshotId": text}, at)
-    keys = {}
+    keys = Keys()
     for i, key in enumerate(listed["keys"]):
         fit(key["publicKey"], lambda public: sound_key(decode(public)), f"{at}/keys/{i}/publicKey")
         fit(key["keyId"], lambda id: id == key_id(key) and id not in keys, f"{at}/keys/{i}/keyId")
@@ -368,9 +409,18 @@ def signing_key(keys, id, purposes, moment, proven=None):
     key = keys.get(id)
     need(key, "key.unknown")
     need(key["purpose"] in purposes, "key.purpose")
-    need(covers(key["notBefore"], key["notAfter"], moment), "key.outside_window")
-    need(key["revokedAt"] is None or (proven and max(moment, proven) < key["revokedAt"]), "key.revoked")
+    need(covers(key["notBefore"], key.get("listed", key["notAfter"]), moment), "key.outside_window")
+    need(key["revokedAt"] is None or moment < key["revokedAt"], "key.outside_window")
+    need(covers(key["notBefore"], key["notAfter"], moment), "directory.expired")
+    need(key["revokedAt"] is None or (proven and proven < key["revokedAt"]), "key.revoked")
     return decode(key["publicKey"])
+
+
+def own_key(keys, id, directory, *args):
+    """The key of a file that brings a directory. If that lists the key, and the newer one that decides does
+    not, they contradict each other."""
+    need(id in keys or not keys.rooted or all(key["keyId"] != id for key in directory["keys"]), "key.mismatch")
+    return signing_key(keys, id, *args)
 
 
 # --- Receipts and deliveries --------------------------------------------------------
@@ -406,6 +456,16 @@ def check_event(line, tenant, keys, purpose, sealed):
     need(event["tenantId"] == tenant, "tenant.mismatch")
     need(event["at"] <= sealed, "entry.after_seal")
     return event
+
+
+def check_entry(line, tenant, keys, purpose, sealed):
+    """An event in a signed pack or export, which vouches for it: by then its key was listed and not revoked."""
+    try:
+        return check_event(line, tenant, keys, purpose, sealed)
+    except Bad as bad:
+        need(str(bad) != "key.revoked", "entry.after_revocation")
+        need(str(bad) != "key.unknown" or not keys.rooted, "key.mismatch")
+        raise
 
 
 def check_delivery(event):
@@ -692,8 +752,12 @@ class Pack:
         need({k: v for k, v in key.items() if k not in ends} == {k: v for k, v in signer.items() if k not in ends}, "key.mismatch")
         need(all(key[end] in (None, signer[end]) or signer[end] is None for end in ends), "key.mismatch")
         need(key["notAfter"] is None or sealed < key["notAfter"], "key.outside_window")
-        need(key["revokedAt"] is None or sealed < key["revokedAt"], "key.revoked")
+        need(key["revokedAt"] is None or sealed < key["revokedAt"], "key.outside_window")
         self.revoked = self.revoked or key["revokedAt"] is not None
+
+    def signers(self, keys):
+        """The listed keys by which it is signed."""
+        return {self.header["signingKeyId"]} & keys.keys()
 
     def follows(self, p):
         hash = hashlib.sha256(canonical(p.header).encode()).digest()
@@ -704,7 +768,7 @@ class Pack:
         """Checks all that the pack says by itself, but for duplicates and totals."""
         self.said = said = Said(wanted)
         h, sealed, root = self.header, self.header["sealedAt"], decode(self.header["rootHash"])
-        public = signing_key(keys, h["signingKeyId"], PURPOSES, sealed, sealed)
+        public = own_key(keys, h["signingKeyId"], h["directory"], PURPOSES, sealed, sealed)
         key = keys[h["signingKeyId"]]
         self.revoked = key["revokedAt"] is not None
         if self.beside:
@@ -718,8 +782,9 @@ class Pack:
         except (Bad, ValueError, ArithmeticError):
             raise Bad("checkpoint.mismatch") from None
 
+        unproven = Open()
         for line in self.texts():
-            said.note(check_event(line, self.tenant, keys, PURPOSES[key["purpose"]], sealed), line, sealed)
+            said.note(unproven.attempt(check_entry, line, self.tenant, keys, PURPOSES[key["purpose"]], sealed) or read_event(line), line, sealed)
         need(said.count == h["count"], "count.mismatch")
 
         proof, parts = [decode(hash) for hash in h["consistency"]], []
@@ -733,6 +798,7 @@ class Pack:
         for i in range(0, len(said.leaves), 32):
             tree.append(bytes(said.leaves[i : i + 32]))
         need(tree.root() == root, "root.mismatch")
+        unproven.close()
 
     def check_totals(self, log):
         """Checks event ids, duplicates, totals and settlement, in the light of the packs before."""
@@ -970,13 +1036,24 @@ class Note:
     def check(self, keys, wanted):
         """Opens the checkpoints. Each is by a key that was valid in its second, and is not
         revoked: that something else may vouch for one is left to our own verifier."""
-        self.heads = [Checkpoint(note, keys) for note in self.notes]
+        self.heads, self.revoked, opened = [], Open(), Open()
+        for note in self.notes:
+            opened.attempt(self.open, note, keys)
+        opened.close()
         self.sandbox = any(c.key["purpose"] == SANDBOX for c in self.heads)
-        for c in self.heads:
-            began = c.key["notBefore"]
-            signing_key(keys, c.key["keyId"], PURPOSES, began if c.first <= began <= c.latest else c.first)
         self.said = Said(wanted)
         self.judge(keys)
+        self.revoked.close()
+
+    def open(self, note, keys):
+        c = Checkpoint(note, keys)
+        began = c.key["notBefore"]
+        try:
+            signing_key(keys, c.key["keyId"], PURPOSES, began if c.first <= began <= c.latest else c.first)
+        except Bad as bad:
+            need(str(bad) == "key.revoked", str(bad))
+            self.revoked.bad = bad
+        self.heads.append(c)
 
     def judge(self, keys):
         pass
@@ -1004,6 +1081,7 @@ class Proof(Note):
             need(matching, "event.missing")
             self.event = matching[0]
         need(self.leads(self.event), "inclusion.mismatch")
+        self.revoked.close()  # nothing says when the event stood there
         self.first = self.index
         self.said.note(check_event(self.event, c.tenant, keys, c.receipts, c.latest), self.event, c.latest)
 
@@ -1035,21 +1113,31 @@ class Export(Note):
         self.notes, self.said = h["checkpoints"], Said()
         self.first, self.end = h["firstIndex"], h["firstIndex"] + h["count"]
 
+    def signers(self, keys):
+        """The listed keys by which checkpoints are signed."""
+        name = "muniment/" + self.header["tenantId"]
+        starts = [f"— {name} " + base64.b64encode(key_hash(name, b"\1", decode(k["publicKey"]))).decode()[:5] for k in keys.values()]
+        return [start for start in starts if any("\n\n" + start in note for note in self.notes)]
+
+    def open(self, note, keys):
+        covered = self.heads[-1].size if self.heads else self.first
+        super().open(note, keys)
+        c = self.heads[-1]
+        need(c.tenant == self.header["tenantId"], "tenant.mismatch")
+        need(covered < min(c.size, self.end), "checkpoint.mismatch")
+
     def judge(self, keys):
-        h, covered = self.header, self.first
-        for c in self.heads:
-            need(c.tenant == h["tenantId"], "tenant.mismatch")
-            need(covered < min(c.size, self.end), "checkpoint.mismatch")
-            covered = c.size
-        need(covered >= self.end, "checkpoint.mismatch")
+        h = self.header
+        need(self.heads[-1].size >= self.end, "checkpoint.mismatch")
+        self.revoked.close()
         ends = [0] + [c.size for c in self.heads]
         self.seals = [(c.size, c.second * 1000) for c, before in zip(self.heads, ends) if c.size - before < FULL]
 
-        tree, ids = Tree(self.first, [decode(hash) for hash in h["before"]]), set()
+        tree, ids, unproven = Tree(self.first, [decode(hash) for hash in h["before"]]), set(), Open()
         after = [decode(hash) for hash in h["after"]]
         for c in self.heads:
             for line in self.entries[tree.size - self.first : c.size - self.first]:
-                event = check_event(line, c.tenant, keys, c.receipts, c.latest)
+                event = unproven.attempt(check_entry, line, c.tenant, keys, c.receipts, c.latest) or read_event(line)
                 need(event["eventId"] not in ids, "entry.repeated")
                 ids.add(event["eventId"])
                 self.said.note(event, line, c.latest)
@@ -1062,6 +1150,7 @@ class Export(Note):
                 tree.append(after.pop(0), width)
             need(tree.root() == c.root, "root.mismatch")
         need(after == [])
+        unproven.close()
 
 
 # --- Rights and API keys that were stopped ---------------------------------------------------
@@ -1350,8 +1439,9 @@ class Event:
         self.text = content
 
     def check(self, sound):
+        read_event(self.text)
         proofs = [proof for proof in sound if self.text in proof.said.lines]
-        need(proofs, "inclusion.mismatch")
+        need(proofs, "inclusion.unproven")
         self.sandbox = any(proof.sandbox for proof in proofs)
 
 
@@ -1393,6 +1483,8 @@ class Receipt:
         if "event" in self.beside:
             self.stands(read_event(canonical(self.beside["event"]).encode()))
         for f in others:
+            if verdict([f.code]) == "unjudged":
+                continue  # nobody knows whose word it is
             for event, by in f.holds.said.found:
                 if event["data"]["receipt"]["receiptId"] == self.receipt["receiptId"]:
                     self.stands(event)
@@ -1417,6 +1509,9 @@ class File:
         self.name, self.code = name, None
         self.holds = self.attempt(read, name)
 
+    def verdict(self):
+        return verdict([self.code])
+
     def sandbox(self):
         """Whether it is sound and by a key of the sandbox: anyone can make such evidence."""
         return self.code is None and getattr(self.holds, "sandbox", False)
@@ -1440,34 +1535,75 @@ class File:
 ANSWER = re.compile(rb'{"ok":true,"data":(.*),"contractVersion":"v1.0"}', re.DOTALL)
 PROVEN = re.compile(rb'{"event":({.*}),"proof":("(?:[^"\\]|\\.)*")}', re.DOTALL)
 
+# How files begin, by which their kind is known. Nobody else's do.
+ANSWERED = b'{"ok":true,"data":'
+PACKS = (b'{"checkpoint":"muniment/', b'{"entries":["{\\"', b'{"pack":{"entries":["{\\"', ANSWERED + b'{"pack":{"entries":["{\\"')
+EXPORTS = (b'{"after":["', b'{"after":[],"before":[')
+PROOFS = (b'{"event":{"actor":{"', ANSWERED + b'{"event":{"actor":{"')
+GROWTHS = (b'{"consistency":["', b'{"consistency":[],"from":"muniment/', ANSWERED + b'{"consistency":[')
+STATEMENTS = (b'{"adjustments":[{"amount":"', b'{"adjustments":[],"asOf":{"')
+CHECKPOINT = ANSWERED + b'{"checkpoint":"muniment/'
+LARGEST = 2**24
+
 
 def read(name):
     """The beginning of a file shows its kind."""
     with open(name, "rb") as f:
-        if f.peek(64).startswith((b'{"checkpoint":', b'{"entries":', b'{"pack":{"entries":', b'{"ok":true,"data":{"pack":{"entries":')):
+        if f.peek(64).startswith(PACKS):
             return Pack(f)
         content = f.read()
-    if content.startswith(b'{"after":'):
+    if content.startswith(EXPORTS):
         return Export(content)
-    need(len(content) <= 2**24)
-    if content.startswith(b'{"delegation":'):
-        return Directory(content)
-    if content.startswith((b"muniment/", b"c2sp.org/")):
-        note = re.sub("\n\n$", "\n", content.decode())
-        return Proof(None, note) if note.startswith("c2sp.org/") else Note(note)
+    if content.startswith(b'{"delegation":"muniment/'):
+        kind = Directory
+    elif content.startswith(b"muniment/erasure.v1"):
+        raise Bad("format.unknown")  # a certificate of erasure
+    elif content.startswith(b"muniment/"):
+        kind = lambda content: Note(re.sub("\n\n$", "\n", content.decode()))
+    elif content.startswith(b"c2sp.org/tlog-proof@v1\n") and b"\n\nmuniment/" in content:
+        kind = lambda content: Proof(None, re.sub("\n\n$", "\n", content.decode()))
+    elif content.startswith(b'{"actor":{"id":"'):
+        kind = lambda content: Event(unwrapped(content))
+    elif content.startswith(PROOFS) and not is_receipt(content):  # a receipt may have its event first
+        kind = read_proof
+    elif content.startswith(GROWTHS):
+        kind = lambda content: Growth(unwrapped(content))
+    elif content.startswith(CHECKPOINT):
+        kind = read_note
+    else:
+        need(len(content) <= LARGEST and is_receipt(content), "format.unknown")
+        kind = Receipt
+    need(len(content) <= LARGEST)
+    return kind(content)
+
+
+def unwrapped(content):
     answer = content.removesuffix(b"\n")
-    answer = ANSWER.fullmatch(answer)[1] if ANSWER.fullmatch(answer) else answer
-    if content.startswith(b'{"actor":'):
-        return Event(answer)
-    if proven := PROVEN.fullmatch(answer):  # else it may be a receipt, whose event comes first
-        return Proof(proven[1], parse(proven[2]))
-    if answer.startswith(b'{"consistency":'):
-        return Growth(answer)
-    if answer.startswith(b'{"checkpoint":'):
-        note = parse(answer)
-        need(fits(note, {"checkpoint": text}))
-        return Note(note["checkpoint"])
-    return Receipt(content)
+    return ANSWER.fullmatch(answer)[1] if ANSWER.fullmatch(answer) else answer
+
+
+def read_proof(content):
+    proven = PROVEN.fullmatch(unwrapped(content))
+    need(proven)
+    return Proof(proven[1], parse(proven[2]))
+
+
+def read_note(content):
+    note = parse(unwrapped(content))
+    need(fits(note, {"checkpoint": text}))
+    return Note(note["checkpoint"])
+
+
+def is_receipt(content):
+    """Whether it is meant to be a receipt: it has one, or a signature, where an answer has them; or is no JSON, as it
+    was cut or altered, and has what only a receipt has."""
+    try:
+        answer = json.loads(content.decode(), object_pairs_hook=unique, parse_constant=no_number)
+        canonical(answer).encode()
+    except (Bad, ValueError, ArithmeticError, RecursionError):
+        return content.lstrip(b" \t\r\n").startswith(b"{") and b'"receipt"' in content and b'"receiptId"' in content
+    places = [answer, answer.get("data")] if isinstance(answer, dict) else []
+    return any(isinstance(place, dict) and {"receipt", "signature"} & place.keys() for place in places)
 
 
 def verify(names, root, listed, bound=BOUND):
@@ -1476,10 +1612,13 @@ def verify(names, root, listed, bound=BOUND):
     of = lambda *kinds: [f for f in files if isinstance(f.holds, kinds)]
     known = [f.attempt(check_directory, f.holds.header["directory"], root) for f in of(Directory, Pack, Export)]
     if root:
-        _, listed = max(filter(None, known), key=lambda d: d[0], default=("", {}))
+        _, listed = max(filter(None, known), key=lambda d: d[0], default=("", Keys()))
         for f in of(Directory):
             f.attempt(f.holds.check, listed)
     keys = listed
+    for f in of(Pack, Export):  # a directory of another root beside a key of this one belongs to no service
+        if f.code == "directory.foreign" and f.holds.signers(keys):
+            f.code = "directory.invalid"
 
     wanted = Wanted([f.holds.text for f in of(Event)], [f.holds.receipt["receiptId"] for f in of(Receipt)], [r["rule"] for f in of(Pack) for r in f.holds.rules])
     check_packs(sorted(of(Pack), key=lambda f: (f.holds.first, f.holds.end)), keys, wanted)
@@ -1560,16 +1699,18 @@ def main():
     except (OSError, Bad, ValueError, ArithmeticError, RecursionError) as wrong:
         parser.error(f"{name} holds no {'root key' if by_root else 'list of keys'}: {wrong}")
     sets = [options.files] if options.files else (line.rstrip("\n").split("\t") for line in sys.stdin)
-    bad = False
+    codes = set()
     for f in (f for names in sets for f in verify(names, root, listed, options.bound)):
         if options.no_sandbox and f.sandbox():
             f.code = "key.sandbox"
-        bad = bad or f.code is not None
+        codes.add(f.code)
         if options.json:
-            print(json.dumps({"file": f.name, "ok": f.code is None, "code": f.code, "sandbox": f.sandbox(), "unproven": f.unproven()}))
+            print(json.dumps({"file": f.name, "ok": f.code is None, "verdict": f.verdict(), "code": f.code, "sandbox": f.sandbox(), "unproven": f.unproven()}))
+        elif f.code is None:
+            print(" ".join(["ok", f.name] + ["sandbox"] * f.sandbox() + f.unproven()))
         else:
-            print(f"bad {f.name} {f.code}" if f.code else " ".join(["ok", f.name] + ["sandbox"] * f.sandbox() + f.unproven()))
-    return 1 if bad else 0
+            print({"unsound": "bad", "unjudged": "open"}[f.verdict()], f.name, f.code)
+    return {"sound": 0, "unsound": 1, "unjudged": 2}[verdict(codes)]
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ func (c *dsarCheck) withBundle(fn func(file *os.File, size int64, r *zip.Reader)
 		err = fn(file, info.Size(), r)
 	}
 	if err != nil {
-		c.fail(FormatInvalid, "%v", err)
+		c.say(FormatInvalid, "%v", err)
 	}
 }
 
@@ -80,7 +80,7 @@ func (c *dsarCheck) verify(ctx context.Context, v *verification) {
 	if !c.ok() {
 		return
 	}
-	verdict := v.trust.directory(c.manifest.Directory, false)
+	verdict := v.trust.directory(c.manifest.Directory, c.manifest.SigningKeyID)
 	if c.add(verdict); !verdict.OK {
 		return
 	}
@@ -90,15 +90,18 @@ func (c *dsarCheck) verify(ctx context.Context, v *verification) {
 	}
 	createdAt, _ := sealer.ParseTime(c.manifest.CreatedAt) // it was read before
 	key, code := packKey(v.trust.newer, c.manifest.SigningKeyID, createdAt)
+	if code == sealer.KeyUnknown && v.trust.lists(c.manifest.Directory, c.manifest.SigningKeyID) {
+		code = KeyMismatch
+	}
 	switch {
 	case code != "":
-		c.fail(code, "the manifest is signed by key %s at %s", c.manifest.SigningKeyID, c.manifest.CreatedAt)
+		c.say(code, "the manifest is signed by key %s at %s", c.manifest.SigningKeyID, c.manifest.CreatedAt)
 		return
 	case !ed25519.Verify(key, c.signed, c.signature):
-		c.fail(sealer.SignatureInvalid, "the manifest is not what key %s has signed", c.manifest.SigningKeyID)
+		c.say(sealer.SignatureInvalid, "the manifest is not what key %s has signed", c.manifest.SigningKeyID)
 		return
 	}
-	c.pass(SignatureOK, "the manifest of %s, of %s", c.manifest.JobID, c.manifest.CreatedAt)
+	c.say(SignatureOK, "the manifest of %s, of %s", c.manifest.JobID, c.manifest.CreatedAt)
 	if k := v.trust.newer.Key(c.manifest.SigningKeyID); k.Purpose == sealer.PurposeSandbox {
 		c.noteSandbox(k.KeyID)
 	}
@@ -114,9 +117,9 @@ func (c *dsarCheck) verify(ctx context.Context, v *verification) {
 func packKey(d *sealer.Directory, keyID string, at time.Time) (ed25519.PublicKey, sealer.Code) {
 	key, code := d.Find(keyID, sealer.PurposePack, at)
 	if code == sealer.KeyPurpose {
-		return d.Find(keyID, sealer.PurposeSandbox, at)
+		key, code = d.Find(keyID, sealer.PurposeSandbox, at)
 	}
-	return key, code
+	return key, keyFault(d, keyID, at, code)
 }
 
 // files compares each file with what the manifest states.
@@ -137,16 +140,16 @@ func (c *dsarCheck) files(ctx context.Context, file *os.File, r *zip.Reader) err
 		got, err := readSection(file, f, c.manifest.Format, want.PackedSHA256)
 		switch {
 		case err != nil:
-			c.fail(FileMismatch, "%s: %v", want.Name, err)
+			c.say(FileMismatch, "%s: %v", want.Name, err)
 		case got.Rows != want.Rows && got.SHA256 == want.SHA256:
-			c.fail(CountMismatch, "%s: %d rows, the manifest states %d", want.Name, got.Rows, want.Rows)
+			c.say(CountMismatch, "%s: %d rows, the manifest states %d", want.Name, got.Rows, want.Rows)
 		case got != want:
-			c.fail(FileMismatch, "%s: its bytes are not those of the manifest", want.Name)
+			c.say(FileMismatch, "%s: its bytes are not those of the manifest", want.Name)
 		}
 		rows += want.Rows
 	}
 	if c.ok() {
-		c.pass(FilesOK, "%s with %d rows, each as the manifest states", count(len(c.manifest.Files), "file"), rows)
+		c.say(FilesOK, "%s with %d rows, each as the manifest states", count(len(c.manifest.Files), "file"), rows)
 	}
 	return nil
 }

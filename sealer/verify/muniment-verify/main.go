@@ -71,7 +71,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	switch {
 	case err != nil:
 		terminal.Fprintf(stderr, "muniment-verify: error: %v\n", err)
-		return verify.ExitUnreadable
+		return verify.ExitUnjudged
 	case c.help:
 		fmt.Fprint(stdout, usage)
 		return verify.ExitSound
