@@ -71,13 +71,13 @@ func (c *packCheck) run(ctx context.Context, r io.Reader, known *sealer.History)
 
 	verdict := c.trust.directory(c.header.Directory, c.header.SigningKeyID)
 	c.verdicts = append(c.verdicts, verdict)
-	if !verdict.OK {
-		return nil // without keys nothing else can be checked
+	if !verdict.OK { // without keys nothing else can be checked
+		return c.form(ctx, in, p)
 	}
 	directory := c.trust.newer
 	pub, receipts := c.key(directory)
 	if worst(c.verdicts) == VerdictUnjudged {
-		return nil // likewise
+		return c.form(ctx, in, p) // likewise
 	}
 	c.beside(p.KeyBeside(), directory)
 	c.before = c.consistency()
@@ -196,6 +196,20 @@ func (c *packCheck) entries(ctx context.Context, p *sealer.PackReader, in *seale
 		c.conduct.note(&f)
 	})
 	defer workers.Wait()
+	return c.read(ctx, p, workers.Add)
+}
+
+// form checks that the rest of a pack, whose entries can't be judged, has its form.
+func (c *packCheck) form(ctx context.Context, in *source, p *sealer.PackReader) error {
+	if err := c.read(ctx, p, func([]byte) {}); err != nil {
+		c.say(FormatInvalid, "%v", err)
+		return errors.Join(in.err, ctx.Err())
+	}
+	return nil
+}
+
+// read reads all entries, and adds each.
+func (c *packCheck) read(ctx context.Context, p *sealer.PackReader, add func(event []byte)) error {
 	for n := 0; ; n++ {
 		event, err := p.Next()
 		switch {
@@ -206,7 +220,7 @@ func (c *packCheck) entries(ctx context.Context, p *sealer.PackReader, in *seale
 		case n == c.header.Count:
 			return fmt.Errorf("%w: more than %d entries", sealer.ErrNotCanonical, n)
 		}
-		workers.Add(event)
+		add(event)
 		if err := ctx.Err(); err != nil {
 			return err
 		}

@@ -157,8 +157,10 @@ func (p *proofFiles) noDirectory() {
 	for _, f := range p.inclusions {
 		f.noDirectory()
 	}
-	for _, f := range p.events {
-		f.noDirectory()
+	for _, e := range p.events {
+		if e.read() != nil {
+			e.noDirectory()
+		}
 	}
 	for _, f := range p.exports {
 		f.noDirectory()
@@ -268,15 +270,24 @@ func (i *inclusionFile) choose(events []*eventFile) []byte {
 	return nil
 }
 
+// read reads the event; nil if it contradicts itself.
+func (e *eventFile) read() *sealer.Event {
+	event, _, err := sealer.ReadEvent(e.text)
+	switch {
+	case errors.Is(err, sealer.ErrWitness):
+		e.say(sealer.WitnessMismatch, "%v", err)
+	case err != nil:
+		e.say(sealer.EntryAltered, "%v", err)
+	default:
+		return &event
+	}
+	return nil
+}
+
 // verify judges an event by the proof, pack or export that holds it.
 func (e *eventFile) verify(v *verification) {
-	event, _, err := sealer.ReadEvent(e.text)
-	if err != nil {
-		code := sealer.EntryAltered
-		if errors.Is(err, sealer.ErrWitness) {
-			code = sealer.WitnessMismatch
-		}
-		e.say(code, "%v", err)
+	event := e.read()
+	if event == nil {
 		return
 	}
 	origin := sealer.Origin(event.TenantID)
