@@ -110,7 +110,7 @@ func (v *verification) pack(ctx context.Context, f *FileReport, h *sealer.Histor
 		err = c.run(ctx, file, h)
 		file.Close()
 	}
-	f.conduct = c.conduct
+	f.conduct, f.recording = c.conduct, c.recording
 	if err != nil {
 		f.unreadable(err)
 	}

@@ -173,6 +173,7 @@ func (v *verification) expect(name string) FileReport {
 	case root != c.Root:
 		f.say(ConsistencyMismatch, "%s has another root at size %d", c.Origin, c.Size)
 	default:
+		f.about = "The log has only grown since the checkpoint that you kept."
 		f.say(ConsistencyOK, "%s still has the root that it had at size %d, and %d leaves now", c.Origin, c.Size, k.newest())
 	}
 	return f

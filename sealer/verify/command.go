@@ -121,6 +121,9 @@ var marks = map[class]string{passed: "ok  ", remark: "ok  ", unjudged: "??  ", u
 
 // writeText writes a report for people.
 func writeText(w io.Writer, t *trust, r *Report) {
+	if r.Summary != "" {
+		terminal.Fprintf(w, "%s\n\n", r.Summary)
+	}
 	if t.root != "" {
 		terminal.Fprintf(w, "Trusting root key %s\n", t.root)
 	} else {

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/parquet-go/parquet-go"
@@ -44,16 +45,21 @@ func (c *dsarCheck) withBundle(fn func(file *os.File, size int64, r *zip.Reader)
 	if err == nil {
 		err = fn(file, info.Size(), r)
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, errNoManifest) && !slices.ContainsFunc(r.File, func(f *zip.File) bool { return f.Name == sealer.DSARManifestName }):
+		c.say(FormatUnknown, "a zip file that is no bundle of personal data: %v", err)
+	case err != nil:
 		c.say(FormatInvalid, "%v", err)
 	}
 }
+
+var errNoManifest = errors.New(sealer.DSARManifestName + " is not its last file")
 
 // open reads the manifest, and the directory in it.
 func (c *dsarCheck) open(v *verification) {
 	c.withBundle(func(_ *os.File, _ int64, r *zip.Reader) error {
 		if len(r.File) == 0 || r.File[len(r.File)-1].Name != sealer.DSARManifestName {
-			return errors.New(sealer.DSARManifestName + " is not its last file")
+			return errNoManifest
 		}
 		w, err := r.File[len(r.File)-1].Open()
 		if err != nil {
@@ -150,6 +156,8 @@ func (c *dsarCheck) files(ctx context.Context, file *os.File, r *zip.Reader) err
 	}
 	if c.ok() {
 		c.say(FilesOK, "%s with %d rows, each as the manifest states", count(len(c.manifest.Files), "file"), rows)
+		createdAt, _ := sealer.ParseTime(c.manifest.CreatedAt) // it was read before
+		c.about = fmt.Sprintf("The bundle of personal data holds %s with %s, as the service made them by %s.", count(len(c.manifest.Files), "file"), count(int(rows), "row"), moment(createdAt))
 	}
 	return nil
 }
@@ -243,6 +251,9 @@ func parquetRows(file io.ReaderAt, f *zip.File) (rows int64, err error) {
 	}
 	return p.NumRows(), nil
 }
+
+// startOfBundle is how a bundle begins, up to the method of its first file.
+const startOfBundle = "PK\x03\x04\x14\x00\x08\x00"
 
 // What the entries of a bundle have: sizes behind the bytes, and a version.
 const (

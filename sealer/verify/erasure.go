@@ -2,6 +2,7 @@ package verify
 
 import (
 	"encoding/json"
+	"fmt"
 
 	"muniment/sealer"
 )
@@ -54,6 +55,7 @@ func (e *erasureFile) verify(v *verification) {
 	if sealer.PurposeOf(key.Purpose).Sandbox {
 		e.noteSandbox(key.KeyID)
 	}
+	e.about = fmt.Sprintf("The service signed on %s that it has erased a person's data up to %s.", moment(e.said.CompletedAt), moment(e.said.Until))
 	e.tombstone(v)
 }
 

@@ -161,6 +161,7 @@ func (e *exportCheck) run(ctx context.Context, v *verification, file io.Reader) 
 	}
 	l := sealer.NewLedger(h.TenantID, h.FirstIndex, before, nil)
 	e.conduct = newConduct(h.TenantID, h.FirstIndex, &v.names)
+	e.recording = &recording{tenantID: h.TenantID, first: h.FirstIndex, end: h.FirstIndex + h.Count, by: e.by[len(e.by)-1]}
 	l.Keeps = true
 	l.Claim = func(*sealer.Event, uint64) (uint64, bool) { return 0, false }
 	var covered uint64 // by the pack before, or less
@@ -190,7 +191,11 @@ func (e *exportCheck) section(ctx context.Context, v *verification, r *sealer.Ex
 			v.sight(e.FileReport, f.Delivery, e.by[i], "leaf %d of %s, in %s", l.Next(), e.heads[i].head.Origin, e.File)
 		}
 		f.Code = entryFault(in.Directory, &f)
+		repetitions := len(l.Duplicates)
 		l.Fold(f)
+		if f.Delivery != nil && len(l.Duplicates) == repetitions {
+			e.recording.note(f.Delivery)
+		}
 		e.conduct.note(&f)
 	})
 	defer workers.Wait()

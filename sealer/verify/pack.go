@@ -37,6 +37,8 @@ type packCheck struct {
 	before  *sealer.Tree // of the log before the first entry
 	ledger  *sealer.Ledger
 	conduct *conduct
+	// recording is what it says of plays.
+	recording *recording
 	// receipts are the metered ones of the periods of statements.
 	receipts []keptReceipt
 	names    []receiptNames
@@ -83,6 +85,7 @@ func (c *packCheck) run(ctx context.Context, r io.Reader, known *sealer.History)
 	c.before = c.consistency()
 	c.ledger = sealer.NewLedger(c.header.TenantID, c.header.FirstIndex, c.before, known)
 	c.conduct = newConduct(c.header.TenantID, c.header.FirstIndex, c.scopes)
+	c.recording = &recording{tenantID: c.header.TenantID, first: c.header.FirstIndex, end: c.header.TreeSize, by: c.header.SealedAt}
 	c.conduct.sealed(uint64(c.header.Count), c.header.TreeSize, c.header.SealedAt)
 	c.ledger.Claim, c.ledger.Settles, c.ledger.Keeps = claimOf(c.header), true, c.leaves
 	c.ledger.Adopt(c.header.Rules())
@@ -192,7 +195,11 @@ func (c *packCheck) entries(ctx context.Context, p *sealer.PackReader, in *seale
 			c.seen(c.ledger.Entries, f.Delivery)
 		}
 		f.Code = entryFault(in.Directory, &f)
+		repetitions := len(c.ledger.Duplicates)
 		c.ledger.Fold(f)
+		if f.Delivery != nil && len(c.ledger.Duplicates) == repetitions {
+			c.recording.note(f.Delivery)
+		}
 		c.conduct.note(&f)
 	})
 	defer workers.Wait()

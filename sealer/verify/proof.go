@@ -135,7 +135,8 @@ func (p *proofFiles) verify(ctx context.Context, v *verification) {
 	}
 	for _, c := range p.checkpoints {
 		if c.good {
-			v.checkpoint(c.FileReport, &c.head)
+			by, _ := v.checkpoint(c.FileReport, &c.head)
+			c.about = fmt.Sprintf("The log %s had %s by %s.", c.head.Origin, count(int(c.head.Size), "entry"), moment(by))
 		}
 	}
 	for _, i := range p.inclusions {
@@ -208,6 +209,7 @@ func (c *consistencyFile) verify(v *verification) {
 		v.checkpoint(c.FileReport, from)
 	}
 	c.say(ConsistencyOK, "the tree of %d leaves extends that of %d", to.Size, from.Size)
+	c.about = fmt.Sprintf("The log %s only grew from %s to %s.", to.Origin, count(int(from.Size), "entry"), count(int(to.Size), "entry"))
 }
 
 // verify judges an inclusion proof and the event that it is about.
@@ -236,6 +238,10 @@ func (i *inclusionFile) verify(v *verification, events []*eventFile) {
 	i.conduct = newConduct(f.Event.TenantID, i.proof.Index, &v.names)
 	i.conduct.single = true
 	i.conduct.note(&f)
+	i.recording = &recording{tenantID: f.Event.TenantID, first: i.proof.Index, end: i.proof.Index + 1, by: by}
+	if f.Delivery != nil {
+		i.recording.note(f.Delivery)
+	}
 	switch {
 	case f.Code != "":
 		i.say(f.Code, "%v", f.Err)

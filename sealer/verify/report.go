@@ -12,7 +12,9 @@ type Report struct {
 	// OK says that every check passed: the verdict is VerdictSound.
 	OK bool `json:"ok"`
 	// Verdict is the worst of the files'.
-	Verdict string       `json:"verdict"`
+	Verdict string `json:"verdict"`
+	// Summary is what the files prove together, or what decides, in a sentence or a few for people.
+	Summary string       `json:"summary"`
 	Files   []FileReport `json:"files"`
 	// Message states why no file could be judged.
 	Message string `json:"message,omitempty"`
@@ -27,12 +29,17 @@ type FileReport struct {
 	// "consistency", "checkpoint", "export", "erasure", "dsar_bundle", "statement" or "unknown".
 	Kind string `json:"kind"`
 	// Verdict is that of the worst of Verdicts. It is set when all files are judged.
-	Verdict  string    `json:"verdict"`
+	Verdict string `json:"verdict"`
+	// Summary is the same for this file.
+	Summary  string    `json:"summary"`
 	Verdicts []Verdict `json:"verdicts"`
 
 	pack *packCheck // of a pack
 	// conduct is of a pack, an export, a proof, or a receipt with its event beside it.
 	conduct *conduct
+	// recording is of a pack, an export or a proof; about says what other kinds of files prove.
+	recording *recording
+	about     string
 }
 
 // ok reports whether every check passed: what failed proves nothing about other files, nor does what can't be judged.
@@ -54,8 +61,11 @@ func (f *FileReport) noteSandbox(keyID string) {
 	}
 }
 
-func (f *FileReport) sandboxed() bool {
-	return slices.ContainsFunc(f.Verdicts, func(v Verdict) bool { return v.Code == KeySandbox })
+func (f *FileReport) sandboxed() bool { return f.has(KeySandbox) }
+
+// has reports whether a check has found a code.
+func (f *FileReport) has(code sealer.Code) bool {
+	return slices.ContainsFunc(f.Verdicts, func(v Verdict) bool { return v.Code == code })
 }
 
 func sandboxKey(keyID string) Verdict {

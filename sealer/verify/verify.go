@@ -63,6 +63,10 @@ func verifyFiles(ctx context.Context, t *trust, o *Options) Report {
 	}
 	for _, d := range v.directories {
 		d.add(v.trust.directory(d.text))
+		d.about = "The key directory is signed under the root key."
+		if d.has(AnchorKeys) {
+			d.about = "" // nothing is proven
+		}
 	}
 	for _, list := range v.statements {
 		for _, s := range list {
@@ -98,9 +102,10 @@ func verifyFiles(ctx context.Context, t *trust, o *Options) Report {
 			if s.signed {
 				s.verify(&v, others)
 			}
-			if s.ok() && !slices.ContainsFunc(s.Verdicts, func(v Verdict) bool { return v.Code == StatementOK }) {
+			if s.ok() && !s.has(StatementOK) {
 				s.say(StatementUnproven, "it could not be recomputed")
 			}
+			s.about = aboutStatement(&s.said, s.has(StatementVoided))
 		}
 	}
 	if o.NoSandbox {
@@ -111,6 +116,7 @@ func verifyFiles(ctx context.Context, t *trust, o *Options) Report {
 		report.Files = append(report.Files, v.expect(o.Expect))
 	}
 	report.decide()
+	report.summarise()
 	return report
 }
 
@@ -200,6 +206,7 @@ func (v *verification) judge(f *FileReport, r *signedReceipt) {
 		f.noDirectory()
 	default:
 		f.add(r.verify(v.trust.newer, v.wanted[r.receipt.ReceiptID])...)
+		f.about = aboutReceipt(&r.receipt, f.has(InclusionOK))
 		v.compareWithStops(f, r)
 	}
 }
@@ -254,7 +261,8 @@ var kinds = []struct{ start, kind string }{
 	{startOfDirectory, kindDirectory},
 	{`{"after":["`, kindExport},
 	{`{"after":[],"before":[`, kindExport},
-	{"PK\x03\x04", kindBundle},
+	{startOfBundle + "\x00\x00\x00\x00\x00\x00", kindBundle}, // a file stored as it is, and without a time
+	{startOfBundle + "\x08\x00\x00\x00\x00\x00", kindBundle}, // one compressed
 	{"c2sp.org/tlog-proof@v1\n", kindProof},
 	{`{"event":{"actor":{"`, kindProof},
 	{startOfAnswer + `{"event":{"actor":{"`, kindProof},
