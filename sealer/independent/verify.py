@@ -5,8 +5,8 @@
     verify.py --keys keys.json FILE...         so are they, without a root key
     verify.py --root root.vkey < SETS          each line is such a set, parted by tabs
 
-Receipts, key directories, proof packs, inclusion and consistency proofs, checkpoints
-and audit exports. Written from the manual alone, the package comments in ../doc.go and,
+Receipts, key directories, proof packs, inclusion and consistency proofs, checkpoints,
+audit exports and statements. Written from the manual alone, the package comments in ../doc.go and,
 of stops, ../verify/doc.go,
 and in its order. The root key, or the list of keys, is all that is trusted. Prints
 "ok FILE", with " sandbox" behind if a key of the sandbox has signed it, and the codes of
@@ -20,6 +20,7 @@ from collections import defaultdict
 from decimal import Decimal
 from itertools import combinations
 
+import settle
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -524,6 +525,7 @@ class Said:
         self.place, self.at, self.quantity, self.rendered = array("I"), array("q"), array("q"), array("q")
         self.impressions = array("q")  # in ten-thousandths
         self.shared = []  # of each delivery, with its duplicates
+        self.issues, self.disputes = [], []  # with their places
 
     def note(self, event, line, by=None):
         place, at, data = self.count, millis(event["at"]), event["data"]
@@ -555,6 +557,10 @@ class Said:
                 self.scopes.setdefault(subject["id"], []).append(named(self.wanted.names, scope_of(data)))
         elif event["type"].startswith("settlement_rule."):
             self.rules.append((place, data))
+        elif event["type"] == "statement.issued" or event["type"] == "statement.voided" and data.get("voidReason") is not None:
+            self.issues.append((place, subject["id"], data))
+        elif event["type"] in ("dispute.opened", "dispute.resolved"):
+            self.disputes.append((place, event))
 
     def deliveries(self):
         """All deliveries: the place of each, what it has in common with others, when it was issued and
@@ -1499,6 +1505,208 @@ class Receipt:
         self.unproven = ["receipt.uncovered"] * bool(uncovered)
 
 
+# --- Statements ---------------------------------------------------------------------------------
+
+money = lambda v: isinstance(v, str) and re.fullmatch(r"0|-?(0|[1-9][0-9]*)(\.[0-9]{0,5}[1-9])?", v) is not None and v not in ("-0", "")
+month = lambda v: isinstance(v, str) and re.fullmatch(r"[0-9]{4}-[0-9]{2}", v) is not None
+SHARES = [{"amount": money, "bps": whole, "counterpartyId": text}]
+PAYEES = [{"amount": money, "counterpartyId": text, "name": str}]
+AS_OF = {"packId": pack_id, "rootHash": HASH, "treeSize": whole}
+STATEMENT = {
+    "adjustments": [{
+        "amount": money, "month": month, "reason": lambda v: v in ("TIER", "MINIMUM", "CAP"), "ruleId": text, "ruleLeaf": whole,
+        "shares": SHARES, "timeZone": text,
+    }],
+    "asOf": AS_OF, "counterpartyId": maybe(text), "currency": text,
+    "correction": maybe({
+        "changes": [{
+            "amount": money, "meteringBasis": str, "reason": lambda v: v in ("DISPUTE", "RULES", "LATE", "VOID"), "receipts": int, "rightId": str, "ruleId": text,
+        }],
+        "difference": money, "of": text, "payees": PAYEES, "previous": {"asOf": AS_OF, "sha256": HASH, "statementId": text, "total": money}, "voidReason": maybe(text),
+    }),
+    "excluded": [{
+        "disputeId": text, "from": maybe(time), "receiptIds": [text], "rightId": maybe(text), "state": lambda v: v in ("HELD", "UPHELD"), "to": maybe(time),
+    }],
+    "from": time, "heldAmount": money, "issuedAt": time,
+    "lines": [{
+        "amount": money, "impressions": made, "meteringBasis": text, "price": text, "quantityMs": whole, "receipts": whole, "rightId": text,
+        "ruleId": text, "ruleLeaf": whole, "shares": SHARES, "unit": text,
+    }],
+    "localFrom": text, "localTo": text, "months": [{"from": time, "month": month, "timeZone": text, "to": time}],
+    "overlaps": [{"sha256": HASH, "statementId": text}], "payees": PAYEES,
+    "rights": [{"campaigns": [text], "labels": dict, "rightId": text}], "since": time, "statementId": text, "tenantId": tenant_id, "timeZone": text,
+    "to": time, "total": money, "unrated": [{
+        "impressions": made, "meteringBasis": text, "quantityMs": whole, "reason": text, "receipts": whole, "rightId": text,
+    }],
+    "v": 1,
+}
+
+
+def adds_up(rows, total):
+    return sum(Decimal(row["amount"]) for row in rows) == Decimal(total)
+
+
+class Statement:
+    """What a period came to: settle.py recomputes it from the packs."""
+
+    def __init__(self, content):
+        lines = content.split(b"\n")
+        need(len(lines) == 3 and lines[2] == b"")
+        self.text, self.said, signed = lines[0], parse(lines[0]), parse(lines[1])
+        said, c = self.said, self.said.get("correction") if isinstance(self.said, dict) else None
+        need(fits(said, STATEMENT) and fits(signed, {"signature": SIGNATURE}))
+        need(adds_up(said["payees"], said["total"]) and said["from"] < said["to"] and said["since"] <= said["from"])
+        if c:
+            need(adds_up(c["changes"], c["difference"]) and adds_up(c["payees"], c["difference"]))
+            need(Decimal(said["total"]) - Decimal(c["previous"]["total"]) == Decimal(c["difference"]))
+            need(all((change["reason"] == "VOID") == (c["voidReason"] is not None) for change in c["changes"]))
+        rows = [("payees", ["counterpartyId"]), ("overlaps", ["statementId"]), ("excluded", ["disputeId"]), ("months", ["timeZone", "month"]),
+                ("lines", ["rightId", "meteringBasis", "ruleId"]), ("rights", ["rightId"])]
+        need(all(said[name] == sorted(said[name], key=lambda row: [row[n].encode() for n in by]) for name, by in rows))
+        self.signature, self.unproven = signed["signature"], []
+        self.sha256 = encode(hashlib.sha256(content).digest())
+        self.tenant, self.chain = said["tenantId"], c["of"] if c else said["statementId"]
+        self.signed, self.issue = False, None
+
+    def authenticate(self, keys, files):
+        """Checks who signed it. Files are those that are sound; one may hold the event of its issue."""
+        said, c, sealed = self.said, self.said["correction"], None
+        files = [f for f in files if f.holds.said.tenant == self.tenant]
+        issues = {f.holds.first + place: (id, data, f) for f in files for place, id, data in f.holds.said.issues}
+        self.issues = [(leaf, *issues[leaf][:2]) for leaf in sorted(issues)]
+        for leaf, (id, data, f) in sorted(issues.items()):
+            if id == said["statementId"]:
+                wanted = {name: said[name] for name in ("from", "to", "currency", "counterpartyId")} | said["asOf"]
+                wanted |= {"sha256": self.sha256, "corrects": c and c["of"], "voidReason": c and c["voidReason"]}
+                need(all(data.get(name) == v for name, v in wanted.items()), "entry.altered")
+                self.issue, sealed = leaf, f.holds.header["sealedAt"] if isinstance(f.holds, Pack) else None
+                break
+        public = signing_key(keys, self.signature["keyId"], PURPOSES, said["issuedAt"], sealed)
+        check_signature(public, decode(self.signature["value"]), self.text)
+        self.sandbox, self.signed = keys[self.signature["keyId"]]["purpose"] == SANDBOX, True
+        voided = any(data.get("voidReason") is not None and data.get("corrects") == self.chain and id != said["statementId"] for _, id, data in self.issues)
+        self.unproven = ["issue.unproven"] * (self.issue is None) + ["statement.voided"] * voided
+
+    def check(self, packs, files, statements):
+        """Checks what it says. Packs are all of its log, files those that are sound."""
+        said, c, unproven = self.said, self.said["correction"], Open()
+        previous = self.previous(statements, unproven) if c else None
+        if settle.is_void(said):
+            if self.issue is not None:
+                self.newest([i for i in self.issues if i[0] < self.issue])
+            if previous:
+                self.judge(previous, None)
+            return unproven.close()
+        issued = self.issued_before()
+        named = next((f for f in packs if f.holds.header["packId"] == said["asOf"]["packId"]), None)
+        need(named and named.verdict() != "unjudged", "statement.unproven")
+        h = named.holds.header
+        need(named.code is None and (h["treeSize"], h["rootHash"]) == (said["asOf"]["treeSize"], said["asOf"]["rootHash"]), "statement.log")
+        if c:
+            self.newest(issued)
+        packs = [f.holds for f in packs if f.code is None]
+        sizes = {h["treeSize"]} | {data["treeSize"] for _, _, data in issued} | ({c["previous"]["asOf"]["treeSize"]} if c else set())
+        need(all(self.ruled(packs, size) for size in sizes), "statement.unproven")
+        log, whole = self.log(packs, issued)
+        self.disputes(files, log, unproven)
+        need(whole, "statement.unproven")
+        self.judge(previous, log)
+        unproven.close()
+
+    def judge(self, previous, log):
+        try:
+            settle.exactly(settle.judge, self.said, previous, log, True)
+        except settle.Differs as differs:
+            raise Bad(differs.code) from None
+        except settle.ZoneInfoNotFoundError:
+            raise Bad("statement.unproven") from None
+
+    def previous(self, statements, unproven):
+        """The statement before a correction, which no second one corrects."""
+        said, c = self.said, self.said["correction"]
+        rivals = [s for s in statements if s.signed and s.sha256 != self.sha256 and s.said["correction"]]
+        need(all(s.said["correction"]["previous"]["sha256"] != c["previous"]["sha256"] for s in rivals), "statement.correction")
+        p = next((s for s in statements if s.sha256 == c["previous"]["sha256"]), None)
+        if p is None:
+            return unproven.attempt(need, False, "statement.unproven")
+        same = ("tenantId", "from", "to", "currency", "counterpartyId")
+        need(p.chain == c["of"] and all(p.said[name] == said[name] for name in same), "statement.correction")
+        need(all(p.said[name] == c["previous"][name] for name in ("statementId", "asOf", "total")), "statement.correction")
+        return p.said
+
+    def newest(self, issued):
+        """Requires that what is corrected is the newest of its chain among those before."""
+        c = self.said["correction"]
+        chain = [(id, data) for _, id, data in issued if (data["corrects"] or id) == c["of"]]
+        need(chain, "statement.unproven" if c["voidReason"] is not None else "statement.correction")
+        id, data = chain[-1]
+        need((id, data["sha256"]) == (c["previous"]["statementId"], c["previous"]["sha256"]), "statement.correction")
+
+    def issued_before(self):
+        """The events of overlaps, which have to be all that are in the log before."""
+        said, before = self.said, []
+        listed = {o["statementId"]: o["sha256"] for o in said["overlaps"]}
+        for leaf, id, data in self.issues:
+            overlaps = id != said["statementId"] and data["from"] < said["to"] and said["since"] < data["to"]
+            stated = leaf < said["asOf"]["treeSize"]
+            if id in listed:
+                need(data["treeSize"] <= leaf and stated and listed.pop(id) == data["sha256"] and overlaps, "statement.overlap")
+                before.append((leaf, id, data))
+            else:
+                need(not overlaps or not (stated or self.issue is not None and leaf < self.issue), "statement.overlap")
+        need(not listed, "statement.unproven")
+        return before
+
+    def ruled(self, packs, size):
+        """Whether the packs at hand show the rules at a size."""
+        around = next((p for p in packs if p.first < size <= p.end), None)
+        return size == 0 or around is not None and (size == around.end or self.ruled(packs, around.first))
+
+    def log(self, packs, issued):
+        """What settle.py reads of packs, and whether all are there that can hold a receipt since then."""
+        said, log, chain = self.said, settle.empty(), []
+        end = said["asOf"]["treeSize"]
+        while end > 0 and (p := next((p for p in packs if p.end == end), None)):
+            if millis(p.header["sealedAt"]) + HOUR < millis(said["since"]):
+                end = 0
+                break
+            chain, end = [range(p.first, p.end), *chain], p.first
+        for p in packs:
+            log["rules"] |= {r["leaf"]: r["rule"] for r in p.rules}
+            for leaf, line in enumerate(p.texts(), p.first):
+                settle.note(log, leaf, json.loads(line), p.repeated)
+        log["header"] = {"treeSize": said["asOf"]["treeSize"], "rootHash": said["asOf"]["rootHash"]}
+        log["counted"] = sorted((r for r in log["counted"] if any(r["leaf"] in of for of in chain)), key=lambda r: r["leaf"])
+        log["issues"] = [data | {"id": id} for _, id, data in issued]
+        return log, end == 0
+
+    def disputes(self, files, log, unproven):
+        """Checks that what is left out is what was disputed, and all of it."""
+        said, code = self.said, "statement.excluded"
+        opened, resolved = {}, {}
+        for f in files:
+            for place, event in f.holds.said.disputes if f.holds.said.tenant == self.tenant else ():
+                before = f.holds.first + place < self.issue if self.issue is not None else event["at"] <= said["issuedAt"]
+                if before:
+                    (opened if event["type"] == "dispute.opened" else resolved)[event["subject"]["id"]] = event["data"]
+        upheld = lambda id: id in resolved and resolved[id].get("outcome") == "UPHELD"
+        window = lambda d: ((d.get("window") or {}).get("from"), (d.get("window") or {}).get("to"))
+        for x in said["excluded"]:
+            d = opened.pop(x["disputeId"], None)
+            if d is None:
+                unproven.attempt(need, False, "statement.unproven")
+                continue
+            need((d.get("receiptIds") or [], d.get("rightId"), window(d)) == (x["receiptIds"], x["rightId"], (x["from"], x["to"])), code)
+            need(x["state"] != "UPHELD" or upheld(x["disputeId"]), code)
+            need(x["state"] != "HELD" or x["disputeId"] not in resolved, code)
+        rendered = {r["receiptId"] for r in log["counted"] if millis(said["since"]) <= r["renderedAt"] < millis(said["to"])}
+        for id, d in opened.items():
+            begin, end = window(d)
+            meets = begin < said["to"] and said["since"] < end if d.get("rightId") and begin and end else rendered & set(d.get("receiptIds") or [])
+            if meets and (id not in resolved or upheld(id)):
+                unproven.attempt(need, False, code if id in resolved or self.issue is not None else "statement.unproven")
+
+
 BOUND = 90_000  # milliseconds: how long a node may sign after a stop, by its own clock
 
 
@@ -1570,6 +1778,8 @@ def read(name):
         kind = lambda content: Growth(unwrapped(content))
     elif content.startswith(CHECKPOINT):
         kind = read_note
+    elif content.startswith(STATEMENTS):
+        kind = Statement
     else:
         need(len(content) <= LARGEST and is_receipt(content), "format.unknown")
         kind = Receipt
@@ -1635,6 +1845,12 @@ def verify(names, root, listed, bound=BOUND):
             said = Said()
             said.note(event, b"")
             judge(f, stops[event["tenantId"]], said)
+    sound = [f for f in of(Pack, Note) if f.code is None and f.holds.said.count]
+    for f in of(Statement):
+        f.attempt(f.holds.authenticate, keys, sound)
+    for f in of(Statement):
+        same = lambda g: g.holds.tenant == f.holds.tenant
+        f.attempt(f.holds.check, list(filter(same, of(Pack))), sound, [g.holds for g in filter(same, of(Statement))])
     return files
 
 

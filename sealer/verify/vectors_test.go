@@ -157,6 +157,7 @@ func makeVectors(t *testing.T) *vectors {
 	v.scopes()
 	v.rows()
 	v.proofs()
+	v.statements()
 	v.together()
 	v.stops()
 	v.stopsOfReceipts()
