@@ -95,6 +95,15 @@ func (v *Verdict) class() class {
 	return unsound
 }
 
+// VerdictOf is the verdict that codes make, none VerdictSound.
+func VerdictOf(codes ...sealer.Code) string {
+	var verdicts []Verdict
+	for _, code := range codes {
+		verdicts = append(verdicts, found(code, ""))
+	}
+	return worst(verdicts)
+}
+
 // worst is the verdict that some verdicts make.
 func worst(verdicts []Verdict) string {
 	verdict := VerdictSound
@@ -109,10 +118,10 @@ func worst(verdicts []Verdict) string {
 	return verdict
 }
 
-// keyFault corrects a code that a directory gives about a key at a moment. By its own word the signature
+// KeyFault corrects a code that a directory gives about a key at a moment. By its own word the signature
 // of a revoked key may be later than the revocation: then nothing can prove it older. And a key may be
 // in its window, and only the directory at hand not reach that far.
-func keyFault(d *sealer.Directory, keyID string, at time.Time, code sealer.Code) sealer.Code {
+func KeyFault(d *sealer.Directory, keyID string, at time.Time, code sealer.Code) sealer.Code {
 	k := d.Key(keyID)
 	revoked := k != nil && k.RevokedAt != nil && !at.Before(*k.RevokedAt)
 	switch {
@@ -124,12 +133,12 @@ func keyFault(d *sealer.Directory, keyID string, at time.Time, code sealer.Code)
 	return code
 }
 
-// entryFault is keyFault for an entry.
+// entryFault is KeyFault for an entry.
 func entryFault(d *sealer.Directory, f *sealer.Finding) sealer.Code {
 	if f.Delivery == nil {
 		return f.Code
 	}
-	return keyFault(d, f.Delivery.KeyID, f.Delivery.Receipt.IssuedAt, f.Code)
+	return KeyFault(d, f.Delivery.KeyID, f.Delivery.Receipt.IssuedAt, f.Code)
 }
 
 // vouched are the codes of faults of entries in a file that vouches for them, as it is signed: a pack

@@ -125,7 +125,7 @@ func packKey(d *sealer.Directory, keyID string, at time.Time) (ed25519.PublicKey
 	if code == sealer.KeyPurpose {
 		key, code = d.Find(keyID, sealer.PurposeSandbox, at)
 	}
-	return key, keyFault(d, keyID, at, code)
+	return key, KeyFault(d, keyID, at, code)
 }
 
 // files compares each file with what the manifest states.

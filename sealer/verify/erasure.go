@@ -79,7 +79,7 @@ func (e *erasureFile) signedBy(d *sealer.Directory) (*sealer.Key, sealer.Code) {
 		return nil, checkpointFault(err)
 	}
 	_, code := d.Find(key.KeyID, key.Purpose, e.said.CompletedAt)
-	return key, keyFault(d, key.KeyID, e.said.CompletedAt, code)
+	return key, KeyFault(d, key.KeyID, e.said.CompletedAt, code)
 }
 
 // tombstone looks for the event of the erasure in the other files.

@@ -122,7 +122,7 @@ func (c *packCheck) key(d *sealer.Directory) (pub ed25519.PublicKey, receipts st
 		pub, code = d.FindSealed(h.SigningKeyID, purpose, h.SealedAt, h.SealedAt)
 		c.revoked = code == ""
 	}
-	if code = keyFault(d, h.SigningKeyID, h.SealedAt, code); code == sealer.KeyUnknown && c.trust.lists(h.Directory, h.SigningKeyID) {
+	if code = KeyFault(d, h.SigningKeyID, h.SealedAt, code); code == sealer.KeyUnknown && c.trust.lists(h.Directory, h.SigningKeyID) {
 		c.say(KeyMismatch, "the pack is signed by key %s, which the directory in it lists, and the newer one that decides does not", h.SigningKeyID)
 	} else if code != "" {
 		c.say(code, "the pack is signed by key %s at %s", h.SigningKeyID, sealer.FormatTime(h.SealedAt))

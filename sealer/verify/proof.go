@@ -177,7 +177,7 @@ func (c *headFile) sign(v *verification, d *sealer.Directory) {
 		c.say(code, "%v", err)
 		return
 	case code != "" && !h.revoked:
-		c.say(keyFault(d, h.key.KeyID, h.SealedAt, code), "the checkpoint of %s is signed by key %s at %s", h.Origin, h.key.KeyID, sealer.FormatTime(h.SealedAt))
+		c.say(KeyFault(d, h.key.KeyID, h.SealedAt, code), "the checkpoint of %s is signed by key %s at %s", h.Origin, h.key.KeyID, sealer.FormatTime(h.SealedAt))
 		return
 	}
 	c.head, c.good = h, true

@@ -102,9 +102,9 @@ func (r *signedReceipt) beside(in *answerReader, at string, data map[string]json
 	}
 }
 
-// isReceipt reports whether a text is meant to be a receipt: it has a receipt or a signature where an answer
+// IsReceipt reports whether a text is meant to be a receipt: it has a receipt or a signature where an answer
 // has them or, if it is no JSON, as it was cut or altered, what only a receipt has.
-func isReceipt(text []byte) bool {
+func IsReceipt(text []byte) bool {
 	if !jsontext.Value(text).IsValid() {
 		return bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) && bytes.Contains(text, []byte(`"receipt"`)) && bytes.Contains(text, []byte(`"receiptId"`))
 	}
@@ -180,7 +180,7 @@ func (r *signedReceipt) verify(d *sealer.Directory, in []*sighted) []Verdict {
 	if sealedAt != nil {
 		pub, code = d.FindSealed(r.keyID, purpose, r.receipt.IssuedAt, *sealedAt)
 	}
-	code = keyFault(d, r.keyID, r.receipt.IssuedAt, code)
+	code = KeyFault(d, r.keyID, r.receipt.IssuedAt, code)
 	about := fmt.Sprintf("receipt %s, signed by key %s at %s", r.receipt.ReceiptID, r.keyID, sealer.FormatTime(r.receipt.IssuedAt))
 	switch {
 	case code != "":

@@ -181,7 +181,7 @@ func (v *verification) refuseSandbox() {
 
 // receipt reads the receipt that a file holds; nil if it holds none.
 func (v *verification) receipt(f *FileReport, text []byte) *signedReceipt {
-	if !isReceipt(text) {
+	if !IsReceipt(text) {
 		message, next := whatInstead(text)
 		v := found(FormatUnknown, message)
 		v.Next = cmp.Or(next, v.Next)
