@@ -78,6 +78,7 @@ var evidenceOf = map[string][]string{
 	"consistency proof":  {"consistency.json", "proof-keys.json"},
 	"checkpoint":         {"checkpoint.note", "proof-keys.json"},
 	"export":             {"export.ndjson"},
+	"erasure":            {"erasure.note", "erased.ndjson"},
 	"statement":          {"statement.json", "stated-1.ndjson", "stated-2.ndjson", "stated-3.ndjson"},
 	"correction":         {"statement-corrected.json", "statement.json", "stated-1.ndjson", "stated-2.ndjson", "stated-3.ndjson", "stated-4.ndjson"},
 	"void":               {"statement-void.json", "statement-corrected.json", "statement.json", "stated-1.ndjson", "stated-2.ndjson", "stated-3.ndjson", "stated-4.ndjson"},

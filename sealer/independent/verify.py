@@ -6,7 +6,7 @@
     verify.py --root root.vkey < SETS          each line is such a set, parted by tabs
 
 Receipts, key directories, proof packs, inclusion and consistency proofs, checkpoints,
-audit exports and statements. Written from the manual alone, the package comments in ../doc.go and,
+audit exports, statements and certificates of erasure. Written from the manual alone, the package comments in ../doc.go and,
 of stops, ../verify/doc.go,
 and in its order. The root key, or the list of keys, is all that is trusted. Prints
 "ok FILE", with " sandbox" behind if a key of the sandbox has signed it, and the codes of
@@ -525,7 +525,7 @@ class Said:
         self.place, self.at, self.quantity, self.rendered = array("I"), array("q"), array("q"), array("q")
         self.impressions = array("q")  # in ten-thousandths
         self.shared = []  # of each delivery, with its duplicates
-        self.issues, self.disputes = [], []  # with their places
+        self.issues, self.disputes, self.erasures = [], [], []  # with their places
 
     def note(self, event, line, by=None):
         place, at, data = self.count, millis(event["at"]), event["data"]
@@ -559,6 +559,8 @@ class Said:
             self.rules.append((place, data))
         elif event["type"] == "statement.issued" or event["type"] == "statement.voided" and data.get("voidReason") is not None:
             self.issues.append((place, subject["id"], data))
+        elif event["type"] == ERASED:
+            self.erasures.append((event["eventId"], data))
         elif event["type"] in ("dispute.opened", "dispute.resolved"):
             self.disputes.append((place, event))
 
@@ -1707,6 +1709,45 @@ class Statement:
                 unproven.attempt(need, False, code if id in resolved or self.issue is not None else "statement.unproven")
 
 
+# --- Certificates of erasure ----------------------------------------------------------------------
+
+ERASED = "subject.erased"
+numbers = lambda v: isinstance(v, dict) and all(text(name) and whole(n) for name, n in v.items())
+ERASURE = {
+    "completedAt": time, "copiesGoneBy": time, "counts": {
+        "bundles": whole, "permanent": numbers, "privateParts": whole, "records": numbers, "setAside": whole, "statements": [text],
+    },
+    "erasureId": text, "eventId": text, "logGoneBy": time, "note": text, "subjectHash": text, "tenantId": text, "until": time,
+}
+
+
+class Erasure:
+    """That what is known of a person was erased, up to a moment."""
+
+    def __init__(self, content):
+        said, self.signatures = open_note(re.sub("\n\n$", "\n", content.decode()))
+        title, body, end = said.split("\n")
+        self.text, self.said, self.unproven = said, parse(body.encode()), []
+        need(title == "muniment/erasure.v1" and end == "" and fits(self.said, ERASURE))
+
+    def check(self, keys, files):
+        said, name = self.said, "muniment/erasure"
+        need(self.signatures[0][0] == name)
+        key = next((k for k in keys.values() if key_hash(name, b"\1", decode(k["publicKey"])) == self.signatures[0][1][:4]), None)
+        need(key, "key.unknown")
+        need(key["purpose"] in PURPOSES, "key.purpose")
+        check_note(self.text, self.signatures[0], name, decode(key["publicKey"]))
+        signing_key(keys, key["keyId"], PURPOSES, said["completedAt"])
+        self.sandbox, stone = key["purpose"] == SANDBOX, None
+        for f in files:
+            for id, data in f.holds.said.erasures if f.holds.said.tenant == said["tenantId"] else ():
+                if stone is None and id == said["eventId"] and f.verdict() != "unjudged":
+                    need(f.code is None, "inclusion.mismatch")
+                    need((data.get("subjectHash"), data.get("until")) == (said["subjectHash"], said["until"]), "entry.altered")
+                    stone = id
+        self.unproven = ["erasure.unproven"] * (stone is None)
+
+
 BOUND = 90_000  # milliseconds: how long a node may sign after a stop, by its own clock
 
 
@@ -1765,7 +1806,7 @@ def read(name):
     if content.startswith(b'{"delegation":"muniment/'):
         kind = Directory
     elif content.startswith(b"muniment/erasure.v1"):
-        raise Bad("format.unknown")  # a certificate of erasure
+        kind = Erasure
     elif content.startswith(b"muniment/"):
         kind = lambda content: Note(re.sub("\n\n$", "\n", content.decode()))
     elif content.startswith(b"c2sp.org/tlog-proof@v1\n") and b"\n\nmuniment/" in content:
@@ -1846,6 +1887,8 @@ def verify(names, root, listed, bound=BOUND):
             said.note(event, b"")
             judge(f, stops[event["tenantId"]], said)
     sound = [f for f in of(Pack, Note) if f.code is None and f.holds.said.count]
+    for f in of(Erasure):
+        f.attempt(f.holds.check, keys, of(Pack, Note))
     for f in of(Statement):
         f.attempt(f.holds.authenticate, keys, sound)
     for f in of(Statement):

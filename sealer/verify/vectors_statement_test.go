@@ -11,6 +11,23 @@ import (
 	"muniment/sealer/sealertest"
 )
 
+// erasures are certificates of erasure about a log of their own.
+func (v *vectors) erasures() {
+	a := newArchive(v.t, 3)
+	text := a.erasure("pack")
+	good := v.put("good/erasure.note", text)
+	stone := v.put("good/erased.ndjson", sealertest.Bundle(v.t, a.packs[len(a.packs)-1], a.events[3:]))
+	v.good("certificate of erasure", "the pack holds its tombstone", good, stone)
+	bad := func(name, about string, text []byte, code sealer.Code) {
+		v.cases = append(v.cases, vector{Name: name, About: about, Files: []string{v.put("bad/"+name+".note", text), stone}, Failures: [][]sealer.Code{{code}, nil}})
+	}
+	bad("erasure-altered", "another person is said to be erased", bytes.Replace(text, []byte(`"subjectHash":"hash"`), []byte(`"subjectHash":"hush"`), 1), sealer.SignatureInvalid)
+	bad("erasure-by-a-stranger", "signed by a key that the directory does not list", newArchive(v.t, 3).erasure("stranger"), sealer.KeyUnknown)
+	bad("erasure-by-a-node", "signed by a key that is for receipts", newArchive(v.t, 3).erasure("nod_a"), sealer.KeyPurpose)
+	bad("erasure-of-another", "the tombstone says otherwise", newArchive(v.t, 3).erasure("pack", func(c *sealer.ErasureCertificate) { c.SubjectHash = "another" }), sealer.EntryAltered)
+	v.cases = append(v.cases, vector{Name: "certificate of erasure, alone", About: "no directory is at hand", Files: []string{good}, Failures: [][]sealer.Code{{sealer.KeyUnknown}}})
+}
+
 // statements are those of every kind about one log: a first one, two corrections of it, one that voids
 // these, and one of a single payee.
 func (v *vectors) statements() {

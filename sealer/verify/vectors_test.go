@@ -158,6 +158,7 @@ func makeVectors(t *testing.T) *vectors {
 	v.rows()
 	v.proofs()
 	v.statements()
+	v.erasures()
 	v.together()
 	v.stops()
 	v.stopsOfReceipts()
