@@ -45,16 +45,14 @@ func (v *vectors) directories() {
 
 	v.good("pack of a thief, alone", "signed by a key that a stolen directory key has listed: alone it can't be detected", forged)
 	v.good("old pack and new directory", "its own directory is passed over, as the key of it was revoked", old, keys)
-	for _, c := range []vector{
+	v.cases = append(v.cases, []vector{
 		{Name: "pack of a thief and new directory", About: "of directories the one decides whose key the root delegated to last", Files: []string{forged, keys},
 			Failures: [][]sealer.Code{{KeyMismatch, sealer.KeyUnknown}, nil}},
 		{Name: "directory of a thief", About: "it revokes the successor, but only a later delegation can", Files: []string{forgedKeys, keys, old},
 			Failures: [][]sealer.Code{{DirectoryRevoked}, nil, nil}},
 		{Name: "old directory", About: "nothing proves that the thief did not make it", Files: []string{v.put("bad/keys-by-revoked-key.json", oldKeys), keys},
 			Failures: [][]sealer.Code{{DirectoryRevoked}, nil}},
-	} {
-		v.cases = append(v.cases, c)
-	}
+	}...)
 	v.delegations(a)
 }
 
