@@ -25,7 +25,7 @@ var sessionPages = []string{
 
 // answered is a part of what the session of each page must print, in this order.
 var answered = map[string][]string{
-	"README.md": {`"metered":true`, `"error":"PRECONDITION_FAILED"`, "LICENSED_REGION_MISMATCH", `"receipts":1`, "Sound: 1 file."},
+	"README.md": {`"metered":true`, `"error":"PRECONDITION_FAILED"`, "LICENSED_REGION_MISMATCH", `"receipts":1`, "This play, 8.2 s, was recorded before ", "Sound: 2 files."},
 	"gateway/integrating.md": {
 		`"status":"accepted"`, `LICENSED_REGION_MISMATCH`, `"status":"unmapped"`, `"state":"HELD"`, `"vendorId":"8"`,
 		`"vendorId":"4456"`, `"status":"accepted"`, `"results"`, `"results"`, `"results"`, `"results"`, `"results"`, `"results"`, `"results"`, `"results"`, `"status":"accepted"`,
