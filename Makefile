@@ -4,7 +4,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.7.0
 FUZZTIME ?= 2m
 FUZZ = $(shell grep -rlE '^func Fuzz' --include='*_test.go' . | xargs grep -oE '^func Fuzz[A-Za-z]+' | sed -E 's|/[^/]+:func |:|' | sort)
 
-.PHONY: demo demo-stack run build build-bench release release-test upgrade-data test test-faults test-full test-independent check lint-openapi race contract chromium test-playground test-clients test-http-clients stack stack-down test-stack test-stack-tls test-cluster deploy-test faults fuzz bench bench-parts bench-update bench-stack bench-stack-update bench-tenant bench-load bench-scale bench-settlement soak help
+.PHONY: demo demo-stack run build build-bench release release-test upgrade-data test test-faults test-full test-independent check lint-openapi race contract chromium test-playground test-clients test-http-clients stack stack-down test-stack test-stack-tls test-cluster deploy-test faults alert-drills fuzz bench bench-parts bench-update bench-stack bench-stack-update bench-tenant bench-load bench-scale bench-settlement soak help
 
 demo: build ## the whole story: deliver, kill -9, seal, verify (needs Go, nothing else)
 	@./bin/muniment demo
@@ -192,6 +192,16 @@ faults: build ## disks that tear, fill up and fail, and engines and processes th
 	@trap './deploy/stack/stack.sh down' EXIT; \
 	./deploy/stack/stack.sh up && eval "$$(./deploy/stack/stack.sh env)" && \
 	MUNIMENT_TEST_FAULTS=1 go test -count 1 -v -timeout 90m -run '^TestFault' ./bench/faults
+
+# Where the drills append rows of the table in deploy/runbooks.md. They are printed in the order of the rules.
+ALERT_DRILLS = $(CURDIR)/bin/drills.md
+
+alert-drills: build ## each alert: its fault is made, a real Prometheus raises it, its runbook's commands are typed, it ends; ten minutes (needs Prometheus, psql and what stack needs, root for the full disk)
+	@for tool in prometheus psql; do command -v $$tool >/dev/null || { echo "make alert-drills needs $$tool: install it"; exit 1; }; done
+	@rm -f $(ALERT_DRILLS); export MUNIMENT_TEST_DRILLS=$(ALERT_DRILLS); trap './deploy/stack/stack.sh down' EXIT; failed=; \
+	$(GO_TEST) -count 1 -tags tools -run '^TestAlertsAreRaisedAndEnd$$' ./deploy || failed=1; \
+	./deploy/stack/stack.sh up && eval "$$(./deploy/stack/stack.sh env)" && $(GO_TEST) -count 1 -timeout 40m -run '^TestAlertDrills$$' ./bench/drills || failed=1; \
+	sed -n 's/^ *- alert: Muniment//p' deploy/prometheus/rules.yml | while read -r alert; do row="$$(grep -F "[$$alert]" $(ALERT_DRILLS) | tail -n 1)"; echo "$${row:-| $$alert | no drill has ended | |}"; done; test -z "$$failed"
 
 # Unless told otherwise, go test spends up to a minute on making one input smaller.
 fuzz: ## each fuzz target for FUZZTIME (default 2m)

@@ -180,6 +180,7 @@ func (c *controlCmd) openEngines(p *process, waits *awaited, packs objects.Place
 		return nil, nil, nil, err
 	}
 	p.atEnd(release)
+	database.OnFailure = p.fail
 	if err := p.registry.Register(ready); err != nil {
 		return nil, nil, nil, err
 	}
@@ -238,7 +239,8 @@ func (c *controlCmd) reconcile(ctx context.Context, waits *awaited, logger *slog
 	if err := c.sameTopic(ctx, db, log); err != nil {
 		return err
 	}
-	err := db.Reconcile(ctx, store.History{Log: log, Keys: signing.KeyIDs, Replays: replays(), Accept: c.AcceptRollback, Older: func(ctx context.Context, take func(event []byte) error) error {
+	waits.note("database", errors.New("it is being compared with the log"))
+	err := db.Reconcile(ctx, store.History{Log: log, Keys: signing.KeyIDs, Replays: replays(), Accept: c.AcceptRollback, Append: log, Older: func(ctx context.Context, take func(event []byte) error) error {
 		return proof.PackEvents(ctx, packs, take)
 	}})
 	if errors.Is(err, store.ErrOlder) {

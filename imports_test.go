@@ -23,6 +23,7 @@ import (
 var packages = map[string][]string{
 	".":                         {"bench/demo", "bench/system", "control/...", "gate", "gateway/...", "pipeline/...", "sealer", "sealer/keyfile", "sealer/terminal", "sealer/verify", "pipeline/trace"},
 	"deploy":                    {},
+	"deploy/alerttest":          {"bench/waittest"},
 	"deploy/stack/stacktest":    {},
 	"bench/abuse":               {"bench/load", "bench/system"},
 	"bench/cmd":                 {"bench/...", "pipeline/clickhouse", "pipeline/kafka"},
@@ -32,6 +33,7 @@ var packages = map[string][]string{
 	"bench/measure":             {"gateway/api"},
 	"bench/scale":               {"bench/load", "bench/measure", "bench/system", "sealer"},
 	"bench/browser":             {},
+	"bench/drills":              {},
 	"bench/faults":              {},
 	"bench/hostile":             {},
 	"bench/service":             {},
@@ -121,7 +123,7 @@ var packages = map[string][]string{
 }
 
 // testsOnly are packages that no shipped code may import. They may import each other.
-var testsOnly = []string{"bench/waittest", "bench/system/storytest", "bench/system/systemtest", "control/assets/assetstest", "control/historytest", "control/objects/s3test", "control/proof/prooftest", "control/rapidtest", "control/roomtest", "control/route/routetest", "control/store/storetest", "deploy/stack/stacktest", "gateway/certs/certstest", "gateway/issue/issuetest", "pipeline/conform", "pipeline/trace/tracetest", "sealer/sealertest"}
+var testsOnly = []string{"bench/waittest", "bench/system/storytest", "bench/system/systemtest", "control/assets/assetstest", "control/historytest", "control/objects/s3test", "control/proof/prooftest", "control/rapidtest", "control/roomtest", "control/route/routetest", "control/store/storetest", "deploy/alerttest", "deploy/stack/stacktest", "gateway/certs/certstest", "gateway/issue/issuetest", "pipeline/conform", "pipeline/trace/tracetest", "sealer/sealertest"}
 
 // adapters are the dependencies that belong to one package each. A prefix of the
 // import path and the packages that may name it.

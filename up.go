@@ -171,7 +171,7 @@ type embedded struct {
 
 // openEngines opens them, and checks that they fit each other.
 func (c *upCmd) openEngines(p *process) (e embedded, err error) {
-	if e.db, err = store.Open(p.ctx, store.Config{Path: filepath.Join(c.Data, "control.db"), Reserve: store.Reserve, Logger: p.logger, Registerer: p.registry}); err != nil {
+	if e.db, err = store.Open(p.ctx, store.Config{Path: filepath.Join(c.Data, "control.db"), Reserve: store.Reserve, Logger: p.logger, Registerer: p.registry, OnFailure: p.fail}); err != nil {
 		return e, err
 	}
 	p.atEnd(e.db.Close)
@@ -303,7 +303,7 @@ func (c *upCmd) openLog(ctx context.Context, db *store.DB, warehouse *sqlite.War
 		log, err = segment.Open(cfg)
 	}
 	if err == nil {
-		history.Log = log
+		history.Log, history.Append = log, log
 		if err = db.Reconcile(ctx, history); err == nil {
 			return log, nil
 		}

@@ -60,7 +60,7 @@ func translate(status int, message string, errs []error, x *exchange) *api.Error
 	case store.Away(err):
 		return api.Unavailable(api.DatabaseUnavailable, "control's database does not answer", time.Second)
 	case errors.Is(err, store.ErrWentBack):
-		return api.Unavailable(api.DatabaseUnavailable, "control's database was replaced by an older copy: an operator has to resolve this", time.Minute)
+		return api.Unavailable(api.DatabaseUnavailable, "control's database was restored, or its standby promoted: this process starts again, and checks it against the log", time.Second)
 	case status == http.StatusInternalServerError && store.Unreachable(err):
 		return api.Unavailable(api.EngineUnavailable, "the log or the warehouse does not answer", time.Second)
 	}

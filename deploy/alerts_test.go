@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -20,119 +19,56 @@ import (
 
 	"muniment/bench/system"
 	"muniment/bench/waittest"
+	"muniment/deploy/alerttest"
 	"muniment/gateway"
 	"muniment/pipeline/kafka"
 	"muniment/pipeline/segment"
 	"muniment/sealer"
 )
 
-// drills are the alerts that are provoked here. A drill makes the fault of a running service, and returns
-// its admin listener, the folder where an operator types commands, and what ends the fault.
-var drills = map[string]func(t *testing.T) (admin, dir string, fault, mend func()){
-	"MunimentDown":           downDrill,
-	"MunimentLogFails":       fullDiskDrill,
-	"MunimentDeliveriesFail": fullDiskDrill, // whose page keeps it quiet: here only its commands are typed
-	"MunimentControlFails":   fullDiskDrill, // likewise: its commands
-	"MunimentUnsealed":       fullDiskDrill, // likewise
-	"MunimentKafkaAway":      kafkaDrill(0),
-	"MunimentSpoolHalfFull":  kafkaDrill(0.6),
-	"MunimentSpoolFull":      kafkaDrill(2),
+// drills are those of one process or of a part of one. bench/drills has those that need the engines.
+var drills = []struct {
+	alerttest.Drill
+	// make makes a running service, and returns its admin listener, the folder where an operator types
+	// commands, what makes the fault and what ends it.
+	make func(t *testing.T) (admin, dir string, fault, mend func())
+}{
+	{alerttest.Drill{How: "`kill -9` of the process", Alerts: []string{"MunimentDown"}, Factor: 60}, downDrill},
+	{alerttest.Drill{How: "the disk of `muniment up` is full", Alerts: []string{"MunimentLogFails"}, Factor: 60}, fullDiskDrill},
+	{alerttest.Drill{How: "brokers acknowledge nothing", Alerts: []string{"MunimentKafkaAway"}, Factor: 60}, kafkaDrill(0)},
+	{alerttest.Drill{How: "brokers acknowledge nothing until a small spool is more than half full", Alerts: []string{"MunimentSpoolHalfFull"}, Factor: 60}, kafkaDrill(0.6)},
+	{alerttest.Drill{How: "brokers acknowledge nothing until a small spool is full", Alerts: []string{"MunimentSpoolFull"}, Factor: 60}, kafkaDrill(2)},
 }
 
-// onlyCommands are drills of another alert's fault, which show that the runbook's commands work.
-var onlyCommands = map[string]bool{"MunimentDeliveriesFail": true, "MunimentControlFails": true, "MunimentUnsealed": true}
+// inOneProcess begins a row of the runbooks' table whose drill is here.
+const inOneProcess = "In one process: "
 
-// notProvoked are the others, and why. What their expressions mean is in prometheus/rules_test.yml.
-var notProvoked = map[string]string{
-	"MunimentLeaseNearBound":       "needs a node that is cut off from control, on the engines",
-	"MunimentDatabaseAway":         "needs PostgreSQL",
-	"MunimentDeliveriesFailSlowly": "its windows are hours",
-	"MunimentBeaconsLost":          "a range of minutes has to pass until it ends",
-	"MunimentNodeCopied":           "a range of minutes has to pass until it ends: the tests of the gateway's process copy a node",
-	"MunimentNodeKeyEnds":          "needs a key that control has bounded, an hour before its end",
-	"MunimentNodeKeyChangeFails":   "needs a node that is cut off from control for minutes, on the engines",
-	"MunimentTenantsTakeTurns":     "its window is a quarter of an hour",
-	"MunimentSpoolInUse":           "needs a topic that refuses a record that the spool has, for five minutes",
-	"MunimentCopiesFail":           "a range of a quarter of an hour has to pass until it ends",
-	"MunimentKafkaRefuses":         "a range of minutes has to pass until it ends",
-	"MunimentLoaderStopped":        "needs a topic whose records were deleted: the fault tests of retention delete them",
-	"MunimentLoaderStuck":          "needs ClickHouse, and ten minutes",
-	"MunimentRetentionHalfUsed":    "needs ClickHouse: the fault tests of retention raise it, and type its command",
-	"MunimentLoaderBlind":          "needs ClickHouse",
-	"MunimentNoLoader":             "a range of days has to pass until it ends",
-	"MunimentLoaderNoMember":       "a range of ten minutes has to pass until it ends",
-	"MunimentLoaderBehind":         "its windows are hours",
-	"MunimentHeldRecords":          "needs a record that can't be trusted in the log",
-	"MunimentForgedRecords":        "needs a forged record in the topic, and an hour until it ends",
-	"MunimentSealFails":            "needs seals that fail by themselves, at an age of --seal-every",
-	"MunimentMeteringDrift":        "needs rows that were changed beside the loaders",
-	"MunimentMeteringUnchecked":    "its window is half an hour",
-	"MunimentDelegationEnds":       "needs a clock two years ahead",
-	"MunimentDelegationEndsSoon":   "needs a clock two years ahead",
-	"MunimentCertificateEnds":      "needs a certificate that ends within days",
-	"MunimentCertificateUnusable":  "needs certificate files that are replaced by others",
-	"MunimentOutboxStuck":          "its window is a quarter of an hour",
-	"MunimentJobsWait":             "needs a job that is due for an hour",
-	"MunimentOffersExpireLate":     "needs a database that is away for minutes",
-	"MunimentWebhooksBehind":       "needs a database that is away for minutes",
-}
-
-// TestAlertsAreRaisedAndEnd makes the fault of an alert: its expression becomes true from what the running
-// service shows a real Prometheus, the commands of its runbook work as they are typed, and it ends with the
-// fault. An alert that is in neither list fails.
+// TestAlertsAreRaisedAndEnd makes the fault of alerts: they fire by what the running service shows a real
+// Prometheus, the commands of their runbooks work as they are typed, and they end with the fault.
 func TestAlertsAreRaisedAndEnd(t *testing.T) {
-	page, err := os.ReadFile("runbooks.md")
-	require.NoError(t, err)
-	alerts := 0
-	for _, r := range rules(t, shown{}) {
-		if r.Alert == "" {
-			continue
-		}
-		alerts++
-		drill := drills[r.Alert]
-		require.NotEqual(t, drill == nil, notProvoked[r.Alert] == "", "%s: either a drill, or why there is none", r.Alert)
-		if drill == nil {
-			continue
-		}
-		t.Run(r.Alert, func(t *testing.T) {
-			admin, dir, fault, mend := drill(t)
-			prom := startPrometheus(t, admin)
-			prom.require(t, r.Alert, `up == 1`, "", true)
-			fault()
-			if !onlyCommands[r.Alert] {
-				prom.require(t, r.Alert, r.Expr, "", true)
-			}
-			typeCommands(t, section(t, string(page), r.Alert), dir, admin)
-			mend()
-			prom.require(t, r.Alert, "absent("+r.Expr+")", "", true)
-		})
-	}
-	require.Equal(t, alerts, len(drills)+len(notProvoked), "a row of an alert that there is not")
-}
-
-// section is the text of an alert's runbook.
-func section(t *testing.T, page, alert string) string {
-	t.Helper()
-	_, text, found := strings.Cut(page, "\n## "+alert+"\n")
-	require.True(t, found, alert)
-	text, _, _ = strings.Cut(text, "\n## ")
-	return text
-}
-
-var typed = regexp.MustCompile("(?m)^<!-- a test runs these commands -->\n```sh\n((?s:.*?))^```$")
-
-// typeCommands runs the commands of a section as they stand.
-func typeCommands(t *testing.T, text, dir, admin string) {
-	t.Helper()
 	bin, err := filepath.Abs("../bin")
 	require.NoError(t, err)
-	for _, m := range typed.FindAllStringSubmatch(text, -1) {
-		cmd := exec.CommandContext(t.Context(), "sh", "-e")
-		cmd.Dir, cmd.Stdin = dir, strings.NewReader(m[1])
-		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "ADMIN="+admin)
-		out, err := cmd.CombinedOutput()
-		require.NoError(t, err, "%s\n%s", m[1], out)
-		require.NotEmpty(t, out, m[1])
+	how := map[string]string{}
+	for _, d := range drills {
+		d.How = inOneProcess + d.How
+		for _, alert := range d.Alerts {
+			how[alert] = d.How
+		}
+		t.Run(d.Alerts[0], func(t *testing.T) {
+			admin, dir, fault, mend := d.make(t)
+			d.Run(t, ".", alerttest.Stage{
+				Jobs: []alerttest.Scraped{{Job: "muniment", Targets: []string{admin}}},
+				Terminal: func(string) alerttest.Terminal {
+					return alerttest.Terminal{Dir: dir, Env: []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "ADMIN=" + admin}}
+				},
+				Fault: fault, Mend: mend,
+			})
+		})
+	}
+	for _, row := range alerttest.Table(t, "runbooks.md") {
+		if strings.HasPrefix(row.How, inOneProcess) {
+			require.Equal(t, how[row.Alert], row.How, row.Alert)
+		}
 	}
 }
 

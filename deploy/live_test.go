@@ -3,34 +3,27 @@
 package deploy
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"net/http/httptest"
-	"net/url"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"muniment/bench/system"
-	"muniment/bench/waittest"
 	"muniment/control"
 	"muniment/control/node"
 	"muniment/control/signing"
 	"muniment/control/store"
 	"muniment/control/tenant"
+	"muniment/deploy/alerttest"
 	"muniment/gateway"
 	"muniment/gateway/certs"
 	"muniment/pipeline"
@@ -49,19 +42,19 @@ import (
 func TestLive(t *testing.T) {
 	api, admin := serveUp(t)
 	scaled := serveScaled(t)
-	prom := startPrometheus(t, admin, scaled)
+	prom := alerttest.StartPrometheus(t, "prometheus/rules.yml", 500*time.Millisecond, alerttest.Scraped{Job: "muniment", Targets: []string{admin, scaled}})
 	deliver(t, api)
 
 	for _, r := range rules(t, shown{}) {
 		// An alert is quiet, and so are the records of what is away or late, and of what failed at control.
 		quiet := r.Alert != "" || strings.HasSuffix(r.Record, ":count") || strings.HasSuffix(r.Record, ":bool") || strings.HasPrefix(r.Record, "muniment:control_errors:")
-		prom.require(t, r.Record+r.Alert, r.Expr, "", !quiet)
+		prom.Require(t, r.Record+r.Alert, r.Expr, "", !quiet)
 	}
 	for _, d := range dashboards(t) {
 		for _, p := range d.Panels {
 			for _, target := range p.Targets {
 				expr := strings.ReplaceAll(target.Expr, "$__rate_interval", "10s")
-				prom.require(t, d.Title+": "+p.Title, expr, target.LegendFormat, true)
+				prom.Require(t, d.Title+": "+p.Title, expr, target.LegendFormat, true)
 			}
 		}
 	}
@@ -70,7 +63,7 @@ func TestLive(t *testing.T) {
 			Rules []struct{ Name, Health, LastError string }
 		}
 	}
-	prom.get(t, "/api/v1/rules", nil, &health)
+	prom.Get(t, "/api/v1/rules", nil, &health)
 	require.NotEmpty(t, health.Groups)
 	for _, g := range health.Groups {
 		for _, r := range g.Rules {
@@ -206,93 +199,4 @@ func joinControl(t *testing.T, all prometheus.Registerer, dir string) {
 	ctl, err := control.New(control.Config{DB: db, Keys: keys, Nodes: nodes, Tenants: tenants, Log: log, Services: []control.Service{keys, tenants}, AdminToken: "token"})
 	require.NoError(t, err)
 	join(t, all, dir, ctl, nodes)
-}
-
-// promServer is the base URL of a Prometheus.
-type promServer string
-
-// startPrometheus runs the prometheus of the PATH with our rules.
-func startPrometheus(t *testing.T, targets ...string) promServer {
-	t.Helper()
-	dir := t.TempDir()
-	ours, err := filepath.Abs("prometheus/rules.yml")
-	require.NoError(t, err)
-	config := fmt.Sprintf("global: { scrape_interval: 500ms, evaluation_interval: 500ms }\nrule_files: [%q]\nscrape_configs:\n", ours)
-	config += "  - job_name: muniment\n    static_configs: [{ targets: ["
-	for _, target := range targets {
-		config += fmt.Sprintf("%q, ", strings.TrimPrefix(target, "http://"))
-	}
-	config += "] }]\n"
-	file := filepath.Join(dir, "prometheus.yml")
-	require.NoError(t, os.WriteFile(file, []byte(config), 0o600))
-
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	addr := free.Addr().String()
-	require.NoError(t, free.Close())
-	var log bytes.Buffer
-	cmd := exec.Command("prometheus", "--config.file", file, "--storage.tsdb.path", filepath.Join(dir, "data"), "--web.listen-address", addr)
-	cmd.Stderr = &log
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		if t.Failed() {
-			t.Log(log.String())
-		}
-	})
-	return promServer("http://" + addr)
-}
-
-type series struct {
-	Metric map[string]string
-	Value  [2]any
-}
-
-var inLegend = regexp.MustCompile(`\{\{(\w+)\}\}`)
-
-// require waits until a query is answered, with data if wanted.
-func (p promServer) require(t *testing.T, where, expr, legend string, data bool) {
-	t.Helper()
-	var last string
-	waittest.Until(t, func() bool {
-		var answer struct {
-			Status, Error string
-			Data          struct{ Result []series }
-		}
-		text, err := p.fetch("/api/v1/query", url.Values{"query": {expr}})
-		last = fmt.Sprint(string(text), err)
-		if err != nil || json.Unmarshal(text, &answer) != nil || answer.Status != "success" || data && len(answer.Data.Result) == 0 {
-			return false
-		}
-		for _, s := range answer.Data.Result {
-			for _, label := range inLegend.FindAllStringSubmatch(legend, -1) {
-				if s.Metric[label[1]] == "" {
-					return false
-				}
-			}
-		}
-		return true
-	}, "%s: %s %s: %s", where, expr, legend, &lazily{&last})
-}
-
-// lazily is a text that is read when it is printed.
-type lazily struct{ text *string }
-
-func (l *lazily) String() string { return *l.text }
-
-func (p promServer) get(t *testing.T, path string, query url.Values, into any) {
-	t.Helper()
-	text, err := p.fetch(path, query)
-	require.NoError(t, err)
-	require.NoError(t, json.Unmarshal(text, &struct{ Data any }{into}))
-}
-
-func (p promServer) fetch(path string, query url.Values) ([]byte, error) {
-	resp, err := http.Get(string(p) + path + "?" + query.Encode())
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	return io.ReadAll(resp.Body)
 }

@@ -7,46 +7,19 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.yaml.in/yaml/v3"
+
+	"muniment/deploy/alerttest"
 )
 
-type ruleFile struct {
-	Groups []struct {
-		Name  string
-		Rules []rule
-	}
-}
-
-type rule struct {
-	Record, Alert, Expr string
-	For                 time.Duration
-	Labels              map[string]string
-	Annotations         map[string]string
-}
-
-func readYAML(t *testing.T, file string, into any) {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	require.NoError(t, err)
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	d.KnownFields(true)
-	require.NoError(t, d.Decode(into), file)
-}
-
 // rules reads the rule file, and adds what it records to what is shown.
-func rules(t *testing.T, all shown) (list []rule) {
+func rules(t *testing.T, all shown) (list []alerttest.Rule) {
 	t.Helper()
-	var file ruleFile
-	readYAML(t, "prometheus/rules.yml", &file)
-	for _, group := range file.Groups {
-		for _, r := range group.Rules {
-			if r.Record != "" {
-				all[r.Record] = []string{"job", "instance"}
-			}
-			list = append(list, r)
+	list = alerttest.Rules(t, "prometheus/rules.yml")
+	for _, r := range list {
+		if r.Record != "" {
+			all[r.Record] = []string{"job", "instance"}
 		}
 	}
 	return list

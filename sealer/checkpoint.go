@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/transparency-dev/formats/log"
@@ -81,20 +82,20 @@ func openCheckpoint(text, origin string, pub ed25519.PublicKey) (Checkpoint, err
 	if err != nil {
 		return Checkpoint{}, err
 	}
-	c, err := ParseCheckpoint(signed.Text)
+	c, err := parseCheckpoint(signed.Text)
 	switch {
 	case err != nil:
 		return Checkpoint{}, err
 	case c.Origin != origin:
 		return Checkpoint{}, fmt.Errorf("it is a checkpoint of %s", c.Origin)
 	}
-	c.SealedAt, err = sealedAt(signed.Sigs[1])
+	c.SealedAt, err = sealedAt(signed.Sigs[1].Base64)
 	return c, err
 }
 
-// ParseCheckpoint reads the three lines of a checkpoint. SealedAt stays zero, because only a
+// parseCheckpoint reads the three lines of a checkpoint. SealedAt stays zero, because only a
 // signature states it. It verifies nothing.
-func ParseCheckpoint(body string) (Checkpoint, error) {
+func parseCheckpoint(body string) (Checkpoint, error) {
 	var parsed log.Checkpoint
 	if _, err := parsed.Unmarshal([]byte(body)); err != nil {
 		return Checkpoint{}, err
@@ -107,6 +108,21 @@ func ParseCheckpoint(body string) (Checkpoint, error) {
 		return Checkpoint{}, ErrNotCanonical
 	}
 	return c, CheckOrigin(c.Origin)
+}
+
+// ReadCheckpoint reads a signed checkpoint and verifies nothing. SealedAt is zero if no signature states it.
+func ReadCheckpoint(note string) (Checkpoint, error) {
+	body, signatures, _ := strings.Cut(note, "\n\n")
+	c, err := parseCheckpoint(body + "\n")
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	for line := range strings.Lines(signatures) {
+		if text, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "— "+sealName+" "); ok {
+			c.SealedAt, err = sealedAt(text)
+		}
+	}
+	return c, err
 }
 
 // InclusionProof proves that an event is under a signed checkpoint of its log.
@@ -357,9 +373,9 @@ func cosigned(msg []byte, at uint64) []byte {
 	return fmt.Appendf(nil, "cosignature/v1\ntime %d\n%s", at, msg)
 }
 
-// sealedAt reads the timestamp of a verified cosignature.
-func sealedAt(s note.Signature) (time.Time, error) {
-	raw, err := base64.StdEncoding.DecodeString(s.Base64)
+// sealedAt reads the timestamp of a cosignature.
+func sealedAt(cosignature string) (time.Time, error) {
+	raw, err := base64.StdEncoding.DecodeString(cosignature)
 	if err != nil || len(raw) < 12 {
 		return time.Time{}, fmt.Errorf("cosignature: %w", ErrNotCanonical)
 	}

@@ -114,8 +114,11 @@ func ReadDirectory(text []byte) (*Directory, error) {
 	return d, nil
 }
 
+// ErrOtherRoot: a directory is sound by itself, and does not claim that this root has delegated to it.
+var ErrOtherRoot = errors.New("the directory is of another root key")
+
 // VerifyDirectory reads as ReadDirectory does, and verifies that the root key, a C2SP vkey,
-// has delegated to the directory key for the moment of issue.
+// has delegated to the directory key for the moment of issue; ErrOtherRoot if another one has.
 func VerifyDirectory(text []byte, rootVkey string) (*Directory, error) {
 	root, err := ReadRoot(rootVkey)
 	if err != nil {

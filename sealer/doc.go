@@ -474,7 +474,7 @@
 // sealed later than an hour before since, as no receipt is sealed before it is rendered; then
 // recompute all of it. These packs hold the events of overlaps. A correction also needs the statement
 // before it, which no second one corrects; without that, only the changes of RULES and LATE are
-// recomputed. What is missing is remarked (statement.unproven), and that a statement was voided since
+// recomputed. What is missing can't be judged (statement.unproven); that a statement was voided since is remarked
 // (statement.voided).
 //
 // # Proofs
@@ -524,7 +524,7 @@
 // Files that are verified together prove each other: a root that a sound file holds,
 // or that follows from its entries, vouches for a checkpoint of a revoked key; two
 // roots of one size are a fork. A checkpoint that was kept elsewhere is compared with
-// all of them: a log that is shorter now was rolled back.
+// all of them: one that is shorter, and was sealed later, was rolled back.
 //
 // # Decisions
 //

@@ -293,6 +293,9 @@ func delegationLines(text string) string {
 // checkRoot checks that the root has signed the delegation.
 func checkRoot(delegation string, root note.Verifier) error {
 	signed, err := openNote(delegation, root)
+	if _, unsigned := errors.AsType[*note.UnverifiedNoteError](err); unsigned {
+		return fmt.Errorf("delegation by the root: %w: it has no signature by %s", ErrOtherRoot, root.Name())
+	}
 	if err == nil && signed.Text != delegationLines(delegation) {
 		err = ErrNotCanonical
 	}

@@ -62,16 +62,16 @@ func TestFaultLoaderKilled(t *testing.T) {
 
 func TestFaultClickHouseKilled(t *testing.T) {
 	tr := newTrial(t)
-	server := startEngine(t, "clickhouse", "MUNIMENT_CLICKHOUSE_TCP=29490", "MUNIMENT_CLICKHOUSE_HTTP=29491")
-	tr.Engines.ClickHouse = server.variable("MUNIMENT_TEST_CLICKHOUSE")
+	server := systemtest.StartEngine(t, "clickhouse", "MUNIMENT_CLICKHOUSE_TCP=29490", "MUNIMENT_CLICKHOUSE_HTTP=29491")
+	tr.Engines.ClickHouse = server.Variable("MUNIMENT_TEST_CLICKHOUSE")
 	tap := tr.tapped()
 	tr.begin(system.Size{Gateways: 2, Loaders: 2, Controls: 1, Partitions: 6})
 	const kills = 4
 	for range kills {
 		held := tap.hold(t)
-		require.NoError(t, syscall.Kill(server.pid("pid"), syscall.SIGKILL))
+		require.NoError(t, syscall.Kill(server.PID("pid"), syscall.SIGKILL))
 		close(held.goOn)
-		server.do("up") // the script starts it again by itself; this waits for it
+		server.Do("up") // the script starts it again by itself; this waits for it
 		tr.more(500)
 	}
 	tr.balance("%d kills of ClickHouse in the middle of a batch", kills)
@@ -83,9 +83,9 @@ func TestFaultBrokerKilled(t *testing.T) {
 	tr.begin(system.Size{Gateways: 2, Loaders: 2, Controls: 1, Partitions: 6})
 	const kills = 3
 	for range kills {
-		broker.do("kill", "1")
+		broker.Do("kill", "1")
 		tr.more(300) // spooled
-		broker.do("up")
+		broker.Do("up")
 		tr.more(1000)
 	}
 	tr.balance("%d kills of the only broker", kills)
@@ -98,13 +98,13 @@ func TestFaultKafkaAway(t *testing.T) {
 	broker := tr.ownKafka()
 	tr.begin(system.Size{Gateways: 2, Loaders: 2, Controls: 1, Partitions: 6})
 	before, gone := tr.answered.Load(), time.Now()
-	broker.do("kill", "1")
+	broker.Do("kill", "1")
 	<-time.After(time.Minute)
 	during := tr.answered.Load() - before
 	require.Greater(t, during, int64(1000), "answers without Kafka")
 	spooled := systemtest.Sum(tr.Gateways, "muniment_spool_pending_records")
 	require.Positive(t, spooled)
-	broker.do("up")
+	broker.Do("up")
 	back := time.Now()
 	tr.until("the spools are drained", func() bool { return systemtest.Sum(tr.Gateways, "muniment_spool_pending_records") == 0 })
 	away, took := back.Sub(gone), time.Since(back)
@@ -127,7 +127,7 @@ func TestFaultDrain(t *testing.T) {
 	half := tr.load(load.Load{Name: "half", Clients: clients, Every: time.Duration(float64(tr.tenants*clients) / (capacity / 2) * float64(time.Second))})
 	tr.more(int64(2 * capacity))
 
-	pid := broker.pid("node1.pid")
+	pid := broker.PID("node1.pid")
 	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) }) // or it can't be ended
 	gone, before := time.Now(), tr.answered.Load()
 	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
@@ -207,14 +207,14 @@ func TestFaultSpoolFull(t *testing.T) {
 	tr.load(load.Load{Name: "fault", Clients: 16})
 	tr.more(1000)
 	require.Zero(t, tr.saw.refusals())
-	broker.do("kill", "1")
+	broker.Do("kill", "1")
 	tr.until("the spool is full", func() bool { return tr.saw.refusals() > 1000 })
 	spooled := systemtest.Sum(tr.Gateways, "muniment_spool_pending_records")
 	readiness := func() string {
 		return string(systemtest.Call(t, tr.Gateways[0].Admin, "", systemtest.Operation{Method: "GET", Path: "/readyz"}).Body)
 	}
 	require.Contains(t, readiness(), `"ready":false,"notReady":[{"name":"log","reason":"cannot append to spool`)
-	broker.do("up")
+	broker.Do("up")
 	tr.until("the node is ready again", func() bool { return strings.Contains(readiness(), `"ready":true`) })
 	tr.more(5000)
 	require.Equal(t, map[int]int{http.StatusServiceUnavailable: tr.saw.returned}, tr.saw.refused, "each has a Retry-After")
@@ -230,21 +230,21 @@ func TestFaultSpoolFull(t *testing.T) {
 func TestFaultAllEngines(t *testing.T) {
 	tr := newTrial(t)
 	broker := tr.ownKafka()
-	warehouse := startEngine(t, "clickhouse", "MUNIMENT_CLICKHOUSE_TCP=29490", "MUNIMENT_CLICKHOUSE_HTTP=29491")
-	tr.Engines.ClickHouse = warehouse.variable("MUNIMENT_TEST_CLICKHOUSE")
-	database := startEngine(t, "postgres", "MUNIMENT_POSTGRES_PORT=29492")
-	tr.Engines.Database = database.variable("MUNIMENT_TEST_POSTGRES")
+	warehouse := systemtest.StartEngine(t, "clickhouse", "MUNIMENT_CLICKHOUSE_TCP=29490", "MUNIMENT_CLICKHOUSE_HTTP=29491")
+	tr.Engines.ClickHouse = warehouse.Variable("MUNIMENT_TEST_CLICKHOUSE")
+	database := systemtest.StartEngine(t, "postgres", "MUNIMENT_POSTGRES_PORT=29492")
+	tr.Engines.Database = database.Variable("MUNIMENT_TEST_POSTGRES")
 	tr.begin(system.Size{Gateways: 2, Loaders: 2, Controls: 2, Partitions: 6})
 
-	broker.do("kill", "1")
-	require.NoError(t, syscall.Kill(warehouse.pid("pid"), syscall.SIGKILL))
-	require.NoError(t, syscall.Kill(database.pid("data/postmaster.pid"), syscall.SIGQUIT)) // its children with it, without a checkpoint
+	broker.Do("kill", "1")
+	require.NoError(t, syscall.Kill(warehouse.PID("pid"), syscall.SIGKILL))
+	require.NoError(t, syscall.Kill(database.PID("data/postmaster.pid"), syscall.SIGQUIT)) // its children with it, without a checkpoint
 	gone := tr.answered.Load()
 	tr.until("the leases have ended", func() bool { return tr.saw.refusals() > 0 })
 	spooled := tr.answered.Load() - gone
 	require.Positive(t, spooled, "deliveries that were taken under a lease")
-	for _, engine := range []*engine{database, warehouse, broker} {
-		engine.do("up")
+	for _, engine := range []*systemtest.Engine{database, warehouse, broker} {
+		engine.Do("up")
 	}
 	tr.more(1000)
 	tr.until("the spools are drained", func() bool { return systemtest.Sum(tr.Gateways, "muniment_spool_pending_records") == 0 })

@@ -4,12 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -228,68 +224,10 @@ func (tr *trial) balance(what string, args ...any) *demo.Balance {
 	return audit
 }
 
-// engine is a server of a test's own, which it may kill.
-type engine struct {
-	*testing.T
-	name, dir string
-	env       []string
-}
-
-// startEngine starts one by its script in deploy/stack.
-func startEngine(t *testing.T, name string, env ...string) *engine {
-	t.Helper()
-	e := &engine{T: t, name: name, dir: t.TempDir()}
-	require.NoError(t, os.Chmod(filepath.Dir(e.dir), 0o755)) // PostgreSQL runs as another user
-	cache := os.Getenv("MUNIMENT_TEST_KAFKA_CACHE")
-	require.NotEmpty(t, cache, "deploy/stack/stack.sh env names it")
-	e.env = append(append(os.Environ(), "MUNIMENT_STACK="+e.dir, "MUNIMENT_STACK_CACHE="+cache, "PATH="+systemPath), env...)
-	t.Cleanup(func() { e.do("down") })
-	e.do("up")
-	return e
-}
-
-func (e *engine) do(arg ...string) string {
-	e.Helper()
-	// A file: what the script starts inherits it, and a pipe would be waited for.
-	out, err := os.CreateTemp(e.dir, "said")
-	require.NoError(e, err)
-	defer out.Close()
-	cmd := exec.Command(filepath.Join("deploy", "stack", e.name+".sh"), arg...)
-	cmd.Env, cmd.Stdout, cmd.Stderr = e.env, out, out
-	err = cmd.Run()
-	said, readErr := os.ReadFile(out.Name())
-	require.NoError(e, readErr)
-	require.NoError(e, err, "%s.sh %v: %s", e.name, arg, said)
-	return string(said)
-}
-
-// pid is in a file of the engine.
-func (e *engine) pid(file string) int {
-	e.Helper()
-	text, err := os.ReadFile(filepath.Join(e.dir, e.name, file))
-	require.NoError(e, err)
-	first, _, _ := strings.Cut(string(text), "\n")
-	pid, err := strconv.Atoi(first)
-	require.NoError(e, err)
-	return pid
-}
-
-// variable is one of those that the script's env prints.
-func (e *engine) variable(name string) string {
-	e.Helper()
-	for line := range strings.Lines(e.do("env")) {
-		if value, ok := strings.CutPrefix(strings.TrimSpace(line), "export "+name+"="); ok {
-			return strings.Trim(value, "'")
-		}
-	}
-	require.Fail(e, name+" is not printed")
-	return ""
-}
-
 // ownKafka is a broker for this trial alone.
-func (tr *trial) ownKafka(env ...string) *engine {
-	broker := startEngine(tr.T, "kafka", append([]string{"MUNIMENT_KAFKA_PORT=29392"}, env...)...)
-	tr.Engines.Kafka = broker.variable("MUNIMENT_TEST_KAFKA")
+func (tr *trial) ownKafka(env ...string) *systemtest.Engine {
+	broker := systemtest.StartEngine(tr.T, "kafka", append([]string{"MUNIMENT_KAFKA_PORT=29392"}, env...)...)
+	tr.Engines.Kafka = broker.Variable("MUNIMENT_TEST_KAFKA")
 	return broker
 }
 

@@ -214,7 +214,7 @@ func TestDatabaseAwayOnTheStack(t *testing.T) {
 }
 
 // TestDatabaseRestoredOnTheStack puts a backup in the place of the database, under processes that
-// run and a node. Nothing is signed by it, nobody starts on it, until that is accepted;
+// run and a node. The processes end, nothing is signed by it, nobody starts on it, until that is accepted;
 // then what was revoked after the backup is revoked.
 func TestDatabaseRestoredOnTheStack(t *testing.T) {
 	t.Parallel()
@@ -262,21 +262,13 @@ func TestDatabaseRestoredOnTheStack(t *testing.T) {
 	storetest.Replace(t, backup, s.Data)
 	wire.Restore()
 	for _, p := range []*systemtest.Launched{first, second} {
-		waittest.Until(t, func() bool {
-			_, response := p.Ready()
-			return strings.Contains(response, "gone back to an older state")
-		})
-		resp, err := do(t, system.Client{API: p.Api, Key: key.APIKey}, "GET", "/v1/rights/"+after)
-		require.NoError(t, err)
-		require.NoError(t, resp.Body.Close())
-		require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+		require.Error(t, p.Ended())
+		require.Contains(t, p.Log(), "gone back to an older state")
 	}
 	waittest.Until(t, func() bool { return view.Fresh() != nil }, "its lease ends, and there is no other")
 	refused := s.Launch(t)
 	require.Error(t, refused.Ended())
 	require.Contains(t, refused.Log(), "--accept-rollback")
-	first.Stop(t)
-	second.Stop(t)
 	require.Error(t, view.Fresh())
 
 	accepting := s.Start(t, "--accept-rollback")

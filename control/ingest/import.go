@@ -31,8 +31,9 @@ const (
 	maxImport = 5000
 	// maxColumns exceeds the number of columns in a valid header.
 	maxColumns = 64
-	// importChange is how many lines one change writes; other changes wait for it.
-	importChange = 100
+	// importChange is how many lines one change writes; other changes wait for it, and another tenant's
+	// stop, too.
+	importChange = 25
 	// importWait bounds how long an import waits until the log has a change's events.
 	importWait = 10 * time.Second
 )

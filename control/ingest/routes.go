@@ -31,8 +31,8 @@ func (s *Service) Routes(a route.API) {
 			"effectiveFrom, and optionally spatialPlacementId and effectiveUntil. Each JSON line is an object as in `POST /v1/delivery/mappings`. "+
 			"The first byte decides between the two formats. At most %d lines and 1 MiB.\n\n"+
 			"Each line is processed independently. Mappings of valid lines are in force when the response arrives. "+
-			"Lines are written 100 at a time; if the service can't go on, the lines that are left are `refused` with its error. "+
-			"An import may be repeated: an identical mapping that exists already is `unchanged`.", maxImport)}, s.postImport)
+			"Lines are written %d at a time; if the service can't go on, the lines that are left are `refused` with its error. "+
+			"An import may be repeated: an identical mapping that exists already is `unchanged`.", maxImport, importChange)}, s.postImport)
 	route.Add(a, route.Operation{ID: "list-held-rows", Method: http.MethodGet, Path: "/v1/delivery/held", Tag: "Mappings", Access: write,
 		Summary: "List the rows that wait for a mapping or for a suspended right, or recently did, newest first"}, s.getHeld)
 	s.rejectedRoutes(a)

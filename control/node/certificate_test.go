@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"crypto/tls"
@@ -12,10 +13,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment/bench/waittest"
 	"muniment/control/store"
 	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
 	"muniment/gateway/certs/certstest"
+	"muniment/pipeline/segment"
 )
 
 // joinRequest is the request of a new node to join by a certificate.
@@ -82,4 +85,46 @@ func TestHolderPollsDuringAJoin(t *testing.T) {
 			require.NoError(t, err)
 		})
 	}
+}
+
+// TestJoinIsInTheLog: a node that joins signs only once the log has its key, which a standby that is
+// promoted may lack.
+func TestJoinIsInTheLog(t *testing.T) {
+	stacktest.Postgres(t)
+	f := newFixture(t)
+	f.now = time.Now() // certificates are valid now
+	joining, _ := f.two(t)
+	log, err := segment.Open(segment.Config{Dir: t.TempDir(), SegmentBytes: 64 << 10})
+	require.NoError(t, err)
+	defer log.Close()
+	require.NoError(t, joining.db.Reconcile(t.Context(), store.History{Log: log}))
+	authority := certstest.New(t)
+	pool := x509.NewCertPool()
+	pool.AddCert(authority.Certificate())
+	joining.cfg.NodeCA = func() *x509.CertPool { return pool }
+	pair := authority.Issue(t, certstest.Leaf{URIs: []string{api.NodeURI + "edge-0"}})
+	loaded, err := tls.LoadX509KeyPair(pair.Cert, pair.Key)
+	require.NoError(t, err)
+	chain := []*x509.Certificate{loaded.Leaf}
+	q := joinRequest(t, chain, f.now)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := joining.Join(ctx, q, chain)
+		ended <- err
+	}()
+	waittest.Until(t, func() bool {
+		joined, err := find(t.Context(), joining.db.Read(), q.NodeID)
+		require.NoError(t, err)
+		return joined != nil
+	})
+	cancel() // nobody relays
+	require.ErrorIs(t, <-ended, store.ErrUnconfirmed)
+	relaying, stop := context.WithCancel(t.Context())
+	relayed := make(chan error, 1)
+	go func() { relayed <- joining.db.Relay(relaying, log) }()
+	_, err = joining.Join(t.Context(), q, chain)
+	require.NoError(t, err)
+	stop()
+	require.NoError(t, <-relayed)
 }

@@ -91,6 +91,9 @@ func (r *Service) expel(ctx context.Context, nodeID string, q Expulsion, by seal
 		if q.AbandonSpool {
 			err = r.abandonLater(ctx, m, q.Reason, by)
 		}
+		if err == nil { // it may have been expelled by a call that could not confirm it
+			err = r.db.Confirm(ctx)
+		}
 		if err != nil {
 			return v, err
 		}

@@ -104,7 +104,7 @@ func (r *Service) readPermit(q api.JoinRequest, presented []*x509.Certificate) (
 	return readInvitation(q.Invitation)
 }
 
-// Join lets a node join: when Join returns, its key is in the directory. presented are the
+// Join lets a node join: when Join returns, its key is in the directory and in the log. presented are the
 // client certificates of the request's connection.
 //
 // Repeating the same request, however late, returns the same response and changes nothing. If
@@ -159,6 +159,9 @@ func (r *Service) Join(ctx context.Context, q api.JoinRequest, presented []*x509
 		joined = api.Joined{NotBefore: row.NotBefore}
 		return nil
 	})
+	if err == nil {
+		err = r.db.Confirm(ctx)
+	}
 	if err != nil {
 		return api.Joined{}, fmt.Errorf("cannot let the node %q join: %w", q.NodeID, err)
 	}

@@ -47,7 +47,7 @@ func TestRevokedPackKey(t *testing.T) {
 	for _, id := range ids {
 		h.Sound(h.proven(id, false))
 		report, exit := h.Verify("", h.proven(id, true))
-		require.Equal(t, auditor.ExitUnsound, exit, report)
+		require.Equal(t, auditor.ExitUnjudged, exit, report)
 		require.Contains(t, report, sealer.KeyRevoked)
 	}
 }
@@ -65,7 +65,7 @@ func TestSealMendsWhatARevocationLeft(t *testing.T) {
 	h.Advance(time.Minute)
 	h.Keys.Revoke(leaving.KeyID, h.Now())
 	_, exit := h.Verify("", h.proven(ids[0], false))
-	require.Equal(t, auditor.ExitUnsound, exit)
+	require.Equal(t, auditor.ExitUnjudged, exit)
 	h.seal()
 	h.revokedButSound(t, old, ids)
 	h.seal()
@@ -89,7 +89,7 @@ func (h *fixture) revokedButSound(t *testing.T, old []Pack, ids []string) {
 		text, err := os.ReadFile(h.path(p.ID))
 		require.NoError(t, err)
 		report, exit := h.Verify("", text)
-		require.Equal(t, auditor.ExitUnsound, exit, report)
+		require.Equal(t, auditor.ExitUnjudged, exit, report)
 		require.Contains(t, report, sealer.KeyRevoked, "by itself: it takes the packs behind it, as check does")
 		h.Sound(h.exported(0, last))
 		h.Sound(h.exported(0, p.end()-1))

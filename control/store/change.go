@@ -98,7 +98,7 @@ func (tx *Tx) start(ctx context.Context) error {
 	if err := tx.lockChanges(ctx); err != nil {
 		return err
 	}
-	if tx.db.incarnation == "" {
+	if tx.db.id == "" {
 		return nil // the first change finds out the incarnation
 	}
 	_, err := tx.db.state(ctx, tx, seen)

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"muniment/sealer"
 )
@@ -22,6 +24,8 @@ type missed struct {
 	parts  []part
 	events int
 	epoch  uint64 // the newest among the events
+	// first and last are the earliest and the latest time of the events.
+	first, last time.Time
 	// revision is the newest that an event names.
 	revision int64
 	// signers are the unknown keys that signed deliveries, and where each of them first signed.
@@ -60,6 +64,20 @@ type signer struct {
 
 func (s signer) String() string {
 	return fmt.Sprintf("deliveries signed by the key %s, which it does not know, from position %s on", s.keyID, s.first)
+}
+
+// mostLag is how much a promoted server may lack. One that lacks more, or an unknown part because
+// the log no longer holds it, is refused as any older database: that is the restore of an old copy
+// to a point in time, or the standby that replication has lost, and not what somebody would lose
+// without being asked.
+const mostLag = time.Hour
+
+// lag is the time within which the events were made, without end if that is unknown.
+func (m *missed) lag() time.Duration {
+	if slices.ContainsFunc(m.parts, func(p part) bool { return p.gap != nil }) {
+		return math.MaxInt64
+	}
+	return m.last.Sub(m.first)
 }
 
 func (m *missed) any() bool {
@@ -188,6 +206,12 @@ func (m *missed) read(ctx context.Context, log Reader, p *part, from sealer.Posi
 		event, err := sealer.ParseEvent(e.Event)
 		if err != nil {
 			return err
+		}
+		if m.first.IsZero() || event.At.Before(m.first) {
+			m.first = event.At
+		}
+		if event.At.After(m.last) {
+			m.last = event.At
 		}
 		m.revision = max(m.revision, revisionOf(&event))
 		return nil

@@ -38,6 +38,7 @@ func mark(err error) error {
 // connector makes connections whose errors are marked.
 type connector struct {
 	driver.Connector
+	session
 	reads bool // the connections are read-only
 }
 
@@ -49,6 +50,9 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	plain, ok := conn.(*stdlib.Conn)
 	if !ok {
 		return nil, errors.Join(errors.New("unexpected type of pgx connection"), conn.Close())
+	}
+	if err := c.begin(ctx, plain.Conn()); err != nil {
+		return nil, errors.Join(mark(err), conn.Close())
 	}
 	return marked{plain, c.reads}, nil
 }
@@ -117,7 +121,7 @@ func (r markedRows) Next(row []driver.Value) error { return mark(r.Rows.Next(row
 // kernel detects a lost machine after deadAfter. Requests are answered 503 DATABASE_UNAVAILABLE;
 // background work retries until the server is back. Then new requests don't fail because of
 // connections that broke meanwhile (connection.go). No process has to be restarted, unless the
-// database that comes back is an older one (history.go).
+// database that comes back is an older one, or on another server: then it ends by itself (history.go).
 //
 // If a connection breaks while a change is committed, the outcome is uncertain. It is never
 // answered as a success, nor repeated here. A caller that retries finds the state of every record
@@ -147,6 +151,9 @@ func Away(err error) bool {
 func Unreachable(err error) bool {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return false
+	}
+	if errors.Is(err, errReadOnly) {
+		return true
 	}
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch e.Code {
@@ -209,16 +216,24 @@ func dial(ctx context.Context, network, address string) (net.Conn, error) {
 // pool opens connections with the current certificates and password.
 func (cfg *Config) pool(config *pgx.ConnConfig) *sql.DB {
 	reads := config.RuntimeParams["default_transaction_read_only"] == "on"
-	return sql.OpenDB(connector{stdlib.GetConnector(*config, stdlib.OptionBeforeConnect(cfg.renew)), reads})
+	own, s := cfg.begins(config)
+	return sql.OpenDB(connector{stdlib.GetConnector(*own, stdlib.OptionBeforeConnect(cfg.renew)), s, reads})
 }
 
 // connect opens one connection of that kind.
 func (cfg *Config) connect(ctx context.Context, config *pgx.ConnConfig) (*pgx.Conn, error) {
-	own := config.Copy()
+	own, s := cfg.begins(config)
 	if err := cfg.renew(ctx, own); err != nil {
 		return nil, err
 	}
-	return pgx.ConnectConfig(ctx, own)
+	conn, err := pgx.ConnectConfig(ctx, own)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.begin(ctx, conn); err != nil {
+		return nil, errors.Join(err, conn.Close(context.WithoutCancel(ctx)))
+	}
+	return conn, nil
 }
 
 // renew sets the certificates and password, which may have changed since the last connection. It

@@ -36,6 +36,29 @@ import (
 // it knew, and first re-applies the stops that it lacks (replay.go). All other changes since the
 // copy are lost from the database; the log and the warehouse still hold them.
 
+// # A promoted standby
+//
+// PostgreSQL's standby may lack what its primary has committed, whatever was configured: a commit that
+// a standby should have confirmed becomes visible without it when the list of standbys is emptied, when the
+// wait is cancelled, or when the primary is restarted. So no setting proves that a promotion lost
+// nothing, and this package rests on none. Instead:
+//
+//   - A process that meets another server or timeline answers nothing from it, and ends (session.go).
+//   - The next start finds that the newest epoch began on another server, and goes on as after an
+//     accepted restore, without being asked: it reads the log from the database's marks on, applies
+//     the stops that the database lacks, and begins an epoch. If the log holds anything that the
+//     database never numbered, the epoch begins a new incarnation, too. Otherwise it is one of the
+//     same incarnation: with synchronous replication there is nothing more to it.
+//   - An acknowledged stop is in the log, and so is the key of a node (Confirm).
+//   - Nodes may know changes that are in neither. So the feed names the revision that the database had at
+//     the promotion: a node that has seen a later one begins again (gateway/snapshot), and the others go on.
+//   - The epoch's event is in the log before anything rests on the epoch. From then on a start on the
+//     primary that was left finds itself older than the log.
+//   - What is missed must be of an hour (mostLag). More is no failover, and needs consent.
+//
+// A primary that still runs beside the one that was promoted is not noticed by the processes that
+// use it: whoever promotes has to end it first.
+
 // Reader is the log that the database is checked against. The contract of the methods is
 // pipeline.Reader's.
 type Reader interface {
@@ -49,6 +72,7 @@ var (
 	databaseEvents     = &Noun{Name: "database", System: true}
 	restored           = databaseEvents.Kind("database.restored", "The database was restored from a backup.")
 	rollbackOfDatabase = databaseEvents.Kind("database.rollback_accepted", "An operator accepted a database that is older than the log.")
+	promotion          = databaseEvents.Kind("database.promoted", "A standby of the database was promoted.")
 	stopsReapplied     = databaseEvents.Kind("database.stops_reapplied", "Suspensions and revocations that the log has and the database lacked were applied again.")
 
 	logEvents     = &Noun{Name: "log", System: true}
@@ -82,39 +106,46 @@ type History struct {
 	Older func(ctx context.Context, take func(event []byte) error) error
 	// Accept continues with an older database or a shorter log, instead of refusing.
 	Accept bool
+	// Append is the log for the first event of an epoch, which must be there before anything rests on
+	// the epoch: it makes the log refuse the database that was left. nil: Relay appends it later.
+	Append Appender
 }
 
 // reconciler checks the database against the log.
 type reconciler struct {
 	*engine
+	outbox     *outbox
 	unsearched *unsearched // what Reconcile leaves to SearchStops
 }
 
 // Reconcile checks the database against the log, before anything else uses either. It fails with
 // ErrOlder, or records what was accepted as events of the system's tenant:
-// database.rollback_accepted, and log.rollback_accepted for each partition. When it returns nil,
-// every stop that the database lacked was re-applied.
+// database.rollback_accepted or database.promoted, which is in the log when it returns, and
+// log.rollback_accepted for each partition. When it returns nil, every stop that the database lacked
+// was re-applied.
 func (db *reconciler) Reconcile(ctx context.Context, h History) error {
 	missed, err := db.missed(ctx, h)
 	if err != nil {
 		return fmt.Errorf("cannot check the database against the log: %w", err)
 	}
-	if missed.any() {
-		if !h.Accept {
-			return fmt.Errorf("%w: %s", ErrOlder, missed)
+	promoted := db.server != db.cfg.server.current() && missed.lag() <= mostLag
+	switch {
+	case missed.any() && !promoted && !h.Accept:
+		return fmt.Errorf("%w: %s", ErrOlder, missed)
+	case missed.any() || promoted:
+		err = db.goOn(ctx, h, missed, promoted)
+	default:
+		if err = db.holdStops(ctx, h, missed); err != nil {
+			err = fmt.Errorf("cannot check the database for the log's stops: %w", err)
 		}
-		reapplied, err := db.restored(ctx, h, missed, rollbackOfDatabase)
-		if err != nil {
-			return fmt.Errorf("cannot continue with an older database: %w", err)
-		}
-		db.cfg.Logger.Warn("continued with an older database", "missed", missed.String(), "incarnation", db.incarnation)
-		db.logStops(reapplied)
-		if err := db.provable(ctx, h, missed); err != nil {
-			db.cfg.Logger.Error("continued with deliveries that can't be proven", "err", err)
-		}
-	} else if err := db.holdStops(ctx, h, missed); err != nil {
-		return fmt.Errorf("cannot check the database for the log's stops: %w", err)
 	}
+	if err == nil && h.Append != nil {
+		err = db.outbox.announce(ctx, h.Append)
+	}
+	if err != nil {
+		return err
+	}
+	db.hasLog.Store(true)
 	shorter := slices.DeleteFunc(slices.Clone(missed.parts), func(p part) bool { return !p.marked || p.end.Generation <= p.mark.Generation })
 	if len(shorter) == 0 {
 		return nil
@@ -130,6 +161,28 @@ func (db *reconciler) Reconcile(ctx context.Context, h History) error {
 		}
 		return tx.setHighWater(ctx, missed.ends()...)
 	})
+}
+
+// goOn continues with a database that is older than the log, or on a server that was promoted.
+func (db *reconciler) goOn(ctx context.Context, h History, m missed, promoted bool) error {
+	kind, was := rollbackOfDatabase, db.incarnation
+	if promoted {
+		kind = promotion
+	}
+	reapplied, err := db.restored(ctx, h, m, kind)
+	if err != nil {
+		return fmt.Errorf("cannot continue with an older database: %w", err)
+	}
+	message := "continued with an older database"
+	if promoted {
+		message = "continued on a database server that was promoted"
+	}
+	db.cfg.Logger.Warn(message, "missed", m.String(), "incarnation", db.id, "previous", was.id, "server", db.server, "previousServer", was.server)
+	db.logStops(reapplied)
+	if err := db.provable(ctx, h, m); err != nil {
+		db.cfg.Logger.Error("continued with deliveries that can't be proven", "err", err)
+	}
+	return nil
 }
 
 // provable fails if the database still does not know a key that signed a delivery in the log.
@@ -159,18 +212,29 @@ func (db *reconciler) BeginIncarnation(ctx context.Context, h History) (reapplie
 }
 
 // restored begins a new incarnation of the database with all stops, and returns those that it
-// lacked. All of it is one change.
+// lacked. All of it is one change. After a promotion that the log shows to have lost nothing it
+// begins an epoch of the same incarnation.
 func (db *reconciler) restored(ctx context.Context, h History, m missed, kind *Kind) (reapplied []string, err error) {
-	stops, err := db.findStops(ctx, h, m, kind == restored)
+	stops, err := db.findStops(ctx, h, m, kind == restored, true)
 	if err != nil {
 		return nil, err
 	}
-	epoch, incarnation := max(db.epoch, m.epoch)+1, api.NewID(prefixIncarnation, db.Now())
+	next := incarnation{id: api.NewID(prefixIncarnation, db.Now()), epoch: max(db.epoch, m.epoch) + 1, server: db.cfg.server.current()}
+	by := ByOperator()
+	if kind == promotion {
+		by = BySystem()
+	}
+	if kind == promotion && !m.any() {
+		next.id, next.promotions = db.id, db.promotions+1
+	}
 	err = db.Change(ctx, func(tx *Tx) error {
-		if err := tx.insertIncarnation(ctx, epoch, incarnation); err != nil {
+		if err := tx.QueryRowContext(ctx, `SELECT value FROM counters WHERE name = 'revision'`).Scan(&next.promotedAt); err != nil {
+			return fmt.Errorf("cannot read the database's revision: %w", err)
+		}
+		if err := tx.insertIncarnation(ctx, &next); err != nil {
 			return err
 		}
-		tx.epoch = epoch
+		tx.epoch = next.epoch
 		if reapplied, err = tx.replay(ctx, h, m, stops, true); err != nil {
 			return err
 		}
@@ -179,7 +243,7 @@ func (db *reconciler) restored(ctx context.Context, h History, m missed, kind *K
 			return fmt.Errorf("cannot reset the outbox's counter: %w", err)
 		}
 		data := map[string]any{
-			"incarnation": incarnation, "previous": db.incarnation, "missed": m.events, "reapplied": len(reapplied),
+			"incarnation": next.id, "previous": db.id, "missed": m.events, "reapplied": len(reapplied),
 			"logEnd": texts(m.ends()), "missedFrom": texts(m.firsts()),
 		}
 		gaps := []map[string]string{}
@@ -189,13 +253,13 @@ func (db *reconciler) restored(ctx context.Context, h History, m missed, kind *K
 			}
 		}
 		data["gaps"] = gaps
-		if err := tx.EmitSystem(ctx, kind, ByOperator(), sealer.Ref{Kind: "database", ID: "control"}, data); err != nil {
+		if err := tx.EmitSystem(ctx, kind, by, sealer.Ref{Kind: "database", ID: "control"}, data); err != nil {
 			return err
 		}
 		return tx.setHighWater(ctx, m.ends()...)
 	})
 	if err == nil {
-		db.epoch, db.incarnation = epoch, incarnation
+		db.incarnation = next
 	}
 	return reapplied, err
 }
@@ -338,10 +402,12 @@ func (db *reconciler) follow(ctx context.Context, log Reader) error {
 	return errors.Join(append(faults, err)...)
 }
 
-// ErrWentBack says that the database holds an older state than this process has seen, or has
-// another incarnation: it was restored, or replaced, under a running process. The process no longer
-// answers from it; a start checks it against the log.
-var ErrWentBack = errors.New("the database has gone back to an older state: restart control, which checks it against the log")
+// ErrWentBack says that the database holds an older state than this process has seen, has another
+// incarnation or epoch, or is on another server: it was restored, replaced, or a standby was promoted,
+// under a running process. The process no longer answers from it, and ends (Config.OnFailure); a start
+// checks the database against the log.
+var ErrWentBack = errors.New("the database has gone back to an older state, or is on another server, such as a standby that was promoted: " +
+	"this process ends, and the next start checks it against the log")
 
 // A database only moves forward. A process remembers the newest revision that it has seen
 // committed, and rejects any later read that is older: otherwise a restored database would give out
@@ -351,18 +417,29 @@ var ErrWentBack = errors.New("the database has gone back to an older state: rest
 func (db *engine) seen() int64 { return db.newest.Load() }
 
 // forward checks what a read found that began after seen(). Once it has failed, it always fails.
-func (db *engine) forward(seen, revision int64, incarnation string) error {
-	if revision < seen || incarnation != db.incarnation {
-		if db.back.CompareAndSwap(false, true) {
-			db.cfg.Logger.Error("the database has gone back", "err", ErrWentBack, "seen", seen, "revision", revision,
-				"incarnation", incarnation, "expected", db.incarnation)
-		}
+func (db *engine) forward(seen, revision int64, incarnation string, epoch uint64) error {
+	if revision < seen || incarnation != db.id || epoch != db.epoch {
+		return db.wentBack("seen", seen, "revision", revision, "incarnation", incarnation, "epoch", epoch, "expected", db.id, "expectedEpoch", db.epoch)
 	}
 	if db.back.Load() {
 		return ErrWentBack
 	}
 	db.saw(revision)
 	return nil
+}
+
+// wentBack returns ErrWentBack. The first time it logs why, and ends the process.
+func (db *engine) wentBack(why ...any) error {
+	if db.back.CompareAndSwap(false, true) {
+		db.cfg.Logger.Error("the database has gone back", append(why, "err", ErrWentBack)...)
+		db.cfg.OnFailure(ErrWentBack)
+	}
+	return ErrWentBack
+}
+
+// otherServer is called for a connection that leads to another server.
+func (db *engine) otherServer(known, met string) error {
+	return db.wentBack("server", met, "expectedServer", known)
 }
 
 // saw records that a revision is committed.
@@ -374,11 +451,12 @@ func (db *engine) saw(revision int64) {
 
 // state reads the newest revision and the incarnation, and refuses a database that went back.
 func (db *engine) state(ctx context.Context, q Querier, seen int64) (revision int64, err error) {
-	var incarnation string
-	err = q.QueryRowContext(ctx, `SELECT value, (SELECT id FROM incarnations ORDER BY epoch DESC LIMIT 1)
-		FROM counters WHERE name = 'revision'`).Scan(&revision, &incarnation)
+	var id string
+	var epoch uint64
+	err = q.QueryRowContext(ctx, `SELECT value, id, epoch FROM counters, (SELECT id, epoch FROM incarnations ORDER BY epoch DESC LIMIT 1) AS newest
+		WHERE name = 'revision'`).Scan(&revision, &id, &epoch)
 	if err != nil {
 		return 0, err
 	}
-	return revision, db.forward(seen, revision, incarnation)
+	return revision, db.forward(seen, revision, id, epoch)
 }

@@ -1,8 +1,10 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"time"
 
@@ -66,6 +68,9 @@ type attempts struct{ *engine }
 // many keys is refused.
 func (db *attempts) Attempt(ctx context.Context, r KeyedRequest) (attempt *Attempt, answer *string, err error) {
 	if answer, err = r.earlier(ctx, db.read, db.Now()); answer != nil || err != nil {
+		if errors.Is(err, errAnswerLost) { // of a stop, it may be that it was not confirmed
+			err = cmp.Or(db.Confirm(ctx), err)
+		}
 		return nil, answer, err
 	}
 	if err = db.Reserved(); err != nil { // the disk space that is left is for stops, not for keys

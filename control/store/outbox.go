@@ -139,13 +139,40 @@ func (db *outbox) pending(ctx context.Context) ([]sealer.Record, error) {
 		`SELECT epoch, seq, tenant_id, event_id, event, private FROM outbox ORDER BY epoch, seq LIMIT $1`, relayBatch)
 }
 
+// announce returns when the first event of the epoch is durable in the log, or with ctx's error. A
+// process that began the epoch may have ended before that. It is for the time before Relay runs.
+func (db *outbox) announce(ctx context.Context, log Appender) error {
+	waiting, err := One(ctx, db.read, "the epoch's first event", Text, `SELECT event_id FROM outbox WHERE epoch = $1 AND seq = 1`, db.epoch)
+	if waiting == nil || err != nil {
+		return err
+	}
+	relaying, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- db.Relay(relaying, log) }()
+	err = db.drain(ctx, "")
+	stop()
+	return errors.Join(err, <-ended)
+}
+
 // Drain returns when every event of the tenant that was in the outbox at the call is durable in the
 // log, or with ctx's error. The caller must have Relay running.
-func (db *outbox) Drain(ctx context.Context, tenantID string) error {
-	const newest = `SELECT epoch, seq FROM outbox WHERE tenant_id = $1 ORDER BY epoch DESC, seq DESC LIMIT 1`
-	const left = `SELECT 1 FROM outbox WHERE tenant_id = $1 AND (epoch < $2 OR (epoch = $2 AND seq <= $3)) LIMIT 1`
+func (db *engine) Drain(ctx context.Context, tenantID string) error {
+	if err := db.drain(ctx, tenantID); err != nil {
+		return fmt.Errorf("cannot drain the outbox of %s: %w", tenantID, err)
+	}
+	return nil
+}
+
+// drain is Drain, of all tenants if the id is empty.
+func (db *engine) drain(ctx context.Context, tenantID string) error {
+	which := `tenant_id = $1`
+	if tenantID == "" {
+		which = `$1 = ''`
+	}
 	var epoch, seq int64
-	err := db.read.QueryRowContext(ctx, newest, tenantID).Scan(&epoch, &seq)
+	err := db.read.QueryRowContext(ctx, `SELECT epoch, seq FROM outbox WHERE `+which+` ORDER BY epoch DESC, seq DESC LIMIT 1`, tenantID).Scan(&epoch, &seq)
+	left := `SELECT 1 FROM outbox WHERE ` + which + ` AND (epoch < $2 OR (epoch = $2 AND seq <= $3)) LIMIT 1`
 	for err == nil {
 		relayed := db.relayed.wait()
 		if err = db.read.QueryRowContext(ctx, left, tenantID, epoch, seq).Scan(new(int)); err == nil {
@@ -153,8 +180,8 @@ func (db *outbox) Drain(ctx context.Context, tenantID string) error {
 			err = ctx.Err()
 		}
 	}
-	if !errors.Is(err, sql.ErrNoRows) {
-		return fmt.Errorf("cannot drain the outbox of %s: %w", tenantID, err)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
 	}
-	return nil
+	return err
 }

@@ -68,6 +68,9 @@ func (db *DB) openPostgres(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := db.cfg.checkSessions(ctx, config); err != nil {
+		return err
+	}
 	db.write = db.cfg.pool(config)
 	db.write.SetMaxOpenConns(1)
 	if _, err := migratePostgres(ctx, db.write); err != nil {
@@ -100,7 +103,7 @@ func connection(url string) (*pgx.ConnConfig, error) {
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = deadAfter
 	}
-	config.RuntimeParams["synchronous_commit"] = "on" // an answered change is on disk
+	config.RuntimeParams["synchronous_commit"] = "remote_apply" // see session.go
 	// A change must see everything that was committed before it got the lock, whatever the server's
 	// default isolation is.
 	config.RuntimeParams["default_transaction_isolation"] = "read committed"
@@ -262,7 +265,7 @@ func (cfg *Config) migrate(ctx context.Context, config *pgx.ConnConfig, dryRun b
 	defer db.Close()
 	db.SetMaxOpenConns(1)
 	there := true
-	if err := db.PingContext(ctx); sqlState(err) == noSuchDatabase {
+	if err := cfg.checkSessions(ctx, config); sqlState(err) == noSuchDatabase {
 		there = false
 	} else if err != nil {
 		return nil, err

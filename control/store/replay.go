@@ -162,8 +162,8 @@ func (p *part) stopsFrom(mark sealer.Position, most int64, older bool) (from sea
 }
 
 // findStops reads the events that the database is checked against: all of them, or those since the
-// last start.
-func (db *reconciler) findStops(ctx context.Context, h History, m missed, all bool) (*stops, error) {
+// last start, or since an older database.
+func (db *reconciler) findStops(ctx context.Context, h History, m missed, all, older bool) (*stops, error) {
 	marks, err := positions(ctx, db.read, stopMarks)
 	if err != nil {
 		return nil, err
@@ -173,9 +173,9 @@ func (db *reconciler) findStops(ctx context.Context, h History, m missed, all bo
 	for i := range m.parts {
 		mark, marked := marks[int32(i)]
 		var known bool
-		from[i], known = m.parts[i].stopsFrom(mark, startReads/int64(len(m.parts)), m.any())
+		from[i], known = m.parts[i].stopsFrom(mark, startReads/int64(len(m.parts)), older)
 		all = all || !marked || !known
-		if mark.Offset = max(mark.Offset, m.parts[i].begin.Offset); !m.any() && mark.Compare(from[i]) < 0 {
+		if mark.Offset = max(mark.Offset, m.parts[i].begin.Offset); !older && mark.Compare(from[i]) < 0 {
 			left = append(left, span{mark, from[i]})
 		}
 	}
@@ -255,7 +255,7 @@ var errUndone = errors.New("a stop is undone")
 // holdStops re-applies the stops since the last start that the database lacks, and records it in an
 // event. SearchStops reads what it has not read.
 func (db *reconciler) holdStops(ctx context.Context, h History, m missed) error {
-	s, err := db.findStops(ctx, h, m, false)
+	s, err := db.findStops(ctx, h, m, false, false)
 	if err == nil {
 		err = db.holdAgainst(ctx, h, m, s)
 	}

@@ -49,7 +49,36 @@ func (db *engine) Stop(ctx context.Context, fn func(tx *Tx) error) error {
 		answer.Message += "; until a stop can be recorded this process gives no node a lease, and a node without one signs nothing"
 		err = fmt.Errorf("%w: %w", &answer, err)
 	}
+	if err == nil || api.From(err).Code == api.StateConflict { // a conflict with an earlier stop says that it took effect
+		if unconfirmed := db.Confirm(ctx); unconfirmed != nil {
+			return unconfirmed
+		}
+	}
 	return err
+}
+
+// confirmWithin is how long a change waits for the log.
+const confirmWithin = 5 * time.Second
+
+// ErrUnconfirmed is the error of a change that is recorded, but that the log may not have yet.
+var ErrUnconfirmed = api.Unavailable(api.LogUnavailable, "the change is recorded and takes effect, but the event log does not have it yet, "+
+	"so it would be lost if the database were: send the request again until it succeeds", time.Second)
+
+// Confirm returns once all events of the changes that were made before are in the log: whatever
+// becomes of PostgreSQL, a start on a promoted standby finds them there. A server may lose what it has
+// committed, also one with synchronous standbys (history.go), so a stop is confirmed before it is
+// acknowledged, and a signing key before it signs. After an error, which is a 503, they are recorded
+// nevertheless. An embedded service has its database and its log on one disk: it returns at once.
+func (db *engine) Confirm(ctx context.Context) error {
+	if db.pg == nil || !db.hasLog.Load() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, db.cfg.confirmWithin)
+	defer cancel()
+	if err := db.drain(ctx, ""); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnconfirmed, err)
+	}
+	return nil
 }
 
 // spend releases the reserve; false if there was none.

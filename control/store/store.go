@@ -30,7 +30,8 @@
 // Database and log hold one history between them. If one of them is an older copy, the start
 // detects it (history.go), and it also detects a stop that was removed from the database
 // (replay.go). Both are backed up and restored together (control/backup); a restored database
-// begins a new incarnation.
+// begins a new incarnation. So does a standby of PostgreSQL that is promoted and lacks what the log
+// has.
 //
 // Services own their tables and their SQL. This package owns the transaction, the outbox, the feed
 // and the migrations, because a schema has one order. It doesn't know what a right or a key means,
@@ -117,7 +118,14 @@ type Config struct {
 	Logger *slog.Logger
 	// Registerer takes the metrics; nil leaves them unregistered.
 	Registerer prometheus.Registerer
+	// OnFailure is called once when the database went back to an older state, or is on another server
+	// (ErrWentBack): the process must end, and a start checks the database against the log. It must not
+	// block. Optional.
+	OnFailure func(error)
 
+	server                  *server                         // see session.go
+	serverName              string                          // of a server in its place, for tests
+	confirmWithin           time.Duration                   // see stop.go
 	maxKeys                 int64                           // see idempotency.go
 	pollInterval            time.Duration                   // see postgres.go
 	lockWait, lockWarnAfter time.Duration                   // see keylock.go
@@ -147,8 +155,8 @@ type engine struct {
 	read  *sql.DB
 	pg    *postgres // nil: SQLite
 
-	incarnation string
-	epoch       uint64
+	incarnation
+	hasLog atomic.Bool // Reconcile has checked the database against the log, to which the outbox is relayed
 
 	changed broadcast // raised by a commit that took a revision
 	queued  broadcast // raised by a commit that emitted an event
@@ -193,13 +201,22 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if cfg.releaseWait == 0 {
 		cfg.releaseWait = releaseWait
 	}
+	if cfg.confirmWithin == 0 {
+		cfg.confirmWithin = confirmWithin
+	}
 	if cfg.free == nil {
 		cfg.free = Free
 	}
-	e := &engine{cfg: cfg}
-	db := &DB{e, &notes{e}, &feed{e}, &outbox{engine: e}, &jobQueue{e}, &attempts{e}, newKeyLock(e), &reconciler{engine: e}, &scrubber{e}}
+	if cfg.OnFailure == nil {
+		cfg.OnFailure = func(error) {}
+	}
+	e := &engine{}
+	cfg.server = &server{changed: e.otherServer, fixed: cfg.serverName != "", name: cfg.serverName}
+	e.cfg = cfg
+	events := &outbox{engine: e}
+	db := &DB{e, &notes{e}, &feed{e}, events, &jobQueue{e}, &attempts{e}, newKeyLock(e), &reconciler{engine: e, outbox: events}, &scrubber{e}}
 	if err := db.open(ctx); err != nil {
-		if cfg.URL != "" && Unreachable(err) {
+		if cfg.URL != "" && Unreachable(err) && !errors.Is(err, errReadOnly) {
 			err = fmt.Errorf("%w: %w", errUnreachable, err)
 		}
 		err = fmt.Errorf("cannot open control's database %s: %w", cfg.name(), err)
@@ -314,22 +331,35 @@ func refuseNewer(have, known int64) error {
 
 const prefixIncarnation api.Prefix = "inc_"
 
+// incarnation is the database's newest incarnation, as this process knows it.
+type incarnation struct {
+	id    string
+	epoch uint64 // of the events; a promotion that lost nothing begins one within the incarnation
+	// server is the one that the epoch began on; empty on SQLite.
+	server string
+	// promotions counts the epochs before this one of the same id, and promotedAt is the newest
+	// revision that the server had when the epoch began.
+	promotions, promotedAt int64
+}
+
 // loadIncarnation reads the database's incarnation, and begins the first one.
 func (db *DB) loadIncarnation(ctx context.Context) error {
 	return db.Change(ctx, func(tx *Tx) error {
-		err := tx.QueryRowContext(ctx, `SELECT epoch, id FROM incarnations ORDER BY epoch DESC LIMIT 1`).Scan(&db.epoch, &db.incarnation)
+		i := &db.incarnation
+		err := tx.QueryRowContext(ctx, `SELECT epoch, id, server, promoted_at, (SELECT COUNT(*) FROM incarnations e WHERE e.id = i.id) - 1
+			FROM incarnations i ORDER BY epoch DESC LIMIT 1`).Scan(&i.epoch, &i.id, &i.server, &i.promotedAt, &i.promotions)
 		if !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
-		db.epoch, db.incarnation = 1, api.NewID(prefixIncarnation, db.Now())
-		return tx.insertIncarnation(ctx, db.epoch, db.incarnation)
+		*i = incarnation{id: api.NewID(prefixIncarnation, db.Now()), epoch: 1, server: db.cfg.server.current()}
+		return tx.insertIncarnation(ctx, i)
 	})
 }
 
-// insertIncarnation writes the row of a new incarnation.
-func (tx *Tx) insertIncarnation(ctx context.Context, epoch uint64, id string) error {
-	_, err := tx.ExecContext(ctx, `INSERT INTO incarnations (epoch, id, started_at) VALUES ($1, $2, $3)`,
-		epoch, id, Millis(tx.db.Now()))
+// insertIncarnation writes the row of a new epoch.
+func (tx *Tx) insertIncarnation(ctx context.Context, i *incarnation) error {
+	_, err := tx.ExecContext(ctx, `INSERT INTO incarnations (epoch, id, started_at, server, promoted_at) VALUES ($1, $2, $3, $4, $5)`,
+		i.epoch, i.id, Millis(tx.db.Now()), i.server, i.promotedAt)
 	return err
 }
 
@@ -354,7 +384,7 @@ func (db *engine) Read() *sql.DB { return db.read }
 func (db *engine) Now() time.Time { return db.cfg.Now().UTC().Truncate(time.Millisecond) }
 
 // Incarnation is the id of the database's incarnation. A restore begins a new one.
-func (db *engine) Incarnation() string { return db.incarnation }
+func (db *engine) Incarnation() string { return db.id }
 
 // Changed returns a channel that is closed by the next commit that took a revision, or sooner. Get
 // the channel before reading, so that no commit is missed.

@@ -180,13 +180,16 @@ func TestRestartedDatabase(t *testing.T) {
 	require.Equal(t, int64(2), db.mustPublish(t, "rgh_b", api.RightActive))
 }
 
+// commitMessage is a commit on the wire, with its length, unlike the name of a setting.
+const commitMessage = "\x0bcommit\x00"
+
 // TestCommitInDoubt loses the answer to a commit: the answer says so, and who
 // reads finds out.
 func TestCommitInDoubt(t *testing.T) {
 	onPostgres(t)
 	db, wire := wired(t, nil)
 	db.mustPublish(t, "rgh_a", api.RightActive)
-	wire.CutBehind("commit")
+	wire.CutBehind(commitMessage)
 	revoke := func(tx *Tx) error {
 		revision, err := tx.Revision(t.Context())
 		if err != nil {
@@ -203,7 +206,7 @@ func TestCommitInDoubt(t *testing.T) {
 	require.Equal(t, int64(3), db.mustPublish(t, "rgh_b", api.RightActive))
 
 	require.NoError(t, db.Transact(t.Context(), seen(t.Context(), "192.0.2.2"))) // so it is connected
-	wire.CutBehind("commit")
+	wire.CutBehind(commitMessage)
 	require.Contains(t, unavailable(t, db.Transact(t.Context(), seen(t.Context(), "192.0.2.1"))), "read whether it was made")
 }
 

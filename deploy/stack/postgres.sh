@@ -113,6 +113,7 @@ env() {
 		echo "export MUNIMENT_TEST_TLS_POSTGRES_PASSWORD='$home/password'"
 		return
 	fi
+	echo "export MUNIMENT_TEST_POSTGRES_BIN='$bin'"
 	echo "export MUNIMENT_TEST_POSTGRES='postgres://postgres:$(cat "$home/password")@127.0.0.1:$port/postgres?sslmode=disable'"
 }
 

@@ -13,7 +13,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 verb=${1:-}
 engines=("${@:2}")
-[ ${#engines[@]} -gt 0 ] || engines=(kafka clickhouse postgres)
+[ ${#engines[@]} -gt 0 ] || engines=(kafka clickhouse postgres pgbouncer)
 
 case $verb in
 up)

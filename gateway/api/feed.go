@@ -31,8 +31,13 @@ type FeedRequest struct {
 // Feed is control's response, read from the primary database after the request arrived.
 type Feed struct {
 	// Incarnation identifies the database between two restores; each restore makes a new one.
-	// A node that receives another than before is stale until its operator allows it to go on.
+	// A node that receives another than before must begin again.
 	Incarnation string `json:"incarnation"`
+	// Promotions counts the promotions of a standby of the database in this incarnation, and
+	// PromotedAt is the newest revision that the standby had at the last of them. A node that has seen
+	// a later revision before must begin again: it may know what the standby lacks.
+	Promotions int64 `json:"promotions,omitempty"`
+	PromotedAt int64 `json:"promotedAt,omitempty"`
 	// Newest is the database's newest revision when the answer was read.
 	Newest int64 `json:"newest"`
 	// UpTo is the revision that a node has applied once it applied Changes; less
@@ -63,6 +68,9 @@ type Snapshot struct {
 	Change *Change `json:"change"`
 	// AsOf is the database's newest revision at the read.
 	AsOf int64 `json:"asOf"`
+	// Promotions is Feed's. A node discards an answer from before or after a promotion that its feed
+	// does not know of, or no longer.
+	Promotions int64 `json:"promotions,omitempty"`
 }
 
 // MostSnapshots is how many records a node may request at once.
@@ -79,6 +87,8 @@ type Snapshots struct {
 	Changes []Change `json:"changes"`
 	// AsOf is the database's newest revision at the read, which is one for all.
 	AsOf int64 `json:"asOf"`
+	// Promotions is Feed's, as in Snapshot.
+	Promotions int64 `json:"promotions,omitempty"`
 }
 
 // Kind is one kind of records that nodes get, and T what they get of one.

@@ -60,11 +60,16 @@ func (c *Client) KeyDirectory(ctx context.Context) ([]byte, error) {
 	return text, nil
 }
 
-// VerifyError says why something is not genuine. Its Code is one of muniment verify's.
+// VerifyError says why something is not genuine, or can't be judged. Its Code is one of muniment verify's.
 type VerifyError struct {
 	Code    sealer.Code
 	Message string
 }
+
+// Verdict is verify.VerdictUnsound if what was given is forged or altered, as with a wrong signature of a known key;
+// and verify.VerdictUnjudged if something is missing, as with a key that the directory does not list: a
+// newer directory may, or the evidence is another service's.
+func (e *VerifyError) Verdict() string { return verify.VerdictOf(e.Code) }
 
 func (e *VerifyError) Error() string { return string(e.Code) + ": " + e.Message }
 
@@ -83,11 +88,14 @@ type VerifiedReceipt struct {
 // signature, and event if there is one: the data of an answer that has them, or the whole answer. What
 // stands beside these is compared with the event, and ignored where that is missing.
 //
-// A receipt of a key that was revoked is refused, as the thief of a key can write any time: with a
+// A receipt of a key that was revoked can't be judged, as the thief of a key can write any time: with a
 // pack or a proof from before the revocation muniment verify accepts it. The error is a *VerifyError.
 func VerifyReceipt(answer []byte, trust *Trust) (*VerifiedReceipt, error) {
 	refuse := func(code sealer.Code, format string, args ...any) (*VerifiedReceipt, error) {
 		return nil, &VerifyError{code, fmt.Sprintf(format, args...)}
+	}
+	if !verify.IsReceipt(answer) {
+		return refuse(verify.FormatUnknown, "it has no receipt with its signature")
 	}
 	given, err := readSigned(answer)
 	if err != nil {
@@ -110,7 +118,7 @@ func VerifyReceipt(answer []byte, trust *Trust) (*VerifiedReceipt, error) {
 	}
 	r.Sandbox = trust.directory.OfSandbox(r.KeyID)
 	pub, code := trust.directory.Find(r.KeyID, sealer.ReceiptPurpose(r.Sandbox), r.Receipt.IssuedAt)
-	if code != "" {
+	if code = verify.KeyFault(trust.directory, r.KeyID, r.Receipt.IssuedAt, code); code != "" {
 		return refuse(code, "key %s at %s", r.KeyID, sealer.FormatTime(r.Receipt.IssuedAt))
 	}
 	if !ed25519.Verify(pub, text, signature) {

@@ -12,6 +12,7 @@ import (
 	"muniment/gateway/api"
 	"muniment/sealer"
 	"muniment/sealer/sealertest"
+	"muniment/sealer/verify"
 )
 
 // TestVerifyReceipt: one that is genuine, with its event and without, and what is changed of it.
@@ -65,6 +66,13 @@ func TestVerifyReceipt(t *testing.T) {
 		var refused *VerifyError
 		require.ErrorAs(t, err, &refused, c.to)
 		require.Equal(t, c.code, string(refused.Code), err)
+		require.Equal(t, c.code == "key.unknown", refused.Verdict() == verify.VerdictUnjudged, err)
+	}
+	for _, text := range []string{"", "<html>", `{"receipts":[]}`} {
+		_, err := VerifyReceipt([]byte(text), trust)
+		var refused *VerifyError
+		require.ErrorAs(t, err, &refused)
+		require.Equal(t, []string{"format.unknown", verify.VerdictUnjudged}, []string{string(refused.Code), refused.Verdict()}, text)
 	}
 
 	_, err = VerifyReceipt(fmt.Appendf(nil, `{"receipt":%s,"signature":%s,"event":%s}`, parts.Receipt, parts.Signature, other), trust)

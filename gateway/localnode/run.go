@@ -97,7 +97,7 @@ func (n *Node) serve(ctx context.Context, id *identity.Node, metrics *registerer
 	if err != nil {
 		return err
 	}
-	following.Go(func() { _ = view.Run(work) }) // both return nil once work is done
+	following.Go(func() { _ = view.Run(work) }) // it fails only if the database went back, which ends this process
 	following.Go(func() { _ = id.Run(work) })
 	issuing, stopIssuing := context.WithCancel(known)
 	defer stopIssuing()

@@ -230,6 +230,9 @@ func (c *cache[W, T]) load(ctx context.Context, id string) (cached[T], error) {
 		c.view.metrics.loadErrors.Inc()
 		return cached[T]{}, errAway
 	}
+	if !c.view.sees(s.AsOf, s.Promotions) {
+		return cached[T]{}, errAway
+	}
 	if s.Change == nil {
 		return cached[T]{asOf: s.AsOf}, nil
 	}
@@ -284,6 +287,9 @@ func (c *cache[W, T]) requestOnce(ctx context.Context, ids []string, all map[str
 	if err != nil {
 		c.view.metrics.loadErrors.Inc()
 		return ids, err
+	}
+	if !c.view.sees(s.AsOf, s.Promotions) {
+		return ids, errAway
 	}
 	found := make(map[string]received[T], len(s.Changes))
 	for i := range s.Changes {

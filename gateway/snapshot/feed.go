@@ -20,8 +20,10 @@ const (
 	idlePause = 20 * time.Millisecond
 )
 
-// Run follows the feed until ctx is done, and returns nil then and only then: a request that
-// fails is sent again, while the lease runs out. At most one Run at a time.
+// Run follows the feed until ctx is done, and returns nil then. A request that fails is sent again,
+// while the lease runs out. Once the database is not the one that the view has followed, Run returns
+// an error: the process must end and start again, which is all that is needed. At most one Run at a
+// time.
 func (v *View) Run(ctx context.Context) error {
 	pause := minPause
 	failing := false
@@ -30,6 +32,8 @@ func (v *View) Run(ctx context.Context) error {
 		news, err := v.poll(ctx, sent)
 		switch {
 		case ctx.Err() != nil:
+		case v.lost.Load():
+			return err
 		case err != nil:
 			v.metrics.feedErrors.Inc()
 			if !failing {
@@ -116,20 +120,40 @@ func (v *View) compareClocks(now, control time.Time) {
 	v.ahead = ahead
 }
 
-// check refuses a response that does not continue from the applied revision.
+// check refuses a response that does not continue from what the node has seen.
 func (v *View) check(f *api.Feed, after int64) error {
 	if v.incarnation == "" {
 		v.incarnation = f.Incarnation
+		v.promotions.Store(f.Promotions)
 	}
-	if f.Incarnation != v.incarnation || f.Newest < after {
+	continues := f.Incarnation == v.incarnation && f.Newest >= after
+	if before := v.promotions.Load(); continues && f.Promotions != before {
+		v.promotions.Store(f.Promotions) // before seen is read: see sees
+		continues = f.Promotions == before+1 && v.seen.Load() <= f.PromotedAt
+	}
+	if !continues {
 		v.lost.Store(true)
-		return fmt.Errorf("control's database is not the one that this node has followed: incarnation %q at revision %d, known is %q at %d",
-			f.Incarnation, f.Newest, v.incarnation, after)
+		return fmt.Errorf("control's database is not the one that this node has followed, it was restored or its standby promoted: "+
+			"incarnation %q with %d promotions at revision %d, known is %q at revision %d. The node begins again when it is started",
+			f.Incarnation, f.Promotions, f.Newest, v.incarnation, v.seen.Load())
 	}
 	if f.UpTo < after || f.UpTo > f.Newest {
 		return fmt.Errorf("the feed has changes up to revision %d of %d, the request was for those after %d", f.UpTo, f.Newest, after)
 	}
+	v.sees(f.Newest, f.Promotions)
 	return nil
+}
+
+// sees takes the revision that an answer was read at. False if a promotion lies between the answer and
+// the feed's last one, so that the node must not know what is in it.
+func (v *View) sees(asOf, promotions int64) bool {
+	if v.promotions.Load() != promotions {
+		return false
+	}
+	for seen := v.seen.Load(); asOf > seen && !v.seen.CompareAndSwap(seen, asOf); {
+		seen = v.seen.Load()
+	}
+	return v.promotions.Load() == promotions
 }
 
 // apply applies the changes and then the revision. A change may come twice and in any order.

@@ -61,7 +61,7 @@ func TestRestoredDatabaseIsNeverTrustedAgain(t *testing.T) {
 		"another incarnation": func(s *source) { s.incarnation = "two" },
 		"older revision":      func(s *source) { s.revision -= 2 },
 	} {
-		t.Run(name, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			s := newSource()
 			s.put(api.Right{ID: rightOf(1), State: api.RightActive})
 			s.put(api.Right{ID: rightOf(2), State: api.RightActive})
@@ -69,19 +69,101 @@ func TestRestoredDatabaseIsNeverTrustedAgain(t *testing.T) {
 			follow(t, v)
 			require.NoError(t, v.Fresh())
 			s.set(func() { restore(s) })
-			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-			defer cancel() // the source has no news to answer with: let it answer at once
-			_, err := v.poll(ctx, 0)
-			require.Error(t, err)
+			require.ErrorContains(t, v.Run(t.Context()), "restored", "%s: the process has to start again", name)
 			require.Equal(t, errLost, v.Fresh())
 			_, held := v.LeaseAge()
 			require.False(t, held)
 			s.set(func() { s.incarnation, s.revision = "one", 100 })
-			_, err = v.poll(t.Context(), 0)
+			_, err := v.poll(t.Context(), 0)
 			require.NoError(t, err)
 			require.Equal(t, errLost, v.Fresh())
 		})
 	}
+}
+
+// TestPromotion: a node goes on if the standby that was promoted had all that the node has seen.
+func TestPromotion(t *testing.T) {
+	for name, test := range map[string]struct {
+		before func(*source, *View) // while the old server answers
+		after  func(*source)        // once the new one does
+		lost   bool
+	}{
+		"nothing was lost": {},
+		"other changes came after it": {after: func(s *source) {
+			s.put(api.Right{ID: rightOf(1), State: api.RightRevoked})
+		}},
+		"a change that the node has applied was lost": {before: func(s *source, v *View) {
+			s.put(api.Right{ID: rightOf(2), State: api.RightActive})
+			follow(t, v)
+		}, after: func(s *source) {
+			s.put(api.Right{ID: rightOf(3), State: api.RightActive}) // by the same revision
+		}, lost: true},
+		"a change that the node has only read was lost": {before: func(s *source, v *View) {
+			s.put(api.Right{ID: rightOf(2), State: api.RightActive})
+			_, err := v.Right(t.Context(), "tnt_a", rightOf(2))
+			require.NoError(t, err)
+		}, lost: true},
+		"the node has read of a batch what was lost": {before: func(s *source, v *View) {
+			s.put(api.Right{ID: rightOf(2), State: api.RightActive})
+			v.ReadRights(t.Context(), []string{rightOf(2)}, RightsRead{})
+		}, lost: true},
+		"it was promoted twice": {after: func(s *source) { s.set(func() { s.promotions++ }) }, lost: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSource()
+			had := s.put(api.Right{ID: rightOf(1), State: api.RightActive})
+			v := newView(t, s, nil)
+			follow(t, v)
+			if test.before != nil {
+				test.before(s, v)
+			}
+			s.set(func() { s.promotions, s.promotedAt, s.revision = 1, had, had })
+			if test.after != nil {
+				test.after(s)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			defer cancel() // the source has no news to answer with: let it answer at once
+			_, err := v.poll(ctx, 0)
+			require.Equal(t, test.lost, err != nil, "%v", err)
+			if test.lost {
+				require.Equal(t, errLost, v.Fresh())
+				return
+			}
+			require.NoError(t, v.Fresh())
+			require.Equal(t, s.revision, v.Applied())
+		})
+	}
+}
+
+// TestAnswersOfTwoServersAreNotMixed: what the old server has answered counts no more once the feed is
+// that of the new one, nor does the new one's answer before.
+func TestAnswersOfTwoServersAreNotMixed(t *testing.T) {
+	s := newSource()
+	s.put(api.Right{ID: rightOf(1), State: api.RightActive})
+	v := newView(t, s, nil)
+	follow(t, v)
+	read := func() error {
+		_, err := v.Right(t.Context(), "tnt_a", rightOf(2))
+		return err
+	}
+	promote := func() { s.set(func() { s.promotions, s.promotedAt = s.promotions+1, s.revision }) }
+	poll := func() {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_, err := v.poll(ctx, 0)
+		require.NoError(t, err)
+	}
+	promote()
+	s.put(api.Right{ID: rightOf(3), State: api.RightActive})
+	require.Equal(t, errAway, read(), "by the new server, which the feed does not know of")
+	batch := RightsRead{}
+	v.ReadRights(t.Context(), []string{rightOf(2)}, batch)
+	_, _, err := v.KnownRight("tnt_a", rightOf(2), batch)
+	require.Equal(t, errAway, err)
+	poll()
+	requireCode(t, api.ResourceNotFound, read())
+	s.loading = func() { promote(); poll() }
+	require.Equal(t, errAway, read(), "by the old server, while the feed went on with the new one")
 }
 
 func TestMalformedAnswersGiveNoLease(t *testing.T) {

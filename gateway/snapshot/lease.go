@@ -18,7 +18,7 @@ func (v *View) LeaseAge() (time.Duration, bool) {
 
 var (
 	errStale = api.Unavailable(api.RightsStale, "this node has had no response from control for too long to decide a delivery", time.Second)
-	errLost  = api.Unavailable(api.RightsStale, "control's database was restored; this node must be started again", time.Minute)
+	errLost  = api.Unavailable(api.RightsStale, "control's database was restored, or its standby promoted; this node starts again", time.Second)
 	errOther = api.Unavailable(api.RightsStale, "another process runs as this node, and started later, so control sends this one no news of rights: its operator must stop one of the two", time.Minute)
 	errClock = api.Unavailable(api.RightsStale, "this node's clock is more than a minute behind the end of the right's suspension: its operator must set it", time.Minute)
 	errAway  = api.Unavailable(api.RightsStale, "control can't be reached now", time.Second)

@@ -27,9 +27,11 @@
 //
 // The view fails closed. A database with another incarnation, or with a newest
 // revision below what the node has applied, was restored: the view is stale from
-// then on until the process starts again, because a rollback may have forgotten
-// revocations. A right that can't be decoded is an internal error, not a right
-// without limits.
+// then on and Run ends, so that the process starts again, because a rollback may have
+// forgotten revocations. So was, for this node, a database whose standby was promoted
+// before it had all that the node has seen; a node that has seen no more than the
+// standby had goes on. A right that can't be decoded is an internal error, not a
+// right without limits.
 //
 // Mappings of vendors' ids stop nothing, and there are millions of them: a change in the feed
 // only makes what is cached of its id unusable. A node reads what it needs, for a whole batch in
@@ -158,6 +160,9 @@ type View struct {
 	applied atomic.Int64 // the newest revision that was applied wholly
 	lease   atomic.Int64 // when the lease began, as nanoseconds of Clock plus 1; 0: none
 	lost    atomic.Bool  // the database was restored under us; never reset
+	seen    atomic.Int64 // the newest revision that an answer was read at
+
+	promotions atomic.Int64 // of the database, as of the feed's last answer
 
 	superseded atomic.Bool // control has refused the last request: another process runs as this node
 

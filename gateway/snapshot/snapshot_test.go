@@ -25,6 +25,8 @@ type source struct {
 	newest      map[string]api.Change
 	stoppedOnce map[string]bool
 	news        chan struct{}
+	promotions  int64
+	promotedAt  int64
 
 	away     error
 	page     int               // most changes in an answer; 0 is all
@@ -101,7 +103,7 @@ func (s *source) Feed(ctx context.Context, req api.FeedRequest) (api.Feed, error
 }
 
 func (s *source) answer(after int64) api.Feed {
-	f := api.Feed{Incarnation: s.incarnation, Newest: s.revision, UpTo: s.revision}
+	f := api.Feed{Incarnation: s.incarnation, Promotions: s.promotions, PromotedAt: s.promotedAt, Newest: s.revision, UpTo: s.revision}
 	for revision := after + 1; revision <= s.revision; revision++ {
 		for id := range maps.Keys(s.newest) {
 			c := s.newest[id]
@@ -120,7 +122,7 @@ func (s *source) answer(after int64) api.Feed {
 
 func (s *source) Snapshot(_ context.Context, kind, id string) (api.Snapshot, error) {
 	s.mu.Lock()
-	found, err, loading := api.Snapshot{AsOf: s.revision}, s.away, s.loading
+	found, err, loading := api.Snapshot{AsOf: s.revision, Promotions: s.promotions}, s.away, s.loading
 	if c, ok := s.newest[id]; ok && c.Kind == kind {
 		found.Change = &c
 	}
@@ -151,7 +153,7 @@ func (s *source) Suspended(_ context.Context, moments []api.RightMoment) ([]bool
 
 func (s *source) Snapshots(_ context.Context, kind string, ids []string) (api.Snapshots, error) {
 	s.mu.Lock()
-	found, err, loading := api.Snapshots{AsOf: s.revision}, s.away, s.loading
+	found, err, loading := api.Snapshots{AsOf: s.revision, Promotions: s.promotions}, s.away, s.loading
 	for _, id := range ids {
 		if c, ok := s.newest[id]; ok && c.Kind == kind {
 			found.Changes = append(found.Changes, c)

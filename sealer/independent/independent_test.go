@@ -43,9 +43,10 @@ func python(args ...string) *exec.Cmd {
 
 // verdict is what one of the verifiers says about one file.
 type verdict struct {
-	File  string
-	OK    bool
-	Codes []sealer.Code // of what is wrong; the stranger names the first thing only
+	File    string
+	OK      bool
+	Verdict string
+	Codes   []sealer.Code // of what is wrong; the stranger names the first thing only
 	// Sandbox is set if a key of the sandbox has signed it.
 	Sandbox bool
 	// Unproven are the codes of what nothing at hand proves, if nothing is wrong.
@@ -83,16 +84,16 @@ func (a anchor) stranger(t *testing.T, sets [][]string) [][]verdict {
 	for i, set := range sets {
 		for _, name := range set {
 			var v struct {
-				File string
-				OK   bool
-				Code sealer.Code
+				File, Verdict string
+				OK            bool
+				Code          sealer.Code
 
 				Sandbox  bool
 				Unproven []sealer.Code
 			}
 			require.NoError(t, d.Decode(&v))
 			require.Equal(t, name, v.File)
-			verdicts[i] = append(verdicts[i], verdict{name, v.OK, []sealer.Code{v.Code}, v.Sandbox, append([]sealer.Code(nil), v.Unproven...)})
+			verdicts[i] = append(verdicts[i], verdict{name, v.OK, v.Verdict, []sealer.Code{v.Code}, v.Sandbox, append([]sealer.Code(nil), v.Unproven...)})
 		}
 	}
 	require.False(t, d.More())
@@ -110,7 +111,7 @@ func (a anchor) ours(t *testing.T, set []string) []verdict {
 	require.Empty(t, report.Message)
 	var verdicts []verdict
 	for _, f := range report.Files {
-		v := verdict{File: f.File, OK: true}
+		v := verdict{File: f.File, OK: true, Verdict: f.Verdict}
 		for _, each := range f.Verdicts {
 			if !each.OK {
 				v.OK, v.Codes = false, append(v.Codes, each.Code)
@@ -162,11 +163,11 @@ func (f *folder) begin(name string) string {
 func TestStranger(t *testing.T) {
 	out, err := python("-c", `
 import ast, sys
-for n in ast.walk(ast.parse(open("verify.py", encoding="utf-8").read())):
+for n in (n for file in ("verify.py", "settle.py") for n in ast.walk(ast.parse(open(file, encoding="utf-8").read()))):
     names = [a.name for a in n.names] if isinstance(n, ast.Import) else [n.module] if isinstance(n, ast.ImportFrom) else []
     for name in names:
         top = name.split(".")[0]
-        assert top == "cryptography" or top in sys.stdlib_module_names, name
+        assert top in ("cryptography", "settle") or top in sys.stdlib_module_names, name
         assert top not in ("subprocess", "ctypes", "importlib", "os", "socket"), name
     if isinstance(n, ast.ImportFrom):
         assert n.level == 0
@@ -217,6 +218,7 @@ func TestVectors(t *testing.T) {
 		Files    []string
 		Keys     string
 		Failures [][]sealer.Code
+		Verdicts []string
 	}
 	require.NoError(t, json.Unmarshal(text, &cases))
 	require.NotEmpty(t, cases)
@@ -233,6 +235,7 @@ func TestVectors(t *testing.T) {
 		for n := range cases[i].Files { // an expected checkpoint is the command's own affair
 			v, codes := verdicts[n], cases[i].Failures[n]
 			require.Equal(t, codes == nil, v.OK, "%s: %s: %v", cases[i].Name, v.File, v.Codes)
+			require.Equal(t, cases[i].Verdicts[n], v.Verdict, "%s: %s: %v", cases[i].Name, v.File, v.Codes)
 			if codes != nil {
 				require.Subset(t, codes, v.Codes, "%s: %s", cases[i].Name, v.File)
 			}
@@ -358,6 +361,7 @@ func TestMutants(t *testing.T) {
 		us := ours(t, f.root, sets[i])
 		require.False(t, theirs[0].OK, "verify.py accepts %s: %s", kinds[i], sets[i][0])
 		require.False(t, us[0].OK, "sealer accepts %s: %s", kinds[i], sets[i][0])
+		require.Equal(t, us[0].Verdict, theirs[0].Verdict, "%s: sealer %v, verify.py %v: %s", kinds[i], us[0].Codes, theirs[0].Codes, sets[i][0])
 		for _, v := range slices.Concat(theirs[1:], us[1:]) {
 			require.True(t, v.OK, "the directory beside %s: %v", kinds[i], v.Codes)
 		}

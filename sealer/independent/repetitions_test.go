@@ -91,7 +91,7 @@ func TestRepetitions(t *testing.T) {
 	for i, theirs := range stranger(t, f.root, sets) {
 		us := ours(t, f.root, sets[i])
 		for n, v := range us {
-			require.Equal(t, v.OK, theirs[n].OK, "%v: sealer %v, verify.py %v", sets[i], v.Codes, theirs[n].Codes)
+			require.Equal(t, v.Verdict, theirs[n].Verdict, "%v: sealer %v, verify.py %v", sets[i], v.Codes, theirs[n].Codes)
 			if v.OK {
 				require.Equal(t, v.Unproven, theirs[n].Unproven, "%v", sets[i])
 			} else {

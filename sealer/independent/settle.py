@@ -16,7 +16,7 @@ import argparse, base64, hashlib, json, sys
 from collections import defaultdict
 from datetime import datetime
 from decimal import ROUND_HALF_EVEN, Decimal, localcontext
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 MICRO = Decimal("0.000001")
 UTC = ZoneInfo("UTC")
@@ -30,6 +30,14 @@ UNITS = {
 }
 NAMES = ("rightId", "basisId", "substrate", "meteringBasis", "completion")
 ORDER = ("rightId", "basisId", "campaign", "label", "substrate", "meteringBasis", "completion")
+
+
+class Differs(Exception):
+    """What a statement says otherwise than the packs. Its code is a verdict code of the manual."""
+
+    def __init__(self, code, message):
+        super().__init__(message)
+        self.code = code
 
 
 def spell(d):
@@ -47,7 +55,7 @@ def read(names):
     for name in names:
         with open(name) as f:
             packs.append((json.loads(f.readline())["firstIndex"], name))
-    log, size = {"rules": {}, "issues": [], "counted": [], "rights": {}, "header": None}, 0
+    log, size = empty(), 0
     for first, name in sorted(packs):
         if first != size:
             sys.exit(f"{name} begins at leaf {first}, the packs before end at {size}")
@@ -56,22 +64,30 @@ def read(names):
             size = log["header"]["treeSize"]
             repeats = {d["leaf"] for d in log["header"]["duplicates"]}
             for leaf in range(first, size):
-                event = json.loads(f.readline())
-                data = event["data"]
-                if event["type"].startswith("settlement_rule."):
-                    log["rules"][leaf] = data
-                elif event["type"] == "statement.issued" or event["type"] == "statement.voided" and data["voidReason"] is not None:
-                    log["issues"].append(data)
-                elif event["type"] == "right.issued" and event["subject"]["kind"] == "right":
-                    log["rights"].setdefault(event["subject"]["id"], scope_of(data))
-                elif event["type"] == "delivery.recorded" and data["metering"]["metered"] and leaf not in repeats:
-                    log["counted"].append({
-                        "leaf": leaf, "receiptId": data["receipt"]["receiptId"], "renderedAt": millis(data["receipt"]["renderedAt"]),
-                        "rightId": data["rightId"], "basisId": data["basisId"], "substrate": data["substrate"],
-                        "meteringBasis": data["metering"]["basis"], "completion": data["metering"]["completion"],
-                        "quantityMs": data["metering"]["quantityMs"], "impressions": Decimal(data["metering"]["impressions"]),
-                    })
+                note(log, leaf, json.loads(f.readline()), repeats)
     return log
+
+
+def empty():
+    return {"rules": {}, "issues": [], "counted": [], "rights": {}, "header": None}
+
+
+def note(log, leaf, event, repeats):
+    """Notes what statements rest on of an event."""
+    data = event["data"]
+    if event["type"].startswith("settlement_rule."):
+        log["rules"][leaf] = data
+    elif event["type"] == "statement.issued" or event["type"] == "statement.voided" and data["voidReason"] is not None:
+        log["issues"].append(data)
+    elif event["type"] == "right.issued" and event["subject"]["kind"] == "right":
+        log["rights"].setdefault(event["subject"]["id"], scope_of(data))
+    elif event["type"] == "delivery.recorded" and data["metering"]["metered"] and leaf not in repeats:
+        log["counted"].append({
+            "leaf": leaf, "receiptId": data["receipt"]["receiptId"], "renderedAt": millis(data["receipt"]["renderedAt"]),
+            "rightId": data["rightId"], "basisId": data["basisId"], "substrate": data["substrate"],
+            "meteringBasis": data["metering"]["basis"], "completion": data["metering"]["completion"],
+            "quantityMs": data["metering"]["quantityMs"], "impressions": Decimal(data["metering"]["impressions"]),
+        })
 
 
 def scope_of(right):
@@ -355,13 +371,13 @@ def overlaps(log, said):
     issues = [i for i in log["issues"] if i["id"] != said.get("statementId") and millis(i["from"]) < end and begin < millis(i["to"])]
     found = sorted(({"sha256": i["sha256"], "statementId": i["id"]} for i in issues), key=lambda o: o["statementId"])
     if "overlaps" in said and found != said["overlaps"]:
-        sys.exit(f"the log has the statements {found}, the statement lists {said['overlaps']}")
+        raise Differs("statement.overlap", f"the log has the statements {found}, the statement lists {said['overlaps']}")
     voided = {i["corrects"] for i in issues if i["voidReason"] is not None}
     for i in issues:
         meets = millis(said["from"]) < millis(i["to"])
         one = None in (i["counterpartyId"], said["counterpartyId"]) or i["counterpartyId"] == said["counterpartyId"]
         if "overlaps" in said and not said["correction"] and i["currency"] == said["currency"] and one and meets and (i["corrects"] or i["id"]) not in voided:
-            sys.exit(f"the statement {i['id']} bills the same receipts")
+            raise Differs("statement.overlap", f"the statement {i['id']} bills the same receipts")
     return issues
 
 
@@ -382,22 +398,39 @@ def main():
     if args.statement:
         with open(args.statement) as f:
             said = json.loads(f.readline())
+    previous = text_of(args.previous, said["correction"]["previous"]["sha256"]) if args.previous else None
+    try:
+        said_log = None if is_void(said) else read(args.bundles)
+        made, counted = judge(said, previous, said_log, args.statement)
+    except Differs as differs:
+        sys.exit(str(differs))
+    if not args.statement:
+        print(json.dumps(made))
+    elif is_void(said):
+        print(f"ok {args.statement} voids {said['correction']['of']}")
+    else:
+        print(f"ok {args.statement} {made['total']} {said['currency']} of {counted} receipts, held {made['heldAmount']}")
+
+
+def is_void(said):
+    return said["correction"] is not None and said["correction"]["voidReason"] is not None
+
+
+def judge(said, previous, log, stated):
+    """What a period came to, and of how many receipts; if a statement is given, it has to say the same."""
     correction = said["correction"]
-    previous = text_of(args.previous, correction["previous"]["sha256"]) if args.previous else None
+    need = lambda ok, code, message: ok or differ(code, message)
     if previous and (other := [n for n in ("tenantId", "from", "to", "currency", "counterpartyId") if previous[n] != said[n]]):
-        sys.exit(f"the statement before has another {other[0]}")
-    if args.statement and [local(millis(said[n]), ZoneInfo(said["timeZone"])) for n in ("from", "to")] != [said["localFrom"], said["localTo"]]:
-        sys.exit("the local times of its period are wrong")
-    if correction and correction["voidReason"] is not None:
-        if not (said["total"] == said["heldAmount"] == "0") or any(said[n] for n in ("lines", "adjustments", "excluded", "months", "overlaps", "payees", "rights", "unrated")):
-            sys.exit("it voids a statement, and states something")
+        differ("statement.correction", f"the statement before has another {other[0]}")
+    if stated and [local(millis(said[n]), ZoneInfo(said["timeZone"])) for n in ("from", "to")] != [said["localFrom"], said["localTo"]]:
+        differ("statement.unproven", "the local times of its period are not those of this machine")
+    if is_void(said):
+        need(said["total"] == said["heldAmount"] == "0" and not any(said[n] for n in ("lines", "adjustments", "excluded", "months", "overlaps", "payees", "rights", "unrated")), "format.invalid", "it voids a statement, and states something")
         nothing = {"lines": [], "adjustments": [], "payees": [], "total": "0"}
         told = {**correction, "payees": without(correction["payees"], "name")}
         if previous and (found := corrected(previous, nothing, correction, ("VOID", nothing))) != told:
-            sys.exit(f"the statement before makes the void {found}, the statement says {told}")
-        print(f"ok {args.statement} voids {correction['of']}")
-        return
-    log = read(args.bundles)
+            differ("statement.correction", f"the statement before makes the void {found}, the statement says {told}")
+        return nothing, 0
     for r in said.get("rights", []):  # the event of a right may be later in the log
         log["rights"].setdefault(r["rightId"], (r["campaigns"], r["labels"]))
     header, period = log["header"], (millis(said["from"]), millis(said["to"]))
@@ -405,41 +438,35 @@ def main():
     since = min([said["from"]] + [m["from"] for m in reached], key=millis)
     if previous:
         since = min(since, previous["since"], key=millis)
-    if args.statement:
-        if reached != said["months"]:
-            sys.exit(f"months: the rules make {reached}, the statement says {said['months']}")
-        if millis(said["since"]) > millis(since) or millis(said["since"]) != millis(since) and (previous or not correction):
-            sys.exit(f"the statement counts since {said['since']}, it has to since {since}")
+    if stated:
+        need(reached == said["months"], "statement.rule", f"months: the rules make {reached}, the statement says {said['months']}")
+        need(millis(said["since"]) <= millis(since) and (millis(said["since"]) == millis(since) or correction and not previous), "statement.rule", f"the statement counts since {said['since']}, it has to since {since}")
     else:
         said["since"] = since
     issues = overlaps(log, said)
     terms = Terms(log, issues, header["treeSize"])
     state = excluded(said)
     counted = [(state(r), r) for r in log["counted"] if millis(said["since"]) <= r["renderedAt"] < period[1]]
-    stated = [r for s, r in counted if s == ""]
+    free = [r for s, r in counted if s == ""]
     of = period, said["currency"], said["counterpartyId"]
-    made = settle(terms, stated, *of, reached)
+    made = settle(terms, free, *of, reached)
     held = [r for s, r in counted if s == "HELD"]
-    more = settle(terms, stated + held, *of, reached)
+    more = settle(terms, free + held, *of, reached)
     made["heldAmount"] = spell(Decimal(more["total"]) - Decimal(made["total"]))
-    made["rights"] = terms.scopes(stated + held)
-    if not args.statement:
-        print(json.dumps(made))
-        return
-    if (header["treeSize"], header["rootHash"]) != (said["asOf"]["treeSize"], said["asOf"]["rootHash"]):
-        sys.exit("the statement is of another end of the log")
+    made["rights"] = terms.scopes(free + held)
+    if not stated:
+        return made, len(free)
+    need((header["treeSize"], header["rootHash"]) == (said["asOf"]["treeSize"], said["asOf"]["rootHash"]), "statement.log", "the statement is of another end of the log")
     for name, stripped in {
         "lines": said["lines"], "adjustments": said["adjustments"], "rights": said["rights"],
         "payees": without(said["payees"], "name"), "unrated": said["unrated"], "total": said["total"], "heldAmount": said["heldAmount"],
     }.items():
-        if made[name] != stripped:
-            sys.exit(f"{name}: the packs make {made[name]}, the statement says {stripped}")
+        need(made[name] == stripped, line_code(made[name], stripped) if name == "lines" else CODES[name], f"{name}: the packs make {made[name]}, the statement says {stripped}")
     if correction:
         chain = [i["id"] for i in issues if (i["corrects"] or i["id"]) == correction["of"]]
-        if chain[-1:] != [correction["previous"]["statementId"]]:
-            sys.exit(f"the statement corrects {correction['previous']['statementId']}, the newest of its chain is {chain[-1:]}")
+        need(chain[-1:] == [correction["previous"]["statementId"]], "statement.correction", f"the statement corrects {correction['previous']['statementId']}, the newest of its chain is {chain[-1:]}")
         size = correction["previous"]["asOf"]["treeSize"]
-        before = [r for r in stated if r["leaf"] < size]
+        before = [r for r in free if r["leaf"] < size]
         earlier = issues[: [i["id"] for i in issues].index(chain[-1])]
         then = Terms(log, earlier, size)
         disputed = settle(then, before, *of, previous["months"] if previous else months(then, *of))
@@ -449,11 +476,37 @@ def main():
             found, told = changes(disputed, ("RULES", ruled), ("LATE", made)), [c for c in told["changes"] if c["reason"] != "DISPUTE"]
         else:
             found = corrected(previous, made, correction, ("DISPUTE", disputed), ("RULES", ruled), ("LATE", made))
-        if found != told:
-            sys.exit(f"the packs make the correction {found}, the statement says {told}")
-    print(f"ok {args.statement} {made['total']} {said['currency']} of {len(stated)} receipts, held {made['heldAmount']}")
+        need(found == told, "statement.correction", f"the packs make the correction {found}, the statement says {told}")
+    return made, len(free)
 
 
-with localcontext() as context:
-    context.prec = 60
-    main()
+CODES = {
+    "lines": "statement.receipts", "adjustments": "statement.rule", "rights": "statement.rule", "payees": "statement.total",
+    "unrated": "statement.receipts", "total": "statement.total", "heldAmount": "statement.total",
+}
+
+
+def line_code(made, told):
+    """What the first difference between lines is about."""
+    key = lambda line: tuple(line[name] for name in ("rightId", "meteringBasis", "ruleId", "ruleLeaf"))
+    known = {key(line): line for line in made}
+    for line in told:
+        for code, names in (("rule", ("unit", "price")), ("receipts", ("receipts", "quantityMs", "impressions")), ("amount", ("amount",)), ("share", ("shares",))):
+            if key(line) in known and any(line[name] != known[key(line)][name] for name in names):
+                return "statement." + code
+    return CODES["lines"]
+
+
+def differ(code, message):
+    raise Differs(code, message)
+
+
+def exactly(run, *args):
+    """Runs with decimals of enough digits."""
+    with localcontext() as context:
+        context.prec = 60
+        return run(*args)
+
+
+if __name__ == "__main__":
+    exactly(main)

@@ -67,7 +67,7 @@ var together = map[string]func(s *service, l *log) []evidence{
 		one, at := l.seal(5), l.now
 		s.revoke(s.sealing, at)
 		l.sealing = s.key(sealer.PurposePack)
-		return []evidence{{one.file, sealer.KeyRevoked}, {l.seal(5).file, ""}}
+		return []evidence{{one.file, sealer.KeyOutsideWindow}, {l.seal(5).file, ""}}
 	},
 	"a pack that is not sound vouches for none": func(s *service, l *log) []evidence {
 		one := l.seal(5)
@@ -196,7 +196,7 @@ var together = map[string]func(s *service, l *log) []evidence{
 		event, _, _ := l.delivery(0)
 		p := l.sealed([][]byte{event}, nil)
 		s.revoke(s.nodes[0].Key.(ed25519.PrivateKey), l.now)
-		return []evidence{{p.file, sealer.KeyRevoked}, {s.directory(l.now.Add(time.Hour)), ""}}
+		return []evidence{{p.file, verify.EntryAfterRevocation}, {s.directory(l.now.Add(time.Hour)), ""}}
 	},
 	"the newest directory decides": func(s *service, l *log) []evidence {
 		p, older := l.seal(3), s.directory(l.now)
@@ -207,7 +207,7 @@ var together = map[string]func(s *service, l *log) []evidence{
 		p := l.seal(3)
 		s.revoke(s.sealing, epoch)
 		s.root, _ = s.rootKey("root.independent")
-		return []evidence{{s.directory(l.now.Add(time.Hour)), verify.DirectoryInvalid}, {p.file, ""}}
+		return []evidence{{s.directory(l.now.Add(time.Hour)), verify.DirectoryForeign}, {p.file, ""}}
 	},
 	"a directory of a later delegation decides, though it is older": func(s *service, l *log) []evidence {
 		one := l.seal(3)
@@ -230,7 +230,7 @@ var together = map[string]func(s *service, l *log) []evidence{
 		s.revoke(thief.officer, l.now.Add(time.Minute))
 		forged := thief.newLog()
 		forged.signers, forged.sealing = thief.nodes, thief.key(sealer.PurposePack)
-		return []evidence{{forged.seal(3).file, sealer.KeyUnknown}, {s.directory(l.now.Add(time.Hour)), ""}}
+		return []evidence{{forged.seal(3).file, verify.KeyMismatch}, {s.directory(l.now.Add(time.Hour)), ""}}
 	},
 	"a thief revokes his successor": func(s *service, l *log) []evidence {
 		l.now = l.now.Add(time.Minute)
@@ -242,7 +242,7 @@ var together = map[string]func(s *service, l *log) []evidence{
 		l.now = s.until.Add(-time.Hour)
 		s.succeed(l.now)
 		l.now = l.now.Add(2 * time.Hour)
-		return []evidence{{[]byte(l.seal(3).Header.Checkpoint), sealer.KeyOutsideWindow}, {older, ""}}
+		return []evidence{{[]byte(l.seal(3).Header.Checkpoint), verify.DirectoryExpired}, {older, ""}}
 	},
 	"the next one does, and of before": func(s *service, l *log) []evidence {
 		one, older := l.seal(3), s.directory(l.now)
@@ -277,6 +277,7 @@ func TestTogether(t *testing.T) {
 			for i, e := range said {
 				require.Equal(t, e.code == "", us[i].OK, "sealer about file %d: %v", i, us[i].Codes)
 				require.Equal(t, e.code == "", theirs[i].OK, "verify.py about file %d: %v", i, theirs[i].Codes)
+				require.Equal(t, us[i].Verdict, theirs[i].Verdict, "file %d", i)
 				require.Equal(t, us[i].Unproven, theirs[i].Unproven, "file %d", i)
 				if e.code != "" {
 					require.Contains(t, us[i].Codes, e.code, "sealer about file %d", i)
@@ -342,7 +343,7 @@ func TestSubsets(t *testing.T) {
 	said := map[sealer.Code]int{}
 	for i, theirs := range stranger(t, f.root, sets) {
 		for n, v := range ours(t, f.root, sets[i]) {
-			require.Equal(t, v.OK, theirs[n].OK, "file %d of %v: sealer %v, verify.py %v", n, sets[i], v.Codes, theirs[n].Codes)
+			require.Equal(t, v.Verdict, theirs[n].Verdict, "file %d of %v: sealer %v, verify.py %v", n, sets[i], v.Codes, theirs[n].Codes)
 			require.Equal(t, v.Unproven, theirs[n].Unproven, "file %d of %v", n, sets[i])
 			said[theirs[n].Codes[0]]++
 		}

@@ -5,13 +5,14 @@
     verify.py --keys keys.json FILE...         so are they, without a root key
     verify.py --root root.vkey < SETS          each line is such a set, parted by tabs
 
-Receipts, key directories, proof packs, inclusion and consistency proofs, checkpoints
-and audit exports. Written from the manual alone, the package comments in ../doc.go and,
+Receipts, key directories, proof packs, inclusion and consistency proofs, checkpoints,
+audit exports, statements and certificates of erasure. Written from the manual alone, the package comments in ../doc.go and,
 of stops, ../verify/doc.go,
 and in its order. The root key, or the list of keys, is all that is trusted. Prints
 "ok FILE", with " sandbox" behind if a key of the sandbox has signed it, and the codes of
-what no other file proves, or "bad FILE CODE", the code being that of the first check that
-failed; the exit status is 1 if any file is bad.
+what no other file proves; "bad FILE CODE", the code being that of the first check that
+failed; or "open FILE CODE" if it can't be judged, as something is missing. The exit status is
+0 if all is sound, 1 if something is not, and else 2.
 """
 import argparse, base64, bisect, datetime, hashlib, json, math, re, sys
 from array import array
@@ -19,6 +20,7 @@ from collections import defaultdict
 from decimal import Decimal
 from itertools import combinations
 
+import settle
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -30,6 +32,37 @@ class Bad(Exception):
 def need(ok, code="format.invalid"):
     if not ok:
         raise Bad(code)
+
+
+# Codes of what can't be judged, as something is missing. All others are of what is not sound.
+UNJUDGED = {
+    "input.unreadable", "format.unknown", "key.unknown", "key.revoked", "directory.foreign", "directory.expired", "directory.revoked",
+    "event.missing", "inclusion.unproven", "consistency.unproven", "statement.unproven",
+}
+
+
+def verdict(codes):
+    """What codes make of a file, or of all; None is of what is sound."""
+    return "unsound" if set(codes) - UNJUDGED - {None} else "unjudged" if set(codes) & UNJUDGED else "sound"
+
+
+class Open:
+    """What can't be judged is raised only when nothing is found that is not sound."""
+
+    def __init__(self):
+        self.bad = None
+
+    def attempt(self, check, *args):
+        try:
+            return check(*args)
+        except Bad as bad:
+            if str(bad) not in UNJUDGED:
+                raise
+            self.bad = self.bad or bad
+
+    def close(self):
+        if self.bad:
+            raise self.bad
 
 
 # --- Spelling: RFC 8785, times, base64, ids -------------------------------------
@@ -289,6 +322,12 @@ def key_id(key):
     return hashlib.sha256(decode(key["publicKey"])).hexdigest()[:32]
 
 
+class Keys(dict):
+    """Keys by id. Those of a directory that the root has delegated to are all that there are."""
+
+    rooted = False
+
+
 def check_directory(directory, root):
     """The rank of a directory that is signed under the root key, and its keys by id. It
     lets none of them sign at or after the end of its own delegation. Without a root key
@@ -298,17 +337,20 @@ def check_directory(directory, root):
         keys = by_id(directory["keys"])
         public = signing_key(keys, signature["keyId"], ["directory_signing"], issued)
         said, signatures = open_note(directory["delegation"])
-        if root:
+        ours = not root or any((signer, value[:4]) == (root[0], key_hash(root[0], b"\1", root[1])) for signer, value in signatures)
+        if root and ours:
             check_note(said, signatures[0], *root)
         title, id, key, not_before, not_after, end = said.split("\n")
         need((title, id, key, end) == ("muniment/directory-key.v1", signature["keyId"], keys[id]["publicKey"], ""))
         need(time(not_before) and time(not_after) and covers(not_before, not_after, issued))
         unsigned = canonical({k: v for k, v in directory.items() if k != "signature"})
         check_signature(public, decode(signature["value"]), unsigned.encode())
-        within = {id: key | {"notAfter": min(key["notAfter"] or not_after, not_after), "listed": key["notAfter"]} for id, key in keys.items()}
-        return (not_before, issued), within
+        within = Keys({id: key | {"notAfter": min(key["notAfter"] or not_after, not_after), "listed": key["notAfter"]} for id, key in keys.items()})
+        within.rooted = bool(root)
     except (Bad, ValueError, KeyError):
         raise Bad("directory.invalid") from None
+    need(ours, "directory.foreign")
+    return (not_before, issued), within
 
 
 def listed_keys(content):
@@ -325,7 +367,7 @@ def listed_keys(content):
     if isinstance(listed, dict) and set(listed) == {"issuedAt", "keys", "snapshotId"}:
         fit(listed["keys"], lambda keys: keys != [], at + "/keys")  # a service without keys has no snapshotId
     fit(listed, {"issuedAt": time, "keys": [KEY], "snapshotId": text}, at)
-    keys = {}
+    keys = Keys()
     for i, key in enumerate(listed["keys"]):
         fit(key["publicKey"], lambda public: sound_key(decode(public)), f"{at}/keys/{i}/publicKey")
         fit(key["keyId"], lambda id: id == key_id(key) and id not in keys, f"{at}/keys/{i}/keyId")
@@ -368,9 +410,18 @@ def signing_key(keys, id, purposes, moment, proven=None):
     key = keys.get(id)
     need(key, "key.unknown")
     need(key["purpose"] in purposes, "key.purpose")
-    need(covers(key["notBefore"], key["notAfter"], moment), "key.outside_window")
-    need(key["revokedAt"] is None or (proven and max(moment, proven) < key["revokedAt"]), "key.revoked")
+    need(covers(key["notBefore"], key.get("listed", key["notAfter"]), moment), "key.outside_window")
+    need(key["revokedAt"] is None or moment < key["revokedAt"], "key.outside_window")
+    need(covers(key["notBefore"], key["notAfter"], moment), "directory.expired")
+    need(key["revokedAt"] is None or (proven and proven < key["revokedAt"]), "key.revoked")
     return decode(key["publicKey"])
+
+
+def own_key(keys, id, directory, *args):
+    """The key of a file that brings a directory. If that lists the key, and the newer one that decides does
+    not, they contradict each other."""
+    need(id in keys or not keys.rooted or all(key["keyId"] != id for key in directory["keys"]), "key.mismatch")
+    return signing_key(keys, id, *args)
 
 
 # --- Receipts and deliveries --------------------------------------------------------
@@ -406,6 +457,16 @@ def check_event(line, tenant, keys, purpose, sealed):
     need(event["tenantId"] == tenant, "tenant.mismatch")
     need(event["at"] <= sealed, "entry.after_seal")
     return event
+
+
+def check_entry(line, tenant, keys, purpose, sealed):
+    """An event in a signed pack or export, which vouches for it: by then its key was listed and not revoked."""
+    try:
+        return check_event(line, tenant, keys, purpose, sealed)
+    except Bad as bad:
+        need(str(bad) != "key.revoked", "entry.after_revocation")
+        need(str(bad) != "key.unknown" or not keys.rooted, "key.mismatch")
+        raise
 
 
 def check_delivery(event):
@@ -464,6 +525,7 @@ class Said:
         self.place, self.at, self.quantity, self.rendered = array("I"), array("q"), array("q"), array("q")
         self.impressions = array("q")  # in ten-thousandths
         self.shared = []  # of each delivery, with its duplicates
+        self.issues, self.disputes, self.erasures = [], [], []  # with their places
 
     def note(self, event, line, by=None):
         place, at, data = self.count, millis(event["at"]), event["data"]
@@ -495,6 +557,12 @@ class Said:
                 self.scopes.setdefault(subject["id"], []).append(named(self.wanted.names, scope_of(data)))
         elif event["type"].startswith("settlement_rule."):
             self.rules.append((place, data))
+        elif event["type"] == "statement.issued" or event["type"] == "statement.voided" and data.get("voidReason") is not None:
+            self.issues.append((place, subject["id"], data))
+        elif event["type"] == ERASED:
+            self.erasures.append((event["eventId"], data))
+        elif event["type"] in ("dispute.opened", "dispute.resolved"):
+            self.disputes.append((place, event))
 
     def deliveries(self):
         """All deliveries: the place of each, what it has in common with others, when it was issued and
@@ -692,8 +760,12 @@ class Pack:
         need({k: v for k, v in key.items() if k not in ends} == {k: v for k, v in signer.items() if k not in ends}, "key.mismatch")
         need(all(key[end] in (None, signer[end]) or signer[end] is None for end in ends), "key.mismatch")
         need(key["notAfter"] is None or sealed < key["notAfter"], "key.outside_window")
-        need(key["revokedAt"] is None or sealed < key["revokedAt"], "key.revoked")
+        need(key["revokedAt"] is None or sealed < key["revokedAt"], "key.outside_window")
         self.revoked = self.revoked or key["revokedAt"] is not None
+
+    def signers(self, keys):
+        """The listed keys by which it is signed."""
+        return {self.header["signingKeyId"]} & keys.keys()
 
     def follows(self, p):
         hash = hashlib.sha256(canonical(p.header).encode()).digest()
@@ -704,7 +776,7 @@ class Pack:
         """Checks all that the pack says by itself, but for duplicates and totals."""
         self.said = said = Said(wanted)
         h, sealed, root = self.header, self.header["sealedAt"], decode(self.header["rootHash"])
-        public = signing_key(keys, h["signingKeyId"], PURPOSES, sealed, sealed)
+        public = own_key(keys, h["signingKeyId"], h["directory"], PURPOSES, sealed, sealed)
         key = keys[h["signingKeyId"]]
         self.revoked = key["revokedAt"] is not None
         if self.beside:
@@ -718,8 +790,9 @@ class Pack:
         except (Bad, ValueError, ArithmeticError):
             raise Bad("checkpoint.mismatch") from None
 
+        unproven = Open()
         for line in self.texts():
-            said.note(check_event(line, self.tenant, keys, PURPOSES[key["purpose"]], sealed), line, sealed)
+            said.note(unproven.attempt(check_entry, line, self.tenant, keys, PURPOSES[key["purpose"]], sealed) or read_event(line), line, sealed)
         need(said.count == h["count"], "count.mismatch")
 
         proof, parts = [decode(hash) for hash in h["consistency"]], []
@@ -733,6 +806,7 @@ class Pack:
         for i in range(0, len(said.leaves), 32):
             tree.append(bytes(said.leaves[i : i + 32]))
         need(tree.root() == root, "root.mismatch")
+        unproven.close()
 
     def check_totals(self, log):
         """Checks event ids, duplicates, totals and settlement, in the light of the packs before."""
@@ -970,13 +1044,24 @@ class Note:
     def check(self, keys, wanted):
         """Opens the checkpoints. Each is by a key that was valid in its second, and is not
         revoked: that something else may vouch for one is left to our own verifier."""
-        self.heads = [Checkpoint(note, keys) for note in self.notes]
+        self.heads, self.revoked, opened = [], Open(), Open()
+        for note in self.notes:
+            opened.attempt(self.open, note, keys)
+        opened.close()
         self.sandbox = any(c.key["purpose"] == SANDBOX for c in self.heads)
-        for c in self.heads:
-            began = c.key["notBefore"]
-            signing_key(keys, c.key["keyId"], PURPOSES, began if c.first <= began <= c.latest else c.first)
         self.said = Said(wanted)
         self.judge(keys)
+        self.revoked.close()
+
+    def open(self, note, keys):
+        c = Checkpoint(note, keys)
+        began = c.key["notBefore"]
+        try:
+            signing_key(keys, c.key["keyId"], PURPOSES, began if c.first <= began <= c.latest else c.first)
+        except Bad as bad:
+            need(str(bad) == "key.revoked", str(bad))
+            self.revoked.bad = bad
+        self.heads.append(c)
 
     def judge(self, keys):
         pass
@@ -1004,6 +1089,7 @@ class Proof(Note):
             need(matching, "event.missing")
             self.event = matching[0]
         need(self.leads(self.event), "inclusion.mismatch")
+        self.revoked.close()  # nothing says when the event stood there
         self.first = self.index
         self.said.note(check_event(self.event, c.tenant, keys, c.receipts, c.latest), self.event, c.latest)
 
@@ -1035,21 +1121,31 @@ class Export(Note):
         self.notes, self.said = h["checkpoints"], Said()
         self.first, self.end = h["firstIndex"], h["firstIndex"] + h["count"]
 
+    def signers(self, keys):
+        """The listed keys by which checkpoints are signed."""
+        name = "muniment/" + self.header["tenantId"]
+        starts = [f"— {name} " + base64.b64encode(key_hash(name, b"\1", decode(k["publicKey"]))).decode()[:5] for k in keys.values()]
+        return [start for start in starts if any("\n\n" + start in note for note in self.notes)]
+
+    def open(self, note, keys):
+        covered = self.heads[-1].size if self.heads else self.first
+        super().open(note, keys)
+        c = self.heads[-1]
+        need(c.tenant == self.header["tenantId"], "tenant.mismatch")
+        need(covered < min(c.size, self.end), "checkpoint.mismatch")
+
     def judge(self, keys):
-        h, covered = self.header, self.first
-        for c in self.heads:
-            need(c.tenant == h["tenantId"], "tenant.mismatch")
-            need(covered < min(c.size, self.end), "checkpoint.mismatch")
-            covered = c.size
-        need(covered >= self.end, "checkpoint.mismatch")
+        h = self.header
+        need(self.heads[-1].size >= self.end, "checkpoint.mismatch")
+        self.revoked.close()
         ends = [0] + [c.size for c in self.heads]
         self.seals = [(c.size, c.second * 1000) for c, before in zip(self.heads, ends) if c.size - before < FULL]
 
-        tree, ids = Tree(self.first, [decode(hash) for hash in h["before"]]), set()
+        tree, ids, unproven = Tree(self.first, [decode(hash) for hash in h["before"]]), set(), Open()
         after = [decode(hash) for hash in h["after"]]
         for c in self.heads:
             for line in self.entries[tree.size - self.first : c.size - self.first]:
-                event = check_event(line, c.tenant, keys, c.receipts, c.latest)
+                event = unproven.attempt(check_entry, line, c.tenant, keys, c.receipts, c.latest) or read_event(line)
                 need(event["eventId"] not in ids, "entry.repeated")
                 ids.add(event["eventId"])
                 self.said.note(event, line, c.latest)
@@ -1062,6 +1158,7 @@ class Export(Note):
                 tree.append(after.pop(0), width)
             need(tree.root() == c.root, "root.mismatch")
         need(after == [])
+        unproven.close()
 
 
 # --- Rights and API keys that were stopped ---------------------------------------------------
@@ -1350,8 +1447,9 @@ class Event:
         self.text = content
 
     def check(self, sound):
+        read_event(self.text)
         proofs = [proof for proof in sound if self.text in proof.said.lines]
-        need(proofs, "inclusion.mismatch")
+        need(proofs, "inclusion.unproven")
         self.sandbox = any(proof.sandbox for proof in proofs)
 
 
@@ -1393,6 +1491,8 @@ class Receipt:
         if "event" in self.beside:
             self.stands(read_event(canonical(self.beside["event"]).encode()))
         for f in others:
+            if verdict([f.code]) == "unjudged":
+                continue  # nobody knows whose word it is
             for event, by in f.holds.said.found:
                 if event["data"]["receipt"]["receiptId"] == self.receipt["receiptId"]:
                     self.stands(event)
@@ -1407,6 +1507,247 @@ class Receipt:
         self.unproven = ["receipt.uncovered"] * bool(uncovered)
 
 
+# --- Statements ---------------------------------------------------------------------------------
+
+money = lambda v: isinstance(v, str) and re.fullmatch(r"0|-?(0|[1-9][0-9]*)(\.[0-9]{0,5}[1-9])?", v) is not None and v not in ("-0", "")
+month = lambda v: isinstance(v, str) and re.fullmatch(r"[0-9]{4}-[0-9]{2}", v) is not None
+SHARES = [{"amount": money, "bps": whole, "counterpartyId": text}]
+PAYEES = [{"amount": money, "counterpartyId": text, "name": str}]
+AS_OF = {"packId": pack_id, "rootHash": HASH, "treeSize": whole}
+STATEMENT = {
+    "adjustments": [{
+        "amount": money, "month": month, "reason": lambda v: v in ("TIER", "MINIMUM", "CAP"), "ruleId": text, "ruleLeaf": whole,
+        "shares": SHARES, "timeZone": text,
+    }],
+    "asOf": AS_OF, "counterpartyId": maybe(text), "currency": text,
+    "correction": maybe({
+        "changes": [{
+            "amount": money, "meteringBasis": str, "reason": lambda v: v in ("DISPUTE", "RULES", "LATE", "VOID"), "receipts": int, "rightId": str, "ruleId": text,
+        }],
+        "difference": money, "of": text, "payees": PAYEES, "previous": {"asOf": AS_OF, "sha256": HASH, "statementId": text, "total": money}, "voidReason": maybe(text),
+    }),
+    "excluded": [{
+        "disputeId": text, "from": maybe(time), "receiptIds": [text], "rightId": maybe(text), "state": lambda v: v in ("HELD", "UPHELD"), "to": maybe(time),
+    }],
+    "from": time, "heldAmount": money, "issuedAt": time,
+    "lines": [{
+        "amount": money, "impressions": made, "meteringBasis": text, "price": text, "quantityMs": whole, "receipts": whole, "rightId": text,
+        "ruleId": text, "ruleLeaf": whole, "shares": SHARES, "unit": text,
+    }],
+    "localFrom": text, "localTo": text, "months": [{"from": time, "month": month, "timeZone": text, "to": time}],
+    "overlaps": [{"sha256": HASH, "statementId": text}], "payees": PAYEES,
+    "rights": [{"campaigns": [text], "labels": dict, "rightId": text}], "since": time, "statementId": text, "tenantId": tenant_id, "timeZone": text,
+    "to": time, "total": money, "unrated": [{
+        "impressions": made, "meteringBasis": text, "quantityMs": whole, "reason": text, "receipts": whole, "rightId": text,
+    }],
+    "v": 1,
+}
+
+
+def adds_up(rows, total):
+    return sum(Decimal(row["amount"]) for row in rows) == Decimal(total)
+
+
+class Statement:
+    """What a period came to: settle.py recomputes it from the packs."""
+
+    def __init__(self, content):
+        lines = content.split(b"\n")
+        need(len(lines) == 3 and lines[2] == b"")
+        self.text, self.said, signed = lines[0], parse(lines[0]), parse(lines[1])
+        said, c = self.said, self.said.get("correction") if isinstance(self.said, dict) else None
+        need(fits(said, STATEMENT) and fits(signed, {"signature": SIGNATURE}))
+        need(adds_up(said["payees"], said["total"]) and said["from"] < said["to"] and said["since"] <= said["from"])
+        if c:
+            need(adds_up(c["changes"], c["difference"]) and adds_up(c["payees"], c["difference"]))
+            need(Decimal(said["total"]) - Decimal(c["previous"]["total"]) == Decimal(c["difference"]))
+            need(all((change["reason"] == "VOID") == (c["voidReason"] is not None) for change in c["changes"]))
+        rows = [("payees", ["counterpartyId"]), ("overlaps", ["statementId"]), ("excluded", ["disputeId"]), ("months", ["timeZone", "month"]),
+                ("lines", ["rightId", "meteringBasis", "ruleId"]), ("rights", ["rightId"])]
+        need(all(said[name] == sorted(said[name], key=lambda row: [row[n].encode() for n in by]) for name, by in rows))
+        self.signature, self.unproven = signed["signature"], []
+        self.sha256 = encode(hashlib.sha256(content).digest())
+        self.tenant, self.chain = said["tenantId"], c["of"] if c else said["statementId"]
+        self.signed, self.issue = False, None
+
+    def authenticate(self, keys, files):
+        """Checks who signed it. Files are those that are sound; one may hold the event of its issue."""
+        said, c, sealed = self.said, self.said["correction"], None
+        files = [f for f in files if f.holds.said.tenant == self.tenant]
+        issues = {f.holds.first + place: (id, data, f) for f in files for place, id, data in f.holds.said.issues}
+        self.issues = [(leaf, *issues[leaf][:2]) for leaf in sorted(issues)]
+        for leaf, (id, data, f) in sorted(issues.items()):
+            if id == said["statementId"]:
+                wanted = {name: said[name] for name in ("from", "to", "currency", "counterpartyId")} | said["asOf"]
+                wanted |= {"sha256": self.sha256, "corrects": c and c["of"], "voidReason": c and c["voidReason"]}
+                need(all(data.get(name) == v for name, v in wanted.items()), "entry.altered")
+                self.issue, sealed = leaf, f.holds.header["sealedAt"] if isinstance(f.holds, Pack) else None
+                break
+        public = signing_key(keys, self.signature["keyId"], PURPOSES, said["issuedAt"], sealed)
+        check_signature(public, decode(self.signature["value"]), self.text)
+        self.sandbox, self.signed = keys[self.signature["keyId"]]["purpose"] == SANDBOX, True
+        voided = any(data.get("voidReason") is not None and data.get("corrects") == self.chain and id != said["statementId"] for _, id, data in self.issues)
+        self.unproven = ["issue.unproven"] * (self.issue is None) + ["statement.voided"] * voided
+
+    def check(self, packs, files, statements):
+        """Checks what it says. Packs are all of its log, files those that are sound."""
+        said, c, unproven = self.said, self.said["correction"], Open()
+        previous = self.previous(statements, unproven) if c else None
+        if settle.is_void(said):
+            if self.issue is not None:
+                self.newest([i for i in self.issues if i[0] < self.issue])
+            if previous:
+                self.judge(previous, None)
+            return unproven.close()
+        issued = self.issued_before()
+        named = next((f for f in packs if f.holds.header["packId"] == said["asOf"]["packId"]), None)
+        need(named and named.verdict() != "unjudged", "statement.unproven")
+        h = named.holds.header
+        need(named.code is None and (h["treeSize"], h["rootHash"]) == (said["asOf"]["treeSize"], said["asOf"]["rootHash"]), "statement.log")
+        if c:
+            self.newest(issued)
+        packs = [f.holds for f in packs if f.code is None]
+        sizes = {h["treeSize"]} | {data["treeSize"] for _, _, data in issued} | ({c["previous"]["asOf"]["treeSize"]} if c else set())
+        need(all(self.ruled(packs, size) for size in sizes), "statement.unproven")
+        log, whole = self.log(packs, issued)
+        self.disputes(files, log, unproven)
+        need(whole, "statement.unproven")
+        self.judge(previous, log)
+        unproven.close()
+
+    def judge(self, previous, log):
+        try:
+            settle.exactly(settle.judge, self.said, previous, log, True)
+        except settle.Differs as differs:
+            raise Bad(differs.code) from None
+        except settle.ZoneInfoNotFoundError:
+            raise Bad("statement.unproven") from None
+
+    def previous(self, statements, unproven):
+        """The statement before a correction, which no second one corrects."""
+        said, c = self.said, self.said["correction"]
+        rivals = [s for s in statements if s.signed and s.sha256 != self.sha256 and s.said["correction"]]
+        need(all(s.said["correction"]["previous"]["sha256"] != c["previous"]["sha256"] for s in rivals), "statement.correction")
+        p = next((s for s in statements if s.sha256 == c["previous"]["sha256"]), None)
+        if p is None:
+            return unproven.attempt(need, False, "statement.unproven")
+        same = ("tenantId", "from", "to", "currency", "counterpartyId")
+        need(p.chain == c["of"] and all(p.said[name] == said[name] for name in same), "statement.correction")
+        need(all(p.said[name] == c["previous"][name] for name in ("statementId", "asOf", "total")), "statement.correction")
+        return p.said
+
+    def newest(self, issued):
+        """Requires that what is corrected is the newest of its chain among those before."""
+        c = self.said["correction"]
+        chain = [(id, data) for _, id, data in issued if (data["corrects"] or id) == c["of"]]
+        need(chain, "statement.unproven" if c["voidReason"] is not None else "statement.correction")
+        id, data = chain[-1]
+        need((id, data["sha256"]) == (c["previous"]["statementId"], c["previous"]["sha256"]), "statement.correction")
+
+    def issued_before(self):
+        """The events of overlaps, which have to be all that are in the log before."""
+        said, before = self.said, []
+        listed = {o["statementId"]: o["sha256"] for o in said["overlaps"]}
+        for leaf, id, data in self.issues:
+            overlaps = id != said["statementId"] and data["from"] < said["to"] and said["since"] < data["to"]
+            stated = leaf < said["asOf"]["treeSize"]
+            if id in listed:
+                need(data["treeSize"] <= leaf and stated and listed.pop(id) == data["sha256"] and overlaps, "statement.overlap")
+                before.append((leaf, id, data))
+            else:
+                need(not overlaps or not (stated or self.issue is not None and leaf < self.issue), "statement.overlap")
+        need(not listed, "statement.unproven")
+        return before
+
+    def ruled(self, packs, size):
+        """Whether the packs at hand show the rules at a size."""
+        around = next((p for p in packs if p.first < size <= p.end), None)
+        return size == 0 or around is not None and (size == around.end or self.ruled(packs, around.first))
+
+    def log(self, packs, issued):
+        """What settle.py reads of packs, and whether all are there that can hold a receipt since then."""
+        said, log, chain = self.said, settle.empty(), []
+        end = said["asOf"]["treeSize"]
+        while end > 0 and (p := next((p for p in packs if p.end == end), None)):
+            if millis(p.header["sealedAt"]) + HOUR < millis(said["since"]):
+                end = 0
+                break
+            chain, end = [range(p.first, p.end), *chain], p.first
+        for p in packs:
+            log["rules"] |= {r["leaf"]: r["rule"] for r in p.rules}
+            for leaf, line in enumerate(p.texts(), p.first):
+                settle.note(log, leaf, json.loads(line), p.repeated)
+        log["header"] = {"treeSize": said["asOf"]["treeSize"], "rootHash": said["asOf"]["rootHash"]}
+        log["counted"] = sorted((r for r in log["counted"] if any(r["leaf"] in of for of in chain)), key=lambda r: r["leaf"])
+        log["issues"] = [data | {"id": id} for _, id, data in issued]
+        return log, end == 0
+
+    def disputes(self, files, log, unproven):
+        """Checks that what is left out is what was disputed, and all of it."""
+        said, code = self.said, "statement.excluded"
+        opened, resolved = {}, {}
+        for f in files:
+            for place, event in f.holds.said.disputes if f.holds.said.tenant == self.tenant else ():
+                before = f.holds.first + place < self.issue if self.issue is not None else event["at"] <= said["issuedAt"]
+                if before:
+                    (opened if event["type"] == "dispute.opened" else resolved)[event["subject"]["id"]] = event["data"]
+        upheld = lambda id: id in resolved and resolved[id].get("outcome") == "UPHELD"
+        window = lambda d: ((d.get("window") or {}).get("from"), (d.get("window") or {}).get("to"))
+        for x in said["excluded"]:
+            d = opened.pop(x["disputeId"], None)
+            if d is None:
+                unproven.attempt(need, False, "statement.unproven")
+                continue
+            need((d.get("receiptIds") or [], d.get("rightId"), window(d)) == (x["receiptIds"], x["rightId"], (x["from"], x["to"])), code)
+            need(x["state"] != "UPHELD" or upheld(x["disputeId"]), code)
+            need(x["state"] != "HELD" or x["disputeId"] not in resolved, code)
+        rendered = {r["receiptId"] for r in log["counted"] if millis(said["since"]) <= r["renderedAt"] < millis(said["to"])}
+        for id, d in opened.items():
+            begin, end = window(d)
+            meets = begin < said["to"] and said["since"] < end if d.get("rightId") and begin and end else rendered & set(d.get("receiptIds") or [])
+            if meets and (id not in resolved or upheld(id)):
+                unproven.attempt(need, False, code if id in resolved or self.issue is not None else "statement.unproven")
+
+
+# --- Certificates of erasure ----------------------------------------------------------------------
+
+ERASED = "subject.erased"
+numbers = lambda v: isinstance(v, dict) and all(text(name) and whole(n) for name, n in v.items())
+ERASURE = {
+    "completedAt": time, "copiesGoneBy": time, "counts": {
+        "bundles": whole, "permanent": numbers, "privateParts": whole, "records": numbers, "setAside": whole, "statements": [text],
+    },
+    "erasureId": text, "eventId": text, "logGoneBy": time, "note": text, "subjectHash": text, "tenantId": text, "until": time,
+}
+
+
+class Erasure:
+    """That what is known of a person was erased, up to a moment."""
+
+    def __init__(self, content):
+        said, self.signatures = open_note(re.sub("\n\n$", "\n", content.decode()))
+        title, body, end = said.split("\n")
+        self.text, self.said, self.unproven = said, parse(body.encode()), []
+        need(title == "muniment/erasure.v1" and end == "" and fits(self.said, ERASURE))
+
+    def check(self, keys, files):
+        said, name = self.said, "muniment/erasure"
+        need(self.signatures[0][0] == name)
+        key = next((k for k in keys.values() if key_hash(name, b"\1", decode(k["publicKey"])) == self.signatures[0][1][:4]), None)
+        need(key, "key.unknown")
+        need(key["purpose"] in PURPOSES, "key.purpose")
+        check_note(self.text, self.signatures[0], name, decode(key["publicKey"]))
+        signing_key(keys, key["keyId"], PURPOSES, said["completedAt"])
+        self.sandbox, stone = key["purpose"] == SANDBOX, None
+        for f in files:
+            for id, data in f.holds.said.erasures if f.holds.said.tenant == said["tenantId"] else ():
+                if stone is None and id == said["eventId"] and f.verdict() != "unjudged":
+                    need(f.code is None, "inclusion.mismatch")
+                    need((data.get("subjectHash"), data.get("until")) == (said["subjectHash"], said["until"]), "entry.altered")
+                    stone = id
+        self.unproven = ["erasure.unproven"] * (stone is None)
+
+
 BOUND = 90_000  # milliseconds: how long a node may sign after a stop, by its own clock
 
 
@@ -1416,6 +1757,9 @@ class File:
     def __init__(self, name):
         self.name, self.code = name, None
         self.holds = self.attempt(read, name)
+
+    def verdict(self):
+        return verdict([self.code])
 
     def sandbox(self):
         """Whether it is sound and by a key of the sandbox: anyone can make such evidence."""
@@ -1440,34 +1784,77 @@ class File:
 ANSWER = re.compile(rb'{"ok":true,"data":(.*),"contractVersion":"v1.0"}', re.DOTALL)
 PROVEN = re.compile(rb'{"event":({.*}),"proof":("(?:[^"\\]|\\.)*")}', re.DOTALL)
 
+# How files begin, by which their kind is known. Nobody else's do.
+ANSWERED = b'{"ok":true,"data":'
+PACKS = (b'{"checkpoint":"muniment/', b'{"entries":["{\\"', b'{"pack":{"entries":["{\\"', ANSWERED + b'{"pack":{"entries":["{\\"')
+EXPORTS = (b'{"after":["', b'{"after":[],"before":[')
+PROOFS = (b'{"event":{"actor":{"', ANSWERED + b'{"event":{"actor":{"')
+GROWTHS = (b'{"consistency":["', b'{"consistency":[],"from":"muniment/', ANSWERED + b'{"consistency":[')
+STATEMENTS = (b'{"adjustments":[{"amount":"', b'{"adjustments":[],"asOf":{"')
+CHECKPOINT = ANSWERED + b'{"checkpoint":"muniment/'
+LARGEST = 2**24
+
 
 def read(name):
     """The beginning of a file shows its kind."""
     with open(name, "rb") as f:
-        if f.peek(64).startswith((b'{"checkpoint":', b'{"entries":', b'{"pack":{"entries":', b'{"ok":true,"data":{"pack":{"entries":')):
+        if f.peek(64).startswith(PACKS):
             return Pack(f)
         content = f.read()
-    if content.startswith(b'{"after":'):
+    if content.startswith(EXPORTS):
         return Export(content)
-    need(len(content) <= 2**24)
-    if content.startswith(b'{"delegation":'):
-        return Directory(content)
-    if content.startswith((b"muniment/", b"c2sp.org/")):
-        note = re.sub("\n\n$", "\n", content.decode())
-        return Proof(None, note) if note.startswith("c2sp.org/") else Note(note)
+    if content.startswith(b'{"delegation":"muniment/'):
+        kind = Directory
+    elif content.startswith(b"muniment/erasure.v1"):
+        kind = Erasure
+    elif content.startswith(b"muniment/"):
+        kind = lambda content: Note(re.sub("\n\n$", "\n", content.decode()))
+    elif content.startswith(b"c2sp.org/tlog-proof@v1\n") and b"\n\nmuniment/" in content:
+        kind = lambda content: Proof(None, re.sub("\n\n$", "\n", content.decode()))
+    elif content.startswith(b'{"actor":{"id":"'):
+        kind = lambda content: Event(unwrapped(content))
+    elif content.startswith(PROOFS) and not is_receipt(content):  # a receipt may have its event first
+        kind = read_proof
+    elif content.startswith(GROWTHS):
+        kind = lambda content: Growth(unwrapped(content))
+    elif content.startswith(CHECKPOINT):
+        kind = read_note
+    elif content.startswith(STATEMENTS):
+        kind = Statement
+    else:
+        need(len(content) <= LARGEST and is_receipt(content), "format.unknown")
+        kind = Receipt
+    need(len(content) <= LARGEST)
+    return kind(content)
+
+
+def unwrapped(content):
     answer = content.removesuffix(b"\n")
-    answer = ANSWER.fullmatch(answer)[1] if ANSWER.fullmatch(answer) else answer
-    if content.startswith(b'{"actor":'):
-        return Event(answer)
-    if proven := PROVEN.fullmatch(answer):  # else it may be a receipt, whose event comes first
-        return Proof(proven[1], parse(proven[2]))
-    if answer.startswith(b'{"consistency":'):
-        return Growth(answer)
-    if answer.startswith(b'{"checkpoint":'):
-        note = parse(answer)
-        need(fits(note, {"checkpoint": text}))
-        return Note(note["checkpoint"])
-    return Receipt(content)
+    return ANSWER.fullmatch(answer)[1] if ANSWER.fullmatch(answer) else answer
+
+
+def read_proof(content):
+    proven = PROVEN.fullmatch(unwrapped(content))
+    need(proven)
+    return Proof(proven[1], parse(proven[2]))
+
+
+def read_note(content):
+    note = parse(unwrapped(content))
+    need(fits(note, {"checkpoint": text}))
+    return Note(note["checkpoint"])
+
+
+def is_receipt(content):
+    """Whether it is meant to be a receipt: it has one, or a signature, where an answer has them; or is no JSON, as it
+    was cut or altered, and has what only a receipt has."""
+    try:
+        answer = json.loads(content.decode(), object_pairs_hook=unique, parse_constant=no_number, parse_int=float)
+        json.dumps(answer, ensure_ascii=False).encode()  # halves of characters are no JSON
+    except (ValueError, RecursionError):
+        return content.lstrip(b" \t\r\n").startswith(b"{") and b'"receipt"' in content and b'"receiptId"' in content
+    places = [answer, answer.get("data")] if isinstance(answer, dict) else []
+    return any(isinstance(place, dict) and {"receipt", "signature"} & place.keys() for place in places)
 
 
 def verify(names, root, listed, bound=BOUND):
@@ -1476,10 +1863,13 @@ def verify(names, root, listed, bound=BOUND):
     of = lambda *kinds: [f for f in files if isinstance(f.holds, kinds)]
     known = [f.attempt(check_directory, f.holds.header["directory"], root) for f in of(Directory, Pack, Export)]
     if root:
-        _, listed = max(filter(None, known), key=lambda d: d[0], default=("", {}))
+        _, listed = max(filter(None, known), key=lambda d: d[0], default=("", Keys()))
         for f in of(Directory):
             f.attempt(f.holds.check, listed)
     keys = listed
+    for f in of(Pack, Export):  # a directory of another root beside a key of this one belongs to no service
+        if f.code == "directory.foreign" and f.holds.signers(keys):
+            f.code = "directory.invalid"
 
     wanted = Wanted([f.holds.text for f in of(Event)], [f.holds.receipt["receiptId"] for f in of(Receipt)], [r["rule"] for f in of(Pack) for r in f.holds.rules])
     check_packs(sorted(of(Pack), key=lambda f: (f.holds.first, f.holds.end)), keys, wanted)
@@ -1496,6 +1886,14 @@ def verify(names, root, listed, bound=BOUND):
             said = Said()
             said.note(event, b"")
             judge(f, stops[event["tenantId"]], said)
+    sound = [f for f in of(Pack, Note) if f.code is None and f.holds.said.count]
+    for f in of(Erasure):
+        f.attempt(f.holds.check, keys, of(Pack, Note))
+    for f in of(Statement):
+        f.attempt(f.holds.authenticate, keys, sound)
+    for f in of(Statement):
+        same = lambda g: g.holds.tenant == f.holds.tenant
+        f.attempt(f.holds.check, list(filter(same, of(Pack))), sound, [g.holds for g in filter(same, of(Statement))])
     return files
 
 
@@ -1560,16 +1958,18 @@ def main():
     except (OSError, Bad, ValueError, ArithmeticError, RecursionError) as wrong:
         parser.error(f"{name} holds no {'root key' if by_root else 'list of keys'}: {wrong}")
     sets = [options.files] if options.files else (line.rstrip("\n").split("\t") for line in sys.stdin)
-    bad = False
+    codes = set()
     for f in (f for names in sets for f in verify(names, root, listed, options.bound)):
         if options.no_sandbox and f.sandbox():
             f.code = "key.sandbox"
-        bad = bad or f.code is not None
+        codes.add(f.code)
         if options.json:
-            print(json.dumps({"file": f.name, "ok": f.code is None, "code": f.code, "sandbox": f.sandbox(), "unproven": f.unproven()}))
+            print(json.dumps({"file": f.name, "ok": f.code is None, "verdict": f.verdict(), "code": f.code, "sandbox": f.sandbox(), "unproven": f.unproven()}))
+        elif f.code is None:
+            print(" ".join(["ok", f.name] + ["sandbox"] * f.sandbox() + f.unproven()))
         else:
-            print(f"bad {f.name} {f.code}" if f.code else " ".join(["ok", f.name] + ["sandbox"] * f.sandbox() + f.unproven()))
-    return 1 if bad else 0
+            print({"unsound": "bad", "unjudged": "open"}[f.verdict()], f.name, f.code)
+    return {"sound": 0, "unsound": 1, "unjudged": 2}[verdict(codes)]
 
 
 if __name__ == "__main__":

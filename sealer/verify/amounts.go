@@ -73,7 +73,7 @@ func (v *verification) rulesAt(tenantID string, size uint64) (rules []sealer.Set
 // holds at an end; nil if the given packs don't show the rules of all.
 func (s *statementFile) terms(v *verification, issued []statementIssued, at *sealer.StatementAsOf) (*sealer.Terms, error) {
 	missing := func(size uint64, of string) (*sealer.Terms, error) {
-		s.pass(StatementUnproven, "no given packs hold the rules at %d events, up to which %s states: the receipts can't be rated", size, of)
+		s.say(StatementUnproven, "no given packs hold the rules at %d events, up to which %s states: the receipts can't be rated", size, of)
 		return nil, nil
 	}
 	own, ok := v.rulesAt(s.said.TenantID, at.TreeSize)
@@ -99,7 +99,7 @@ func (s *statementFile) terms(v *verification, issued []statementIssued, at *sea
 // its period overlaps, previous is what it corrects, nil if that is not at hand.
 func (s *statementFile) recompute(v *verification, before []statementIssued, previous *sealer.Statement) {
 	if v.rating.Rate == nil || v.rating.Adjust == nil || v.rating.Precedence == nil || v.rating.Months == nil {
-		s.fail(StatementAmount, "there are settlement rules, but no Rate was given")
+		s.say(StatementAmount, "there are settlement rules, but no Rate was given")
 		return
 	}
 	now, err := s.terms(v, before, &s.said.AsOf)
@@ -109,7 +109,7 @@ func (s *statementFile) recompute(v *verification, before []statementIssued, pre
 		then, err = s.terms(v, before[:corrected], &c.Previous.AsOf)
 	}
 	if err != nil {
-		s.fail(StatementAmount, "%v", err)
+		s.say(StatementAmount, "%v", err)
 		return
 	}
 	if now == nil || then == nil || !s.months(v, now, then, previous) {
@@ -120,16 +120,16 @@ func (s *statementFile) recompute(v *verification, before []statementIssued, pre
 		return
 	}
 	if !whole {
-		s.pass(StatementUnproven, "the given packs do not hold all of the log from %s up to pack %s: its receipts can't be counted", sealer.FormatTime(s.said.Since.Time), s.said.AsOf.PackID)
+		s.say(StatementUnproven, "the given packs do not hold all of the log from %s up to pack %s: its receipts can't be counted", sealer.FormatTime(s.said.Since.Time), s.said.AsOf.PackID)
 		return
 	}
 	computed := s.said
 	if err := all.settle(v.rating, now, &computed); err != nil {
-		s.fail(StatementAmount, "%v", err)
+		s.say(StatementAmount, "%v", err)
 		return
 	}
 	if code, message := differsFrom(&s.said, &computed); code != "" {
-		s.fail(code, "%s", message)
+		s.say(code, "%s", message)
 		return
 	}
 	if s.said.Correction != nil && !s.recorrect(v, then, now, all, previous, &computed) {
@@ -139,7 +139,7 @@ func (s *statementFile) recompute(v *verification, before []statementIssued, pre
 	for _, l := range computed.Lines {
 		receipts += l.Receipts
 	}
-	s.pass(StatementOK, "%s recomputed from %s: %s, total %s %s, held %s", count(len(computed.Lines), "line"), count(all.packs, "pack"),
+	s.say(StatementOK, "%s recomputed from %s: %s, total %s %s, held %s", count(len(computed.Lines), "line"), count(all.packs, "pack"),
 		count(int(receipts), "receipt"), computed.Total, computed.Currency, computed.HeldAmount)
 }
 
@@ -158,22 +158,22 @@ func (s *statementFile) months(v *verification, now, then *sealer.Terms, previou
 	}
 	s.monthsBefore = before.Months
 	if fault := s.local(); fault != "" {
-		s.pass(StatementUnproven, "%s", fault)
+		s.say(StatementUnproven, "%s", fault)
 		return false
 	}
 	switch {
 	case errors.Is(err, sealer.ErrTimeZone):
-		s.pass(StatementUnproven, "%v: its months can't be judged", err)
+		s.say(StatementUnproven, "%v: its months can't be judged", err)
 	case err != nil:
-		s.fail(StatementRule, "%v", err)
+		s.say(StatementRule, "%v", err)
 	case s.moved(around.Months):
-		s.pass(StatementUnproven, "its months begin or end at other moments than by the time zones that this machine knows: %v, the statement says %v", computed.Months, s.said.Months)
+		s.say(StatementUnproven, "its months begin or end at other moments than by the time zones that this machine knows: %v, the statement says %v", computed.Months, s.said.Months)
 	case !slices.EqualFunc(s.said.Months, computed.Months, func(a, b sealer.StatementMonth) bool {
 		return sameMonth(a, b) && a.From.Equal(b.From.Time) && a.To.Equal(b.To.Time)
 	}):
-		s.fail(StatementRule, "its rules adjust the months %v, the statement says %v", computed.Months, s.said.Months)
+		s.say(StatementRule, "its rules adjust the months %v, the statement says %v", computed.Months, s.said.Months)
 	case !s.said.Since.Equal(since.Time) && (s.said.Correction == nil || previous != nil || since.Before(s.said.Since.Time)):
-		s.fail(StatementRule, "it has to count since %s, and says %s", sealer.FormatTime(since.Time), sealer.FormatTime(s.said.Since.Time))
+		s.say(StatementRule, "it has to count since %s, and says %s", sealer.FormatTime(since.Time), sealer.FormatTime(s.said.Since.Time))
 	default:
 		return true
 	}

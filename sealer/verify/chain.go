@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"fmt"
 	"os"
 	"slices"
 	"time"
@@ -111,7 +110,7 @@ func (v *verification) pack(ctx context.Context, f *FileReport, h *sealer.Histor
 		err = c.run(ctx, file, h)
 		file.Close()
 	}
-	f.conduct = c.conduct
+	f.conduct, f.recording = c.conduct, c.recording
 	if err != nil {
 		f.unreadable(err)
 	}
@@ -146,10 +145,10 @@ func (c *packCheck) link(before []*packCheck) {
 		switch {
 		case bytes.Equal(p.text, c.text): // given twice
 		case h.FirstIndex < b.TreeSize: // either of them may be the fork
-			c.fail(ChainFork, "leaves from %d on are in pack %s as well", h.FirstIndex, b.PackID)
-			p.fail(ChainFork, "leaves from %d on are in pack %s as well", h.FirstIndex, h.PackID)
+			c.say(ChainFork, "leaves from %d on are in pack %s as well", h.FirstIndex, b.PackID)
+			p.say(ChainFork, "leaves from %d on are in pack %s as well", h.FirstIndex, h.PackID)
 		case h.FirstIndex == b.TreeSize && *h.Previous != b.Ref():
-			c.fail(ConsistencyMismatch, "it names %s with root %s as previous, not %s with root %s; the header of one has the hash %s, that of the other %s",
+			c.say(ConsistencyMismatch, "it names %s with root %s as previous, not %s with root %s; the header of one has the hash %s, that of the other %s",
 				h.Previous.PackID, h.Previous.RootHash, b.PackID, b.RootHash, h.Previous.HeaderHash, b.Ref().HeaderHash)
 		}
 		if last == nil || last.TreeSize < b.TreeSize {
@@ -157,7 +156,7 @@ func (c *packCheck) link(before []*packCheck) {
 		}
 	}
 	if last != nil && last.TreeSize < h.FirstIndex {
-		c.pass(ChainGap, "leaves %d to %d, after pack %s, are in no sound file", last.TreeSize, h.FirstIndex-1, last.PackID)
+		c.say(ChainGap, "leaves %d to %d, after pack %s, are in no sound file", last.TreeSize, h.FirstIndex-1, last.PackID)
 	}
 }
 
@@ -167,9 +166,9 @@ func (c *packCheck) settle(vouched bool) {
 	switch {
 	case !c.revoked:
 	case vouched:
-		c.pass(ChainVouched, "key %s was revoked later; the next pack builds on this one", c.header.SigningKeyID)
+		c.say(ChainVouched, "key %s was revoked later; the next pack builds on this one", c.header.SigningKeyID)
 	default:
-		c.fail(sealer.KeyRevoked, "the pack is signed by key %s, and nothing proves that it was signed before the revocation", c.header.SigningKeyID)
+		c.say(sealer.KeyRevoked, "the pack is signed by key %s, and nothing proves that it was signed before the revocation", c.header.SigningKeyID)
 	}
 }
 
@@ -272,6 +271,16 @@ func (k *known) rootAt(size uint64) (sealer.Hash, bool) {
 	return sealer.Hash{}, false
 }
 
+// latest is the last moment at which the log was of a size that the files prove.
+func (k *known) latest() (at time.Time) {
+	for _, r := range k.roots {
+		if at.Before(r.by) {
+			at = r.by
+		}
+	}
+	return at
+}
+
 // newest is the largest size that the files prove.
 func (k *known) newest() (size uint64) {
 	for _, r := range k.roots {
@@ -301,6 +310,6 @@ func (k *known) forks() {
 
 func fork(size uint64, files ...*FileReport) {
 	for i, f := range files {
-		f.add(Verdict{Code: ChainFork, Message: fmt.Sprintf("the log has another root at size %d in %s", size, files[1-i].File)})
+		f.say(ChainFork, "the log has another root at size %d in %s", size, files[1-i].File)
 	}
 }

@@ -132,12 +132,12 @@ func (v *verification) checkpoint(f *FileReport, h *head) (by time.Time, ok bool
 		if at := h.latest(); !known || at.Before(by) {
 			by = at
 		}
-		f.pass(CheckpointOK, "signed note of %s, size %d, sealed at %s", h.Origin, h.Size, sealer.FormatTime(h.SealedAt))
+		f.say(CheckpointOK, "signed note of %s, size %d, sealed at %s", h.Origin, h.Size, sealer.FormatTime(h.SealedAt))
 	case known:
-		f.pass(ChainVouched, "key %s was revoked later; a later checkpoint builds on this one", h.key.KeyID)
-		f.pass(CheckpointOK, "signed note of %s, size %d, sealed by %s", h.Origin, h.Size, sealer.FormatTime(by))
+		f.say(ChainVouched, "key %s was revoked later; a later checkpoint builds on this one", h.key.KeyID)
+		f.say(CheckpointOK, "signed note of %s, size %d, sealed by %s", h.Origin, h.Size, sealer.FormatTime(by))
 	default:
-		f.fail(sealer.KeyRevoked, "the checkpoint is signed by key %s, and nothing proves that it was signed before the revocation", h.key.KeyID)
+		f.say(sealer.KeyRevoked, "the checkpoint is signed by key %s, and nothing proves that it was signed before the revocation", h.key.KeyID)
 		return by, false
 	}
 	return by, true
@@ -149,10 +149,13 @@ func (v *verification) expect(name string) FileReport {
 	f := FileReport{File: name, Kind: kindCheckpoint, Verdicts: []Verdict{}}
 	c, err := readExpected(name)
 	if err != nil {
-		if _, disk := errors.AsType[*fs.PathError](err); disk {
+		switch _, disk := errors.AsType[*fs.PathError](err); {
+		case disk:
 			f.unreadable(err)
-		} else {
-			f.fail(FormatInvalid, "%v", err)
+		case errors.Is(err, errNoCheckpoint):
+			f.say(FormatUnknown, "%v", err)
+		default:
+			f.say(FormatInvalid, "%v", err)
 		}
 		return f
 	}
@@ -160,18 +163,23 @@ func (v *verification) expect(name string) FileReport {
 	root, known := k.rootAt(c.Size)
 	switch {
 	case len(k.roots) == 0:
-		f.fail(ConsistencyUnproven, "nothing that was given proves a checkpoint of %s", c.Origin)
+		f.say(ConsistencyUnproven, "nothing that was given proves a checkpoint of %s", c.Origin)
+	case k.newest() < c.Size && !c.SealedAt.IsZero() && k.latest().Truncate(time.Second).After(c.SealedAt):
+		f.say(Rollback, "%s had %d leaves at %s, and %d at %s", c.Origin, c.Size, sealer.FormatTime(c.SealedAt), k.newest(), sealer.FormatTime(k.latest()))
 	case k.newest() < c.Size:
-		f.fail(Rollback, "%s had %d leaves, in what was given it has %d", c.Origin, c.Size, k.newest())
+		f.say(ConsistencyUnproven, "%s had %d leaves, in what was given it has %d, and nothing of it is newer: either a later pack is missing, or the log was rolled back", c.Origin, c.Size, k.newest())
 	case !known:
-		f.fail(ConsistencyUnproven, "the root of %s at size %d is unknown: give the packs between, or a consistency proof from it", c.Origin, c.Size)
+		f.say(ConsistencyUnproven, "the root of %s at size %d is unknown: give the packs between, or a consistency proof from it", c.Origin, c.Size)
 	case root != c.Root:
-		f.fail(ConsistencyMismatch, "%s has another root at size %d", c.Origin, c.Size)
+		f.say(ConsistencyMismatch, "%s has another root at size %d", c.Origin, c.Size)
 	default:
-		f.pass(ConsistencyOK, "%s still has the root that it had at size %d, and %d leaves now", c.Origin, c.Size, k.newest())
+		f.about = "The log has only grown since the checkpoint that you kept."
+		f.say(ConsistencyOK, "%s still has the root that it had at size %d, and %d leaves now", c.Origin, c.Size, k.newest())
 	}
 	return f
 }
+
+var errNoCheckpoint = errors.New("no checkpoint, and nothing that holds one")
 
 // readExpected finds the checkpoint in a file of any kind that has one: a note or an
 // answer with it, a proof, a pack, an export. Its signatures are not verified.
@@ -196,12 +204,12 @@ func readExpected(name string) (sealer.Checkpoint, error) {
 	case kindPack, kindExport:
 		note, err = lastCheckpoint(&f)
 	default:
-		err = errors.New("no checkpoint, and nothing that holds one")
+		err = errNoCheckpoint
 	}
 	if err != nil {
 		return sealer.Checkpoint{}, err
 	}
-	return sealer.ParseCheckpoint(noteText(note))
+	return sealer.ReadCheckpoint(note)
 }
 
 // lastCheckpoint is the newest one in a pack or an export.
@@ -224,10 +232,4 @@ func lastCheckpoint(f *FileReport) (string, error) {
 	}
 	notes := e.Header().Checkpoints
 	return notes[len(notes)-1], nil
-}
-
-// noteText is the text of a signed note, without its signatures.
-func noteText(note string) string {
-	text, _, _ := strings.Cut(note, "\n\n")
-	return text + "\n"
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"time"
 
@@ -55,10 +54,13 @@ const DefaultBound = 90 * time.Second
 
 // Exit statuses of the verify command.
 const (
-	ExitSound      = 0 // every check passed
-	ExitUnsound    = 1 // a check failed
-	ExitUnreadable = 2 // a file can't be read, a statement lacks packs that it rests on, or there is nothing to trust
+	ExitSound    = 0 // VerdictSound
+	ExitUnsound  = 1 // VerdictUnsound
+	ExitUnjudged = 2 // VerdictUnjudged: so it is also if there is nothing to trust, or the command line can't be read
 )
+
+// exits are the exit statuses by verdict.
+var exits = map[string]int{VerdictSound: ExitSound, VerdictUnsound: ExitUnsound, VerdictUnjudged: ExitUnjudged}
 
 // garbagePercent bounds the memory of a verification. What it keeps of millions of entries
 // holds no pointers, so frequent collections are cheap.
@@ -74,11 +76,11 @@ func Files(ctx context.Context, o Options, stdout io.Writer) int {
 	t, err := readTrust(o.Root, o.Keys)
 	if err != nil {
 		if o.JSON {
-			writeJSON(w, Report{Files: []FileReport{}, Message: err.Error()})
+			writeJSON(w, Report{Verdict: VerdictUnjudged, Files: []FileReport{}, Message: err.Error(), Next: giveTrust})
 		} else {
-			terminal.Fprintf(w, "muniment verify: %s\n", err)
+			terminal.Fprintf(w, "Can't be judged: %s\nNext: %s.\n", err, giveTrust)
 		}
-		return ExitUnreadable
+		return ExitUnjudged
 	}
 	if !o.OneByOne {
 		t.signatures = new(signature.Checker)
@@ -89,19 +91,11 @@ func Files(ctx context.Context, o Options, stdout io.Writer) int {
 	} else {
 		writeText(w, t, &r)
 	}
-	for i := range r.Files {
-		if r.Files[i].stuck {
-			return ExitUnreadable
-		}
-	}
-	switch {
-	case r.OK:
-		return ExitSound
-	case slices.ContainsFunc(r.Files, func(f FileReport) bool { return !f.ok() }):
-		return ExitUnsound
-	}
-	return ExitUnreadable
+	return exits[r.Verdict]
 }
+
+// giveTrust is what to do without an anchor.
+const giveTrust = "get the root key of the service from its operator, and give it with --root"
 
 // atHome replaces a leading ~ by the home folder: shells leave it in --option=~/file.
 func atHome(name string) string {
@@ -122,41 +116,43 @@ func writeJSON(w io.Writer, r Report) {
 	_, _ = terminal.Writer(w).Write(append(text, '\n')) // on a broken pipe there is no reader for the error
 }
 
+// marks are how the text shows a class.
+var marks = map[class]string{passed: "ok  ", remark: "ok  ", unjudged: "??  ", unsound: "FAIL"}
+
 // writeText writes a report for people.
 func writeText(w io.Writer, t *trust, r *Report) {
+	if r.Summary != "" {
+		terminal.Fprintf(w, "%s\n\n", r.Summary)
+	}
 	if t.root != "" {
 		terminal.Fprintf(w, "Trusting root key %s\n", t.root)
 	} else {
 		terminal.Fprintf(w, "Trusting the keys in %s: a weaker anchor than --root, because the author of that file can forge everything below\n", t.file)
 	}
-	unsound, unjudged, sandboxed := 0, 0, 0
+	verdicts, sandboxed := make(map[string]int), 0
 	for i := range r.Files {
 		f := &r.Files[i]
 		terminal.Fprintf(w, "\n%s: %s\n", f.File, f.describe())
 		for _, v := range f.Verdicts {
-			mark := "ok  "
-			if !v.OK {
-				mark = "FAIL"
+			terminal.Fprintf(w, "  %s  %-21s %s%s\n", marks[v.class()], v.Code, f.place(v), v.Message)
+			if v.Next != "" {
+				terminal.Fprintf(w, "        next: %s\n", v.Next)
 			}
-			terminal.Fprintf(w, "  %s  %-21s %s%s\n", mark, v.Code, f.place(v), v.Message)
 		}
-		if !f.ok() {
-			unsound++
-		}
-		if f.unjudged() {
-			unjudged++
-		}
+		verdicts[f.Verdict]++
 		if f.sandboxed() {
 			sandboxed++
 		}
 	}
-	switch {
-	case unsound == 0 && unjudged > 0:
-		terminal.Fprintf(w, "\nNOT JUDGED: %d of %s. Give the packs that a statement rests on.\n", unjudged, count(len(r.Files), "file"))
-	case unsound == 0:
-		terminal.Fprintf(w, "\nSound: %s.\n", count(len(r.Files), "file"))
-	default:
-		terminal.Fprintf(w, "\nNOT SOUND: %d of %s failed.\n", unsound, count(len(r.Files), "file"))
+	files := count(len(r.Files), "file")
+	switch r.Verdict {
+	case VerdictSound:
+		terminal.Fprintf(w, "\nSound: %s.\n", files)
+	case VerdictUnsound:
+		terminal.Fprintf(w, "\nNOT SOUND: %d of %s failed.\n", verdicts[VerdictUnsound], files)
+	}
+	if n := verdicts[VerdictUnjudged]; n > 0 {
+		terminal.Fprintf(w, "\nCAN'T BE JUDGED: %d of %s.\n", n, files)
 	}
 	if sandboxed > 0 {
 		terminal.Fprintf(w, "Of a sandbox: %s. Anyone can make such evidence, under any names.\n", count(sandboxed, "file"))

@@ -81,15 +81,15 @@ func TestCorrection(t *testing.T) {
 
 	r := c.beside(&c.third, &c.second, &c.first)
 	require.True(t, r.OK, "%+v", r.Files)
-	require.Equal(t, []sealer.Code{SignatureOK, StatementUnproven, StatementOK}, codesOf(r.Files[0]), "the event of its issue is not sealed")
+	require.Equal(t, []sealer.Code{SignatureOK, IssueUnproven, StatementOK}, codesOf(r.Files[0]), "the event of its issue is not sealed")
 
 	// Without the statement before it, and without packs, less is proven.
 	alone := c.verify(&c.third, c.packs...).Files[0]
-	require.Equal(t, []sealer.Code{SignatureOK, StatementUnproven, StatementUnproven, StatementOK}, codesOf(alone), "%+v", alone)
+	require.Equal(t, []sealer.Code{SignatureOK, IssueUnproven, StatementUnproven, StatementOK}, codesOf(alone), "%+v", alone)
 	for _, without := range []int{1, 2, 3} { // the packs of the first rules, of the statement before, and of its own
 		packs := slices.Delete(slices.Clone(c.packs), without, without+1)
 		f := c.verify(&c.third, append(packs, c.signed(&c.second))...).Files[0]
-		require.True(t, f.ok(), "%+v", f)
+		require.Equal(t, VerdictUnjudged, f.Verdict, "%+v", f)
 		require.NotContains(t, codesOf(f), StatementOK, "without pack %d", without+1)
 	}
 }
@@ -227,7 +227,8 @@ func TestLogKnowsTheChain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := newCorrected(t)
 			s := o.change(c)
-			require.Equal(t, o.want, failures(c.verify(s, append(c.packs, c.issue(s))...).Files[0].Verdicts))
+			missing := []sealer.Code{StatementUnproven} // what it corrects
+			require.Equal(t, append(missing, o.want...), failures(c.verify(s, append(c.packs, c.issue(s))...).Files[0].Verdicts))
 		})
 	}
 
@@ -236,8 +237,8 @@ func TestLogKnowsTheChain(t *testing.T) {
 	other := c.third
 	other.StatementID = "stm_4"
 	packs := append(c.packs, c.issue(&other), c.issue(&c.third))
-	require.Equal(t, []sealer.Code{StatementOverlap}, failures(c.verify(&c.third, packs...).Files[0].Verdicts))
-	require.Empty(t, failures(c.verify(&other, packs...).Files[0].Verdicts))
+	require.Equal(t, []sealer.Code{StatementUnproven, StatementOverlap}, failures(c.verify(&c.third, packs...).Files[0].Verdicts))
+	require.Equal(t, []sealer.Code{StatementUnproven}, failures(c.verify(&other, packs...).Files[0].Verdicts))
 }
 
 // void is the end of the chain of a statement.
@@ -342,7 +343,7 @@ func TestPacksCutElsewhere(t *testing.T) {
 	r = cut.verify(&restored, cut.packs...)
 	require.Contains(t, codesOf(r.Files[0]), StatementOK, "%+v", r.Files[0])
 	r = cut.verify(&restored, cut.packs[1:]...)
-	require.True(t, r.Files[0].ok(), "%+v", r.Files[0])
+	require.Equal(t, VerdictUnjudged, r.Files[0].Verdict, "%+v", r.Files[0])
 	require.NotContains(t, codesOf(r.Files[0]), StatementOK)
 	lie := clone(t, &restored)
 	lie.Overlaps = []sealer.StatementOverlap{}

@@ -159,13 +159,13 @@ func (s *statementFile) disputes(v *verification, issued bool) {
 		end, over := resolved[x.DisputeID]
 		switch upheld := over && end.Outcome != nil && *end.Outcome == sealer.ExclusionUpheld; {
 		case !known:
-			s.pass(StatementUnproven, "no given file holds the event of dispute %s, by which receipts are left out", x.DisputeID)
+			s.say(StatementUnproven, "no given file holds the event of dispute %s, by which receipts are left out", x.DisputeID)
 		case !slices.Equal(d.ReceiptIDs, x.ReceiptIDs) || !same(d.RightID, x.RightID) || !same(d.Window.From, x.From) || !same(d.Window.To, x.To):
-			s.fail(StatementExcluded, "dispute %s, leaf %d, is about other receipts than the statement leaves out for it", x.DisputeID, d.leaf)
+			s.say(StatementExcluded, "dispute %s, leaf %d, is about other receipts than the statement leaves out for it", x.DisputeID, d.leaf)
 		case x.State == sealer.ExclusionUpheld && !upheld:
-			s.fail(StatementExcluded, "the log does not say that dispute %s was upheld", x.DisputeID)
+			s.say(StatementExcluded, "the log does not say that dispute %s was upheld", x.DisputeID)
 		case x.State == sealer.ExclusionHeld && over:
-			s.fail(StatementExcluded, "dispute %s was resolved by leaf %d, and is held", x.DisputeID, end.leaf)
+			s.say(StatementExcluded, "dispute %s was resolved by leaf %d, and is held", x.DisputeID, end.leaf)
 		}
 	}
 	for id, d := range opened {
@@ -181,9 +181,9 @@ func (s *statementFile) disputes(v *verification, issued bool) {
 		switch {
 		case !concerned[id]:
 		case over || issued:
-			s.fail(StatementExcluded, "dispute %s, leaf %d, is about receipts of the period, which are not left out", id, d.leaf)
+			s.say(StatementExcluded, "dispute %s, leaf %d, is about receipts of the period, which are not left out", id, d.leaf)
 		default:
-			s.pass(StatementUnproven, "dispute %s, leaf %d, is about receipts of the period, which are not left out: no given file says that it was rejected before the issue", id, d.leaf)
+			s.say(StatementUnproven, "dispute %s, leaf %d, is about receipts of the period, which are not left out: no given file says that it was rejected before the issue", id, d.leaf)
 		}
 	}
 }

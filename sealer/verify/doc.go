@@ -6,6 +6,8 @@
 //
 //   - Each file gets verdicts: a Code, whether the check passed, and a message for people. The
 //     codes are part of the format: scripts match on them. Messages may change.
+//   - There are three verdicts on a file and on a run: sound, not sound, and can't be judged, which names
+//     what is missing and what to do. Genuine evidence is never called not sound because something is missing.
 //   - Files are judged together: packs of one log prove each other, and packs, proofs and exports
 //     prove receipts. The order in which they are given changes nothing.
 //   - It trusts one thing, a root key, or, weaker, a file with keys. Whatever else it reads may be
@@ -15,6 +17,35 @@
 // It has no clock and no network, and writes no files. Packs and exports are streamed; of their
 // entries it keeps some 50 bytes each, and 24 more of a metered receipt if a statement of its tenant
 // is among the files. Nothing is counted for a statement that its key has not signed.
+//
+// # Verdicts
+//
+// Each code has one class: passed, remark, can't be judged, or not sound. The worst class decides about a
+// file, and the worst file about the run.
+//
+// Not sound is what no further file can heal: what a listed key has signed otherwise, what contradicts
+// itself or another file, and what was signed when its key must not have signed. What another file or another
+// anchor may still show to be sound can't be judged, so nothing that is merely missing makes a forgery out of
+// genuine evidence. Neither proves anything about other files.
+//
+//   - A file is of a kind by its beginning, which nobody else's files have; a receipt by its members receipt or
+//     signature, where an answer has them, or, if it is no JSON, by "receipt" and "receiptId" in it. What is of a kind and not
+//     in its canonical form was cut or altered (format.invalid). All else may be anybody's, such as a page,
+//     a list, or a response in another form (format.unknown).
+//   - A key that the directory does not list may be another service's, or newer (key.unknown). But a directory keeps all
+//     keys: if the directory in a file lists the file's key, and the newer one of the same root that decides does not, or if a signed
+//     pack or export under a root key holds a receipt of a key that is not listed, they contradict each other (key.mismatch).
+//   - A directory whose delegation bears no signature by the root is evidence under another anchor
+//     (directory.foreign). One that bears it, and fails, or that comes with what a key of this root has signed,
+//     does not (directory.invalid).
+//   - After the end of its delegation a directory says nothing; a newer one may (directory.expired).
+//   - A revoked key may have signed before (key.revoked). By its own word what is signed after the revocation
+//     was not (key.outside_window), nor what a signed pack or export took after it: no other file can show that it had
+//     been in the log before (entry.after_revocation).
+//   - A checkpoint that was kept, and is larger than all that is given, may be newer (consistency.unproven), unless something
+//     of what is given was sealed later than that: then the log was rolled back.
+//   - An event that nothing proves lacks its proof (inclusion.unproven). A proof with one event is about that event,
+//     and fails if it does not lead from it; with several it lacks the right one (event.missing).
 //
 // # Stops
 //

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/parquet-go/parquet-go"
@@ -44,16 +45,21 @@ func (c *dsarCheck) withBundle(fn func(file *os.File, size int64, r *zip.Reader)
 	if err == nil {
 		err = fn(file, info.Size(), r)
 	}
-	if err != nil {
-		c.fail(FormatInvalid, "%v", err)
+	switch {
+	case errors.Is(err, errNoManifest) && !slices.ContainsFunc(r.File, func(f *zip.File) bool { return f.Name == sealer.DSARManifestName }):
+		c.say(FormatUnknown, "a zip file that is no bundle of personal data: %v", err)
+	case err != nil:
+		c.say(FormatInvalid, "%v", err)
 	}
 }
+
+var errNoManifest = errors.New(sealer.DSARManifestName + " is not its last file")
 
 // open reads the manifest, and the directory in it.
 func (c *dsarCheck) open(v *verification) {
 	c.withBundle(func(_ *os.File, _ int64, r *zip.Reader) error {
 		if len(r.File) == 0 || r.File[len(r.File)-1].Name != sealer.DSARManifestName {
-			return errors.New(sealer.DSARManifestName + " is not its last file")
+			return errNoManifest
 		}
 		w, err := r.File[len(r.File)-1].Open()
 		if err != nil {
@@ -80,7 +86,7 @@ func (c *dsarCheck) verify(ctx context.Context, v *verification) {
 	if !c.ok() {
 		return
 	}
-	verdict := v.trust.directory(c.manifest.Directory, false)
+	verdict := v.trust.directory(c.manifest.Directory, c.manifest.SigningKeyID)
 	if c.add(verdict); !verdict.OK {
 		return
 	}
@@ -90,15 +96,18 @@ func (c *dsarCheck) verify(ctx context.Context, v *verification) {
 	}
 	createdAt, _ := sealer.ParseTime(c.manifest.CreatedAt) // it was read before
 	key, code := packKey(v.trust.newer, c.manifest.SigningKeyID, createdAt)
+	if code == sealer.KeyUnknown && v.trust.lists(c.manifest.Directory, c.manifest.SigningKeyID) {
+		code = KeyMismatch
+	}
 	switch {
 	case code != "":
-		c.fail(code, "the manifest is signed by key %s at %s", c.manifest.SigningKeyID, c.manifest.CreatedAt)
+		c.say(code, "the manifest is signed by key %s at %s", c.manifest.SigningKeyID, c.manifest.CreatedAt)
 		return
 	case !ed25519.Verify(key, c.signed, c.signature):
-		c.fail(sealer.SignatureInvalid, "the manifest is not what key %s has signed", c.manifest.SigningKeyID)
+		c.say(sealer.SignatureInvalid, "the manifest is not what key %s has signed", c.manifest.SigningKeyID)
 		return
 	}
-	c.pass(SignatureOK, "the manifest of %s, of %s", c.manifest.JobID, c.manifest.CreatedAt)
+	c.say(SignatureOK, "the manifest of %s, of %s", c.manifest.JobID, c.manifest.CreatedAt)
 	if k := v.trust.newer.Key(c.manifest.SigningKeyID); k.Purpose == sealer.PurposeSandbox {
 		c.noteSandbox(k.KeyID)
 	}
@@ -114,9 +123,9 @@ func (c *dsarCheck) verify(ctx context.Context, v *verification) {
 func packKey(d *sealer.Directory, keyID string, at time.Time) (ed25519.PublicKey, sealer.Code) {
 	key, code := d.Find(keyID, sealer.PurposePack, at)
 	if code == sealer.KeyPurpose {
-		return d.Find(keyID, sealer.PurposeSandbox, at)
+		key, code = d.Find(keyID, sealer.PurposeSandbox, at)
 	}
-	return key, code
+	return key, KeyFault(d, keyID, at, code)
 }
 
 // files compares each file with what the manifest states.
@@ -137,16 +146,18 @@ func (c *dsarCheck) files(ctx context.Context, file *os.File, r *zip.Reader) err
 		got, err := readSection(file, f, c.manifest.Format, want.PackedSHA256)
 		switch {
 		case err != nil:
-			c.fail(FileMismatch, "%s: %v", want.Name, err)
+			c.say(FileMismatch, "%s: %v", want.Name, err)
 		case got.Rows != want.Rows && got.SHA256 == want.SHA256:
-			c.fail(CountMismatch, "%s: %d rows, the manifest states %d", want.Name, got.Rows, want.Rows)
+			c.say(CountMismatch, "%s: %d rows, the manifest states %d", want.Name, got.Rows, want.Rows)
 		case got != want:
-			c.fail(FileMismatch, "%s: its bytes are not those of the manifest", want.Name)
+			c.say(FileMismatch, "%s: its bytes are not those of the manifest", want.Name)
 		}
 		rows += want.Rows
 	}
 	if c.ok() {
-		c.pass(FilesOK, "%s with %d rows, each as the manifest states", count(len(c.manifest.Files), "file"), rows)
+		c.say(FilesOK, "%s with %d rows, each as the manifest states", count(len(c.manifest.Files), "file"), rows)
+		createdAt, _ := sealer.ParseTime(c.manifest.CreatedAt) // it was read before
+		c.about = fmt.Sprintf("The bundle of personal data holds %s with %s, as the service made them by %s.", count(len(c.manifest.Files), "file"), count(int(rows), "row"), moment(createdAt))
 	}
 	return nil
 }
@@ -240,6 +251,9 @@ func parquetRows(file io.ReaderAt, f *zip.File) (rows int64, err error) {
 	}
 	return p.NumRows(), nil
 }
+
+// startOfBundle is how a bundle begins, up to the method of its first file.
+const startOfBundle = "PK\x03\x04\x14\x00\x08\x00"
 
 // What the entries of a bundle have: sizes behind the bytes, and a version.
 const (

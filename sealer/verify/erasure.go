@@ -2,6 +2,7 @@ package verify
 
 import (
 	"encoding/json"
+	"fmt"
 
 	"muniment/sealer"
 )
@@ -33,7 +34,7 @@ func (v *verification) openErasure(f *FileReport, text []byte) {
 	e := &erasureFile{FileReport: f, text: oneNewline(string(text))}
 	var err error
 	if e.said, err = sealer.ParseErasure(e.text); err != nil {
-		f.fail(FormatInvalid, "%v", err)
+		f.say(FormatInvalid, "%v", err)
 		return
 	}
 	v.erasures = append(v.erasures, e)
@@ -47,13 +48,14 @@ func (e *erasureFile) verify(v *verification) {
 	}
 	key, code := e.signedBy(v.trust.newer)
 	if code != "" {
-		e.fail(code, "the certificate of erasure %s, completed %s, is not signed by a key for packs that held then", e.said.ErasureID, sealer.FormatTime(e.said.CompletedAt))
+		e.say(code, "the certificate of erasure %s, completed %s, is not signed by a key for packs that held then", e.said.ErasureID, sealer.FormatTime(e.said.CompletedAt))
 		return
 	}
-	e.pass(SignatureOK, "person %s of %s was erased up to %s, signed by key %s at %s", e.said.SubjectHash, e.said.TenantID, sealer.FormatTime(e.said.Until), key.KeyID, sealer.FormatTime(e.said.CompletedAt))
+	e.say(SignatureOK, "person %s of %s was erased up to %s, signed by key %s at %s", e.said.SubjectHash, e.said.TenantID, sealer.FormatTime(e.said.Until), key.KeyID, sealer.FormatTime(e.said.CompletedAt))
 	if sealer.PurposeOf(key.Purpose).Sandbox {
 		e.noteSandbox(key.KeyID)
 	}
+	e.about = fmt.Sprintf("The service signed on %s that it has erased a person's data up to %s.", moment(e.said.CompletedAt), moment(e.said.Until))
 	e.tombstone(v)
 }
 
@@ -77,7 +79,7 @@ func (e *erasureFile) signedBy(d *sealer.Directory) (*sealer.Key, sealer.Code) {
 		return nil, checkpointFault(err)
 	}
 	_, code := d.Find(key.KeyID, key.Purpose, e.said.CompletedAt)
-	return key, code
+	return key, KeyFault(d, key.KeyID, e.said.CompletedAt, code)
 }
 
 // tombstone looks for the event of the erasure in the other files.
@@ -89,18 +91,18 @@ func (e *erasureFile) tombstone(v *verification) {
 		}
 		for _, t := range f.conduct.tombstones {
 			switch {
-			case t.eventID != e.said.EventID:
+			case t.eventID != e.said.EventID, worst(f.Verdicts) == VerdictUnjudged:
 			case !f.ok():
-				e.fail(InclusionMismatch, "leaf %d of %s, in %s, which is not sound itself", t.leaf, sealer.Origin(e.said.TenantID), f.File)
+				e.say(InclusionMismatch, "leaf %d of %s, in %s, which is not sound itself", t.leaf, sealer.Origin(e.said.TenantID), f.File)
 				return
 			case t.SubjectHash != e.said.SubjectHash || t.Until != sealer.FormatTime(e.said.Until):
-				e.fail(sealer.EntryAltered, "leaf %d of %s, in %s, says something else", t.leaf, sealer.Origin(e.said.TenantID), f.File)
+				e.say(sealer.EntryAltered, "leaf %d of %s, in %s, says something else", t.leaf, sealer.Origin(e.said.TenantID), f.File)
 				return
 			default:
-				e.pass(InclusionOK, "its tombstone is leaf %d of %s, as %s holds it", t.leaf, sealer.Origin(e.said.TenantID), f.File)
+				e.say(InclusionOK, "its tombstone is leaf %d of %s, as %s holds it", t.leaf, sealer.Origin(e.said.TenantID), f.File)
 				return
 			}
 		}
 	}
-	e.pass(ErasureUnproven, "event %s, the tombstone, is in none of the given files", e.said.EventID)
+	e.say(ErasureUnproven, "event %s, the tombstone, is in none of the given files", e.said.EventID)
 }

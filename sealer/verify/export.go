@@ -42,6 +42,21 @@ func (e *exportCheck) open(v *verification) error {
 	return nil
 }
 
+// signers are the ids of the keys of d by which checkpoints are signed; "" for those of no key.
+func (e *exportCheck) signers(d *sealer.Directory) []string {
+	ids := []string{""}
+	for _, text := range e.header.Checkpoints {
+		if d == nil {
+			break
+		}
+		keys, _ := signers(d, text, sealer.Origin(e.header.TenantID)) // an error leaves none
+		for _, k := range keys {
+			ids = append(ids, k.KeyID)
+		}
+	}
+	return ids
+}
+
 // sign opens the checkpoints and checks their sizes: they rise, each covers an entry that the
 // one before does not, and the last covers all.
 func (e *exportCheck) sign(v *verification, d *sealer.Directory) {
@@ -59,17 +74,17 @@ func (e *exportCheck) sign(v *verification, d *sealer.Directory) {
 		case !c.good:
 			return
 		case c.head.Origin != sealer.Origin(h.TenantID):
-			e.fail(sealer.TenantMismatch, "a checkpoint of %s in an export of %s", c.head.Origin, h.TenantID)
+			e.say(sealer.TenantMismatch, "a checkpoint of %s in an export of %s", c.head.Origin, h.TenantID)
 			return
 		case c.head.Size <= covered || covered >= end:
-			e.fail(CheckpointMismatch, "the checkpoint of size %d covers no entry from leaf %d to %d that another does not", c.head.Size, h.FirstIndex, end-1)
+			e.say(CheckpointMismatch, "the checkpoint of size %d covers no entry from leaf %d to %d that another does not", c.head.Size, h.FirstIndex, end-1)
 			return
 		}
 		covered = c.head.Size
 		heads = append(heads, c)
 	}
 	if covered < end {
-		e.fail(CheckpointMismatch, "no checkpoint covers leaves %d to %d", covered, end-1)
+		e.say(CheckpointMismatch, "no checkpoint covers leaves %d to %d", covered, end-1)
 		return
 	}
 	e.heads = heads
@@ -77,15 +92,16 @@ func (e *exportCheck) sign(v *verification, d *sealer.Directory) {
 
 // verify reads the entries and recomputes the root of every checkpoint.
 func (e *exportCheck) verify(ctx context.Context, v *verification) {
+	check := e.run
 	if e.heads == nil || !e.trustHeads(v) {
-		return
+		check = e.form
 	}
 	file, err := os.Open(e.File)
 	if err == nil {
 		in := &source{Reader: file}
-		err = e.run(ctx, v, in)
+		err = check(ctx, v, in)
 		if err != nil && in.err == nil && ctx.Err() == nil {
-			e.fail(FormatInvalid, "%v", err)
+			e.say(FormatInvalid, "%v", err)
 			err = nil
 		}
 		file.Close()
@@ -107,7 +123,7 @@ func (e *exportCheck) trustHeads(v *verification) bool {
 		}
 		switch at := c.head.latest(); {
 		case c.head.revoked && !known:
-			e.fail(sealer.KeyRevoked, "the checkpoint of size %d is signed by key %s, and nothing proves that it was signed before the revocation", c.head.Size, c.head.key.KeyID)
+			e.say(sealer.KeyRevoked, "the checkpoint of size %d is signed by key %s, and nothing proves that it was signed before the revocation", c.head.Size, c.head.key.KeyID)
 			return false
 		case !c.head.revoked && (!known || at.Before(by)):
 			by = at
@@ -117,12 +133,26 @@ func (e *exportCheck) trustHeads(v *verification) bool {
 	return true
 }
 
+// form checks that an export, whose entries can't be judged, has its form.
+func (e *exportCheck) form(ctx context.Context, _ *verification, file io.Reader) error {
+	r, err := sealer.ReadExport(file)
+	for err == nil {
+		if _, err = r.Next(); err == nil {
+			err = ctx.Err()
+		}
+	}
+	if err == io.EOF {
+		return nil
+	}
+	return err
+}
+
 // run folds the entries, one checkpoint after the other.
 func (e *exportCheck) run(ctx context.Context, v *verification, file io.Reader) error {
 	h := e.header
 	before, err := sealer.RestoreTree(h.FirstIndex, h.Before)
 	if err != nil {
-		e.fail(FormatInvalid, "%v", err)
+		e.say(FormatInvalid, "%v", err)
 		return nil
 	}
 	r, err := sealer.ReadExport(file)
@@ -131,6 +161,7 @@ func (e *exportCheck) run(ctx context.Context, v *verification, file io.Reader) 
 	}
 	l := sealer.NewLedger(h.TenantID, h.FirstIndex, before, nil)
 	e.conduct = newConduct(h.TenantID, h.FirstIndex, &v.names)
+	e.recording = &recording{tenantID: h.TenantID, first: h.FirstIndex, end: h.FirstIndex + h.Count, by: e.by[len(e.by)-1]}
 	l.Keeps = true
 	l.Claim = func(*sealer.Event, uint64) (uint64, bool) { return 0, false }
 	var covered uint64 // by the pack before, or less
@@ -141,7 +172,7 @@ func (e *exportCheck) run(ctx context.Context, v *verification, file io.Reader) 
 		if err := e.section(ctx, v, r, l, i, end); err != nil {
 			return err
 		}
-		if !e.root(l, &c.head) {
+		if !e.root(v, l, &c.head) {
 			return nil
 		}
 	}
@@ -159,7 +190,12 @@ func (e *exportCheck) section(ctx context.Context, v *verification, r *sealer.Ex
 		if f.Delivery != nil && f.Code == "" {
 			v.sight(e.FileReport, f.Delivery, e.by[i], "leaf %d of %s, in %s", l.Next(), e.heads[i].head.Origin, e.File)
 		}
+		f.Code = entryFault(in.Directory, &f)
+		repetitions := len(l.Duplicates)
 		l.Fold(f)
+		if f.Delivery != nil && len(l.Duplicates) == repetitions {
+			e.recording.note(f.Delivery)
+		}
 		e.conduct.note(&f)
 	})
 	defer workers.Wait()
@@ -177,21 +213,21 @@ func (e *exportCheck) section(ctx context.Context, v *verification, r *sealer.Ex
 }
 
 // root compares the root of what was folded with a checkpoint's.
-func (e *exportCheck) root(l *sealer.Ledger, c *head) bool {
+func (e *exportCheck) root(v *verification, l *sealer.Ledger, c *head) bool {
 	tree := l.Tree
 	if tree.Size() < c.Size {
 		tree = tree.Clone()
 		if err := tree.Extend(c.Size, e.header.After); err != nil {
-			e.fail(FormatInvalid, "after: %v", err)
+			e.say(FormatInvalid, "after: %v", err)
 			return false
 		}
 	} else if c.Size == e.header.FirstIndex+e.header.Count && len(e.header.After) > 0 {
-		e.fail(FormatInvalid, "after: nothing is behind the last entry")
+		e.say(FormatInvalid, "after: nothing is behind the last entry")
 		return false
 	}
 	if tree.Root() != c.Root {
-		e.fail(RootMismatch, "the entries make root %s at size %d, the checkpoint states %s", tree.Root(), c.Size, c.Root)
-		e.faults(l)
+		e.say(RootMismatch, "the entries make root %s at size %d, the checkpoint states %s", tree.Root(), c.Size, c.Root)
+		e.faults(v, l)
 		return false
 	}
 	return true
@@ -200,14 +236,14 @@ func (e *exportCheck) root(l *sealer.Ledger, c *head) bool {
 // settle adds the verdicts, once all roots agree.
 func (e *exportCheck) settle(v *verification, l *sealer.Ledger, before *sealer.Tree) {
 	h, last := e.header, e.heads[len(e.heads)-1]
-	e.pass(CheckpointOK, "%s of %s, the last of size %d, sealed at %s",
+	e.say(CheckpointOK, "%s of %s, the last of size %d, sealed at %s",
 		count(len(e.heads), "signed note"), last.head.Origin, last.head.Size, sealer.FormatTime(last.head.SealedAt))
-	e.pass(InclusionOK, "leaves %d to %d under root %s", h.FirstIndex, h.FirstIndex+h.Count-1, last.head.Root)
-	if e.faults(l) {
+	e.say(InclusionOK, "leaves %d to %d under root %s", h.FirstIndex, h.FirstIndex+h.Count-1, last.head.Root)
+	if e.faults(v, l) {
 		return
 	}
-	e.pass(SignatureOK, "%s", count(l.Deliveries, "receipt"))
-	e.pass(WitnessOK, "every receipt stands in the event that it was signed for")
+	e.say(SignatureOK, "%s", count(l.Deliveries, "receipt"))
+	e.say(WitnessOK, "every receipt stands in the event that it was signed for")
 	k := v.known(last.head.Origin)
 	for i, c := range e.heads {
 		k.learn(e.FileReport, c.head.Size, c.head.Root, e.by[i])
@@ -216,7 +252,7 @@ func (e *exportCheck) settle(v *verification, l *sealer.Ledger, before *sealer.T
 }
 
 // faults names what is wrong with entries.
-func (e *exportCheck) faults(l *sealer.Ledger) bool {
-	e.add(namedFaults(entryVerdicts(l.Faults))...)
+func (e *exportCheck) faults(v *verification, l *sealer.Ledger) bool {
+	e.add(namedFaults(entryVerdicts(v.trust.vouched(l.Faults)))...)
 	return len(l.Faults) > 0
 }

@@ -96,7 +96,7 @@ func TestExportOfRevokedKeys(t *testing.T) {
 	a.Now = a.Now.Add(time.Hour)
 	a.Key(a.Nodes[0].KeyID).RevokedAt = &between
 	r := a.verify(a.Directory(), nil, file{"export", a.export(0, 7)})
-	require.Equal(t, []sealer.Code{sealer.KeyRevoked}, failures(r.Files[0].Verdicts))
+	require.Equal(t, []sealer.Code{sealer.KeyOutsideWindow}, failures(r.Files[0].Verdicts))
 	for _, v := range r.Files[0].Verdicts {
 		if !v.OK {
 			require.GreaterOrEqual(t, *v.Index, 3, "the first pack is older than the revocation")

@@ -37,6 +37,8 @@ type packCheck struct {
 	before  *sealer.Tree // of the log before the first entry
 	ledger  *sealer.Ledger
 	conduct *conduct
+	// recording is what it says of plays.
+	recording *recording
 	// receipts are the metered ones of the periods of statements.
 	receipts []keptReceipt
 	names    []receiptNames
@@ -47,15 +49,12 @@ type packCheck struct {
 	scopes *sealer.ScopeNames
 }
 
-func (c *packCheck) pass(code sealer.Code, format string, args ...any) {
-	c.verdicts = append(c.verdicts, Verdict{Code: code, OK: true, Message: fmt.Sprintf(format, args...)})
+// say adds what a check has found.
+func (c *packCheck) say(code sealer.Code, format string, args ...any) {
+	c.verdicts = append(c.verdicts, found(code, fmt.Sprintf(format, args...)))
 }
 
-func (c *packCheck) fail(code sealer.Code, format string, args ...any) {
-	c.verdicts = append(c.verdicts, Verdict{Code: code, Message: fmt.Sprintf(format, args...)})
-}
-
-// failed reports whether a check has failed.
+// failed reports whether a check has not passed.
 func (c *packCheck) failed() bool {
 	return slices.ContainsFunc(c.verdicts, func(v Verdict) bool { return !v.OK })
 }
@@ -67,27 +66,31 @@ func (c *packCheck) run(ctx context.Context, r io.Reader, known *sealer.History)
 	in := &source{Reader: r}
 	p, err := sealer.ReadPack(in)
 	if err != nil {
-		c.fail(FormatInvalid, "%v", err)
+		c.say(FormatInvalid, "%v", err)
 		return in.err
 	}
 	c.header, c.text = p.Header(), p.HeaderText()
 
-	verdict := c.trust.directory(c.header.Directory, false)
+	verdict := c.trust.directory(c.header.Directory, c.header.SigningKeyID)
 	c.verdicts = append(c.verdicts, verdict)
-	if !verdict.OK {
-		return nil // without keys nothing else can be checked
+	if !verdict.OK { // without keys nothing else can be checked
+		return c.form(ctx, in, p)
 	}
 	directory := c.trust.newer
 	pub, receipts := c.key(directory)
+	if worst(c.verdicts) == VerdictUnjudged {
+		return c.form(ctx, in, p) // likewise
+	}
 	c.beside(p.KeyBeside(), directory)
 	c.before = c.consistency()
 	c.ledger = sealer.NewLedger(c.header.TenantID, c.header.FirstIndex, c.before, known)
 	c.conduct = newConduct(c.header.TenantID, c.header.FirstIndex, c.scopes)
+	c.recording = &recording{tenantID: c.header.TenantID, first: c.header.FirstIndex, end: c.header.TreeSize, by: c.header.SealedAt}
 	c.conduct.sealed(uint64(c.header.Count), c.header.TreeSize, c.header.SealedAt)
 	c.ledger.Claim, c.ledger.Settles, c.ledger.Keeps = claimOf(c.header), true, c.leaves
 	c.ledger.Adopt(c.header.Rules())
 	if err := c.entries(ctx, p, &sealer.Inspector{Directory: directory, Purpose: receipts, SealedAt: c.header.SealedAt, Signatures: c.trust.signatures}); err != nil {
-		c.fail(FormatInvalid, "%v", err)
+		c.say(FormatInvalid, "%v", err)
 		return errors.Join(in.err, ctx.Err())
 	}
 	c.signatures(p, pub)
@@ -119,8 +122,10 @@ func (c *packCheck) key(d *sealer.Directory) (pub ed25519.PublicKey, receipts st
 		pub, code = d.FindSealed(h.SigningKeyID, purpose, h.SealedAt, h.SealedAt)
 		c.revoked = code == ""
 	}
-	if code != "" {
-		c.fail(code, "the pack is signed by key %s at %s", h.SigningKeyID, sealer.FormatTime(h.SealedAt))
+	if code = KeyFault(d, h.SigningKeyID, h.SealedAt, code); code == sealer.KeyUnknown && c.trust.lists(h.Directory, h.SigningKeyID) {
+		c.say(KeyMismatch, "the pack is signed by key %s, which the directory in it lists, and the newer one that decides does not", h.SigningKeyID)
+	} else if code != "" {
+		c.say(code, "the pack is signed by key %s at %s", h.SigningKeyID, sealer.FormatTime(h.SealedAt))
 	}
 	return pub, receipts
 }
@@ -134,18 +139,18 @@ func (c *packCheck) beside(k *sealer.Key, d *sealer.Directory) {
 	h, known := c.header, d.Key(k.KeyID)
 	switch {
 	case k.KeyID != h.SigningKeyID:
-		c.fail(KeyMismatch, "the key beside the pack is %s, the pack is signed by %s", k.KeyID, h.SigningKeyID)
+		c.say(KeyMismatch, "the key beside the pack is %s, the pack is signed by %s", k.KeyID, h.SigningKeyID)
 	case known == nil: // said before
 	case k.Algorithm != known.Algorithm || k.PublicKey != known.PublicKey || k.Purpose != known.Purpose || !k.NotBefore.Equal(known.NotBefore),
 		contradicts(k.NotAfter, known.NotAfter), contradicts(k.RevokedAt, known.RevokedAt):
-		c.fail(KeyMismatch, "the key %s beside the pack is not as the keys at hand have it", k.KeyID)
+		c.say(KeyMismatch, "the key %s beside the pack is not as the keys at hand have it", k.KeyID)
 	case k.NotAfter != nil && !h.SealedAt.Before(*k.NotAfter):
-		c.fail(sealer.KeyOutsideWindow, "by the answer the key %s signed no more from %s on", k.KeyID, sealer.FormatTime(*k.NotAfter))
+		c.say(sealer.KeyOutsideWindow, "by the answer the key %s signed no more from %s on", k.KeyID, sealer.FormatTime(*k.NotAfter))
 	case k.RevokedAt == nil || known.RevokedAt != nil:
 	case h.SealedAt.Before(*k.RevokedAt):
 		c.revoked = true
 	default:
-		c.fail(sealer.KeyRevoked, "by the answer the key %s was revoked at %s", k.KeyID, sealer.FormatTime(*k.RevokedAt))
+		c.say(sealer.KeyOutsideWindow, "by the answer the key %s was revoked at %s", k.KeyID, sealer.FormatTime(*k.RevokedAt))
 	}
 }
 
@@ -158,7 +163,7 @@ func (c *packCheck) consistency() *sealer.Tree {
 	h := c.header
 	if h.Previous == nil {
 		if len(h.Consistency) != 0 {
-			c.fail(ConsistencyMismatch, "the first pack of a log has a consistency proof")
+			c.say(ConsistencyMismatch, "the first pack of a log has a consistency proof")
 		}
 		return sealer.NewTree()
 	}
@@ -166,11 +171,11 @@ func (c *packCheck) consistency() *sealer.Tree {
 	if err == nil {
 		var before *sealer.Tree
 		if before, err = h.Before(); err == nil {
-			c.pass(ConsistencyOK, "extends the tree of %d leaves that %s ended with", h.FirstIndex, h.Previous.PackID)
+			c.say(ConsistencyOK, "extends the tree of %d leaves that %s ended with", h.FirstIndex, h.Previous.PackID)
 			return before
 		}
 	}
-	c.fail(ConsistencyMismatch, "the log does not extend that of %s: %v", h.Previous.PackID, err)
+	c.say(ConsistencyMismatch, "the log does not extend that of %s: %v", h.Previous.PackID, err)
 	return sealer.NewTree()
 }
 
@@ -189,10 +194,29 @@ func (c *packCheck) entries(ctx context.Context, p *sealer.PackReader, in *seale
 		if c.seen != nil && f.Delivery != nil && f.Code == "" {
 			c.seen(c.ledger.Entries, f.Delivery)
 		}
+		f.Code = entryFault(in.Directory, &f)
+		repetitions := len(c.ledger.Duplicates)
 		c.ledger.Fold(f)
+		if f.Delivery != nil && len(c.ledger.Duplicates) == repetitions {
+			c.recording.note(f.Delivery)
+		}
 		c.conduct.note(&f)
 	})
 	defer workers.Wait()
+	return c.read(ctx, p, workers.Add)
+}
+
+// form checks that the rest of a pack, whose entries can't be judged, has its form.
+func (c *packCheck) form(ctx context.Context, in *source, p *sealer.PackReader) error {
+	if err := c.read(ctx, p, func([]byte) {}); err != nil {
+		c.say(FormatInvalid, "%v", err)
+		return errors.Join(in.err, ctx.Err())
+	}
+	return nil
+}
+
+// read reads all entries, and adds each.
+func (c *packCheck) read(ctx context.Context, p *sealer.PackReader, add func(event []byte)) error {
 	for n := 0; ; n++ {
 		event, err := p.Next()
 		switch {
@@ -203,7 +227,7 @@ func (c *packCheck) entries(ctx context.Context, p *sealer.PackReader, in *seale
 		case n == c.header.Count:
 			return fmt.Errorf("%w: more than %d entries", sealer.ErrNotCanonical, n)
 		}
-		workers.Add(event)
+		add(event)
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -216,9 +240,9 @@ func (c *packCheck) signatures(p *sealer.PackReader, pub ed25519.PublicKey) {
 	switch {
 	case pub == nil: // said before
 	case !c.signed:
-		c.fail(sealer.SignatureInvalid, "the header is not what key %s signed", h.SigningKeyID)
+		c.say(sealer.SignatureInvalid, "the header is not what key %s signed", h.SigningKeyID)
 	case !slices.ContainsFunc(c.ledger.Faults, func(f sealer.Fault) bool { return !aboutContent(f.Code) }):
-		c.pass(SignatureOK, "header by key %s, and %s", h.SigningKeyID, count(c.ledger.Deliveries, "receipt"))
+		c.say(SignatureOK, "header by key %s, and %s", h.SigningKeyID, count(c.ledger.Deliveries, "receipt"))
 	}
 }
 
@@ -240,11 +264,11 @@ func (c *packCheck) checkpoint(pub ed25519.PublicKey) {
 	point, err := sealer.OpenCheckpoint(h.Checkpoint, origin, pub)
 	switch {
 	case err != nil:
-		c.fail(CheckpointMismatch, "%v", err)
+		c.say(CheckpointMismatch, "%v", err)
 	case point != sealer.Checkpoint{Origin: origin, Size: h.TreeSize, Root: h.RootHash, SealedAt: h.SealedAt.Truncate(time.Second)}:
-		c.fail(CheckpointMismatch, "the checkpoint states size %d and root %s, sealed at %s", point.Size, point.Root, sealer.FormatTime(point.SealedAt))
+		c.say(CheckpointMismatch, "the checkpoint states size %d and root %s, sealed at %s", point.Size, point.Root, sealer.FormatTime(point.SealedAt))
 	default:
-		c.pass(CheckpointOK, "signed note of %s, size %d", origin, h.TreeSize)
+		c.say(CheckpointOK, "signed note of %s, size %d", origin, h.TreeSize)
 	}
 }
 
@@ -252,11 +276,11 @@ func (c *packCheck) tree() {
 	h, l := c.header, c.ledger
 	switch {
 	case l.Entries != h.Count:
-		c.fail(CountMismatch, "%s, the header states %d", count(l.Entries, "entry"), h.Count)
+		c.say(CountMismatch, "%s, the header states %d", count(l.Entries, "entry"), h.Count)
 	case l.Tree.Root() != h.RootHash:
-		c.fail(RootMismatch, "the entries make root %s, the header states %s", l.Tree.Root(), h.RootHash)
+		c.say(RootMismatch, "the entries make root %s, the header states %s", l.Tree.Root(), h.RootHash)
 	default:
-		c.pass(InclusionOK, "leaves %d to %d under root %s", h.FirstIndex, h.TreeSize-1, h.RootHash)
+		c.say(InclusionOK, "leaves %d to %d under root %s", h.FirstIndex, h.TreeSize-1, h.RootHash)
 	}
 }
 
@@ -264,17 +288,22 @@ func (c *packCheck) tree() {
 const maxFaults = 100
 
 func (c *packCheck) faults() {
-	if len(c.ledger.Faults) == 0 {
-		c.pass(WitnessOK, "every receipt stands in the event that it was signed for")
+	faults := c.ledger.Faults
+	if len(faults) == 0 {
+		c.say(WitnessOK, "every receipt stands in the event that it was signed for")
 	}
-	c.verdicts = append(c.verdicts, namedFaults(entryVerdicts(c.ledger.Faults))...)
+	if c.signed {
+		faults = c.trust.vouched(faults)
+	}
+	c.verdicts = append(c.verdicts, namedFaults(entryVerdicts(faults))...)
 }
 
 // entryVerdicts are the faults of entries as verdicts.
 func entryVerdicts(faults []sealer.Fault) []Verdict {
 	list := make([]Verdict, len(faults))
 	for i := range faults {
-		list[i] = Verdict{Code: faults[i].Code, Index: &faults[i].Index, Message: faults[i].Message}
+		list[i] = found(faults[i].Code, faults[i].Message)
+		list[i].Index = &faults[i].Index
 	}
 	return list
 }
@@ -298,13 +327,13 @@ func (c *packCheck) metering() {
 	c.duplicates()
 	rows := l.Meter.Rows()
 	if !slices.Equal(rows, h.Metering) {
-		c.fail(MeteringMismatch, "%s", differingRow(rows, h.Metering))
+		c.say(MeteringMismatch, "%s", differingRow(rows, h.Metering))
 	} else {
 		var receipts, quantity, impressions int64
 		for _, r := range rows {
 			receipts, quantity, impressions = receipts+r.Receipts, quantity+r.QuantityMs, impressions+r.Impressions
 		}
-		c.pass(MeteringOK, "%s recomputed: %s, %s ms billed, impressions: %s", count(len(rows), "row"), count(int(receipts), "receipt"),
+		c.say(MeteringOK, "%s recomputed: %s, %s ms billed, impressions: %s", count(len(rows), "row"), count(int(receipts), "receipt"),
 			grouped(quantity), sealer.FormatImpressions(impressions))
 	}
 	c.unproven()

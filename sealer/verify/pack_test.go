@@ -293,7 +293,7 @@ func TestForgedPacks(t *testing.T) {
 		w.RootName = "evil.example"
 		events := w.Run(4)
 		pack := sealertest.Bundle(t, w.Seal(events), events)
-		require.Equal(t, []sealer.Code{DirectoryInvalid}, failures(w.verdicts(pack)))
+		require.Equal(t, []sealer.Code{DirectoryForeign}, failures(w.verdicts(pack)))
 	})
 	t.Run("by a node's key", func(t *testing.T) {
 		w := newWorld(t)

@@ -87,8 +87,8 @@ func (p *proofFiles) open(v *verification, f *FileReport, text []byte) {
 			p.exports = append(p.exports, e)
 		}
 	}
-	if err != nil && !f.stuck {
-		f.fail(FormatInvalid, "%v", err)
+	if err != nil && f.ok() {
+		f.say(FormatInvalid, "%v", err)
 	}
 }
 
@@ -105,7 +105,7 @@ func readInclusion(text string) (event []byte, p sealer.InclusionProof, err erro
 // verify judges all of them, first those that prove others.
 func (p *proofFiles) verify(ctx context.Context, v *verification) {
 	for _, e := range p.exports {
-		e.add(v.trust.directory(e.header.Directory, false))
+		e.add(v.trust.directory(e.header.Directory, e.signers(v.trust.newer)...))
 	}
 	d := v.trust.newer
 	if d == nil {
@@ -135,7 +135,8 @@ func (p *proofFiles) verify(ctx context.Context, v *verification) {
 	}
 	for _, c := range p.checkpoints {
 		if c.good {
-			v.checkpoint(c.FileReport, &c.head)
+			by, _ := v.checkpoint(c.FileReport, &c.head)
+			c.about = fmt.Sprintf("The log %s had %s by %s.", c.head.Origin, count(int(c.head.Size), "entry"), moment(by))
 		}
 	}
 	for _, i := range p.inclusions {
@@ -157,8 +158,10 @@ func (p *proofFiles) noDirectory() {
 	for _, f := range p.inclusions {
 		f.noDirectory()
 	}
-	for _, f := range p.events {
-		f.noDirectory()
+	for _, e := range p.events {
+		if e.read() != nil {
+			e.noDirectory()
+		}
 	}
 	for _, f := range p.exports {
 		f.noDirectory()
@@ -171,10 +174,10 @@ func (c *headFile) sign(v *verification, d *sealer.Directory) {
 	h, code, err := openHead(d, c.note)
 	switch {
 	case err != nil:
-		c.fail(code, "%v", err)
+		c.say(code, "%v", err)
 		return
 	case code != "" && !h.revoked:
-		c.fail(code, "the checkpoint of %s is signed by key %s at %s", h.Origin, h.key.KeyID, sealer.FormatTime(h.SealedAt))
+		c.say(KeyFault(d, h.key.KeyID, h.SealedAt, code), "the checkpoint of %s is signed by key %s at %s", h.Origin, h.key.KeyID, sealer.FormatTime(h.SealedAt))
 		return
 	}
 	c.head, c.good = h, true
@@ -193,19 +196,20 @@ func (c *consistencyFile) verify(v *verification) {
 	}
 	to, from := &c.head, &c.from.head
 	if to.Origin != from.Origin {
-		c.fail(sealer.TenantMismatch, "checkpoints of %s and %s are of two logs", from.Origin, to.Origin)
+		c.say(sealer.TenantMismatch, "checkpoints of %s and %s are of two logs", from.Origin, to.Origin)
 		return
 	}
 	by, ok := v.checkpoint(c.FileReport, to)
 	if err := sealer.VerifyConsistency(from.Size, to.Size, from.Root, to.Root, c.proof.Hashes); err != nil {
-		c.fail(ConsistencyMismatch, "the tree of %d leaves does not extend that of %d: %v", to.Size, from.Size, err)
+		c.say(ConsistencyMismatch, "the tree of %d leaves does not extend that of %d: %v", to.Size, from.Size, err)
 		return
 	}
 	if ok {
 		v.known(from.Origin).learn(c.FileReport, from.Size, from.Root, by)
 		v.checkpoint(c.FileReport, from)
 	}
-	c.pass(ConsistencyOK, "the tree of %d leaves extends that of %d", to.Size, from.Size)
+	c.say(ConsistencyOK, "the tree of %d leaves extends that of %d", to.Size, from.Size)
+	c.about = fmt.Sprintf("The log %s only grew from %s to %s.", to.Origin, count(int(from.Size), "entry"), count(int(to.Size), "entry"))
 }
 
 // verify judges an inclusion proof and the event that it is about.
@@ -216,34 +220,39 @@ func (i *inclusionFile) verify(v *verification, events []*eventFile) {
 	by, ok := v.checkpoint(i.FileReport, &i.head)
 	if i.event == nil {
 		if i.event = i.choose(events); i.event == nil {
-			i.fail(EventMissing, "the event of leaf %d was not given", i.proof.Index)
+			i.say(EventMissing, "the event of leaf %d was not given", i.proof.Index)
 			return
 		}
 	}
 	if err := i.leads(sealer.LeafHash(i.event)); err != nil {
-		i.fail(InclusionMismatch, "the event is not leaf %d of %d: %v", i.proof.Index, i.head.Size, err)
+		i.say(InclusionMismatch, "the event is not leaf %d of %d: %v", i.proof.Index, i.head.Size, err)
 	} else {
-		i.pass(InclusionOK, "leaf %d under root %s", i.proof.Index, i.head.Root)
+		i.say(InclusionOK, "leaf %d under root %s", i.proof.Index, i.head.Root)
 	}
 	if !ok {
 		return // nothing says when the event stood there
 	}
 	in := &sealer.Inspector{Directory: v.trust.newer, Purpose: i.head.receipts(), SealedAt: by}
 	f := in.Inspect(i.event)[0]
+	f.Code = entryFault(in.Directory, &f)
 	i.conduct = newConduct(f.Event.TenantID, i.proof.Index, &v.names)
 	i.conduct.single = true
 	i.conduct.note(&f)
+	i.recording = &recording{tenantID: f.Event.TenantID, first: i.proof.Index, end: i.proof.Index + 1, by: by}
+	if f.Delivery != nil {
+		i.recording.note(f.Delivery)
+	}
 	switch {
 	case f.Code != "":
-		i.fail(f.Code, "%v", f.Err)
+		i.say(f.Code, "%v", f.Err)
 	case sealer.Origin(f.Event.TenantID) != i.head.Origin:
-		i.fail(sealer.TenantMismatch, "event %s is of %s", f.Event.EventID, f.Event.TenantID)
+		i.say(sealer.TenantMismatch, "event %s is of %s", f.Event.EventID, f.Event.TenantID)
 	case f.Delivery != nil:
-		i.pass(WitnessOK, "the receipt stands in the event that it was signed for")
-		i.pass(SignatureOK, "receipt %s, signed by key %s at %s", f.Delivery.Receipt.ReceiptID, f.Delivery.KeyID, sealer.FormatTime(f.Delivery.Receipt.IssuedAt))
+		i.say(WitnessOK, "the receipt stands in the event that it was signed for")
+		i.say(SignatureOK, "receipt %s, signed by key %s at %s", f.Delivery.Receipt.ReceiptID, f.Delivery.KeyID, sealer.FormatTime(f.Delivery.Receipt.IssuedAt))
 		v.sight(i.FileReport, f.Delivery, by, "leaf %d of %s, as %s proves", i.proof.Index, i.head.Origin, i.File)
 	default:
-		i.pass(WitnessOK, "event %s, %s, carries no receipt", f.Event.EventID, f.Event.Type)
+		i.say(WitnessOK, "event %s, %s, carries no receipt", f.Event.EventID, f.Event.Type)
 	}
 }
 
@@ -267,15 +276,24 @@ func (i *inclusionFile) choose(events []*eventFile) []byte {
 	return nil
 }
 
+// read reads the event; nil if it contradicts itself.
+func (e *eventFile) read() *sealer.Event {
+	event, _, err := sealer.ReadEvent(e.text)
+	switch {
+	case errors.Is(err, sealer.ErrWitness):
+		e.say(sealer.WitnessMismatch, "%v", err)
+	case err != nil:
+		e.say(sealer.EntryAltered, "%v", err)
+	default:
+		return &event
+	}
+	return nil
+}
+
 // verify judges an event by the proof, pack or export that holds it.
 func (e *eventFile) verify(v *verification) {
-	event, _, err := sealer.ReadEvent(e.text)
-	if err != nil {
-		code := sealer.EntryAltered
-		if errors.Is(err, sealer.ErrWitness) {
-			code = sealer.WitnessMismatch
-		}
-		e.fail(code, "%v", err)
+	event := e.read()
+	if event == nil {
 		return
 	}
 	origin := sealer.Origin(event.TenantID)
@@ -285,10 +303,10 @@ func (e *eventFile) verify(v *verification) {
 		}
 	}
 	if e.place == "" {
-		e.fail(InclusionMismatch, "nothing that was given proves event %s", event.EventID)
+		e.say(InclusionUnproven, "nothing that was given proves event %s", event.EventID)
 		return
 	}
-	e.pass(InclusionOK, "%s", e.place)
+	e.say(InclusionOK, "%s", e.place)
 	if i := slices.IndexFunc(e.by.Verdicts, func(v Verdict) bool { return v.Code == KeySandbox }); i >= 0 {
 		e.add(e.by.Verdicts[i])
 	}

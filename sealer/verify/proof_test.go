@@ -151,11 +151,11 @@ func TestProofsThatProveNothing(t *testing.T) {
 		want  [][]sealer.Code
 	}{
 		"no event":           {[]file{{"proof", proof}}, [][]sealer.Code{{EventMissing}}},
-		"another event":      {[]file{{"proof", proof}, {"event", a.events[2]}}, [][]sealer.Code{{InclusionMismatch}, {InclusionMismatch}}},
-		"two other events":   {[]file{{"proof", proof}, {"event", a.events[2]}, {"more", a.events[4]}}, [][]sealer.Code{{EventMissing}, {InclusionMismatch}, {InclusionMismatch}}},
-		"an event alone":     {[]file{{"event", a.events[2]}}, [][]sealer.Code{{InclusionMismatch}}},
+		"another event":      {[]file{{"proof", proof}, {"event", a.events[2]}}, [][]sealer.Code{{InclusionMismatch}, {InclusionUnproven}}},
+		"two other events":   {[]file{{"proof", proof}, {"event", a.events[2]}, {"more", a.events[4]}}, [][]sealer.Code{{EventMissing}, {InclusionUnproven}, {InclusionUnproven}}},
+		"an event alone":     {[]file{{"event", a.events[2]}}, [][]sealer.Code{{InclusionUnproven}}},
 		"an event, altered":  {[]file{{"event", bytes.Replace(a.events[2], []byte(`rgh_2`), []byte(`rgh_3`), 3)}}, [][]sealer.Code{{sealer.WitnessMismatch}}},
-		"no event at all":    {[]file{{"event", []byte(`{"actor":1}`)}}, [][]sealer.Code{{sealer.EntryAltered}}},
+		"no event at all":    {[]file{{"event", []byte(`{"actor":{"id":"x"}}`)}}, [][]sealer.Code{{sealer.EntryAltered}}},
 		"another leaf":       {[]file{{"proof", swap("index 1", "index 2")}}, [][]sealer.Code{{InclusionMismatch}}},
 		"a leaf beyond":      {[]file{{"proof", swap("index 1", "index 9")}}, [][]sealer.Code{{InclusionMismatch}}},
 		"an extra line":      {[]file{{"proof", swap(`index 1`, `extra AAAA\nindex 1`)}}, [][]sealer.Code{{FormatInvalid}}},
@@ -165,7 +165,7 @@ func TestProofsThatProveNothing(t *testing.T) {
 		"two answers":        {[]file{{"proof", append(a.proofAnswer(1, 0), a.proofAnswer(1, 0)...)}}, [][]sealer.Code{{FormatInvalid}}},
 		"another log's note": {[]file{{"proof", swap(`muniment/`, `munimenT/`)}}, [][]sealer.Code{{FormatInvalid}}},
 		"a note by no key":   {[]file{{"note", []byte("muniment/x\n1\nAA==\n")}}, [][]sealer.Code{{FormatInvalid}}},
-		"a proof of nothing": {[]file{{"proof", []byte("c2sp.org/tlog-proof@v1\n")}}, [][]sealer.Code{{FormatInvalid}}},
+		"a proof of nothing": {[]file{{"proof", []byte("c2sp.org/tlog-proof@v1\n")}}, [][]sealer.Code{{FormatUnknown}}},
 		"backwards":          {[]file{{"proof", wrap(reversed(t, a.consistency(0, 1)))}}, [][]sealer.Code{{ConsistencyMismatch}}},
 		"of two logs":        {[]file{{"proof", wrap(between(a, other))}}, [][]sealer.Code{{sealer.TenantMismatch}}},
 	} {
@@ -178,7 +178,7 @@ func TestProofsThatProveNothing(t *testing.T) {
 	for _, text := range [][]byte{a.proofAnswer(1, 0), a.events[1], a.consistency(0, 1), a.checkpointAnswer(0)} {
 		r := a.verify(nil, nil, file{"alone", text})
 		require.Equal(t, [][]sealer.Code{{sealer.KeyUnknown}}, fails(r))
-		require.True(t, r.Files[0].stuck)
+		require.Equal(t, VerdictUnjudged, r.Files[0].Verdict)
 		require.True(t, a.verify(nil, nil, file{"pack", sealertest.Bundle(t, a.packs[0], a.events[:3])}, file{"proof", a.proofAnswer(1, 0)}).OK, "a pack holds one")
 	}
 }
@@ -253,7 +253,11 @@ func TestRevokedWithinTheSecond(t *testing.T) {
 			if key == a.Nodes[1].KeyID {
 				require.Equal(t, want, fails(r)[0], "a node's key, revoked after %s", after)
 			} else {
-				require.Equal(t, []sealer.Code{sealer.KeyRevoked}, fails(r)[0], "nothing else proves it")
+				code := sealer.KeyRevoked
+				if after == 0 {
+					code = sealer.KeyOutsideWindow
+				}
+				require.Equal(t, []sealer.Code{code}, fails(r)[0], "nothing else proves it")
 				message := r.Files[0].Verdicts[0].Message
 				require.Equal(t, want == nil, strings.Contains(message, "nothing proves"), message)
 			}
@@ -351,7 +355,7 @@ func TestRevokedPackKey(t *testing.T) {
 	late := sealer.Checkpoint{Origin: sealer.Origin(a.Tenant), Size: 3, Root: a.packs[0].Header.RootHash, SealedAt: revoked.Add(time.Second)}
 	forged, err = sealer.SignCheckpoint(late, old)
 	require.NoError(t, err)
-	require.Equal(t, [][]sealer.Code{nil, {sealer.KeyRevoked}}, fails(a.verify(keys, nil, file{"by", a.consistency(0, 2)}, file{"note", []byte(forged)})), "signed after the revocation")
+	require.Equal(t, [][]sealer.Code{nil, {sealer.KeyOutsideWindow}}, fails(a.verify(keys, nil, file{"by", a.consistency(0, 2)}, file{"note", []byte(forged)})), "signed after the revocation")
 }
 
 // TestForksAcrossFiles has a log that signed two roots of one size.
@@ -393,6 +397,14 @@ func TestExpectedCheckpoint(t *testing.T) {
 	c := sealer.Checkpoint{Origin: sealer.Origin(a.Tenant), Size: 5, Root: sealer.LeafHash(nil), SealedAt: a.Now}
 	within, err := sealer.SignCheckpoint(c, a.PackKey)
 	require.NoError(t, err)
+	later := sealer.Checkpoint{Origin: sealer.Origin(a.Tenant), Size: a.ends[1], Root: a.packs[1].Header.RootHash, SealedAt: a.packs[2].Header.SealedAt.Add(time.Second)}
+	sealedAgain, err := sealer.SignCheckpoint(later, a.PackKey)
+	require.NoError(t, err)
+	resealed := []byte(sealedAgain)
+	untimed := func(note []byte) []byte {
+		text, _, _ := strings.Cut(string(note), "\n— muniment/sealed")
+		return []byte(text + "\n")
+	}
 	for about, x := range map[string]struct {
 		expect []byte
 		files  []file
@@ -411,17 +423,19 @@ func TestExpectedCheckpoint(t *testing.T) {
 		"against a proof":          {note(a, 1), []file{{"proof", a.proofAnswer(4, 1)}}, nil},
 		"against a consistency":    {note(a, 0), []file{{"proof", a.consistency(0, 2)}}, nil},
 		"against an export":        {note(a, 1), []file{{"export", a.export(2, 7)}}, nil},
-		"a shorter log":            {note(a, 2), []file{pack(a, 0), pack(a, 1)}, []sealer.Code{Rollback}},
-		"a shorter log's proof":    {note(a, 2), []file{{"proof", a.proofAnswer(4, 1)}}, []sealer.Code{Rollback}},
+		"an older end":             {note(a, 2), []file{pack(a, 0), pack(a, 1)}, []sealer.Code{ConsistencyUnproven}},
+		"a proof of an older end":  {note(a, 2), []file{{"proof", a.proofAnswer(4, 1)}}, []sealer.Code{ConsistencyUnproven}},
+		"a shorter log":            {note(a, 2), []file{pack(a, 0), pack(a, 1), {"note", resealed}}, []sealer.Code{Rollback}},
+		"a shorter log, no time":   {untimed(note(a, 2)), []file{pack(a, 0), {"note", resealed}}, []sealer.Code{ConsistencyUnproven}},
 		"another log of this name": {note(b, 1), []file{pack(a, 0), pack(a, 1)}, []sealer.Code{ConsistencyMismatch}},
 		"another root within":      {[]byte(within), []file{pack(a, 0), pack(a, 1)}, []sealer.Code{ConsistencyMismatch}},
 		"a gap":                    {note(a, 0), []file{pack(a, 2)}, []sealer.Code{ConsistencyUnproven}},
 		"another tenant":           {bytes.ReplaceAll(note(a, 0), []byte(a.Tenant), []byte(sealertest.TenantID("2"))), []file{pack(a, 0)}, []sealer.Code{ConsistencyUnproven}},
-		"no checkpoint":            {[]byte("7\n"), []file{pack(a, 0)}, []sealer.Code{FormatInvalid}},
-		"a receipt":                {answer(t, a.events[1]), []file{pack(a, 0)}, []sealer.Code{FormatInvalid}},
+		"no checkpoint":            {[]byte("7\n"), []file{pack(a, 0)}, []sealer.Code{FormatUnknown}},
+		"a receipt":                {answer(t, a.events[1]), []file{pack(a, 0)}, []sealer.Code{FormatUnknown}},
 		"a broken note":            {[]byte("muniment/x\n7\n"), []file{pack(a, 0)}, []sealer.Code{FormatInvalid}},
-		"a broken pack":            {[]byte(`{"checkpoint":`), []file{pack(a, 0)}, []sealer.Code{FormatInvalid}},
-		"a broken export":          {[]byte(`{"after":`), []file{pack(a, 0)}, []sealer.Code{FormatInvalid}},
+		"a broken pack":            {[]byte(`{"checkpoint":"muniment/`), []file{pack(a, 0)}, []sealer.Code{FormatInvalid}},
+		"a broken export":          {[]byte(`{"after":["`), []file{pack(a, 0)}, []sealer.Code{FormatInvalid}},
 	} {
 		r := a.verify(keys, x.expect, x.files...)
 		require.Len(t, r.Files, len(x.files)+1)
@@ -435,7 +449,7 @@ func TestExpectedCheckpoint(t *testing.T) {
 
 	var out bytes.Buffer
 	exit := Files(t.Context(), Options{Root: a.VKey, Files: []string{"../testdata/good/chain-1.ndjson"}, Expect: "nowhere"}, &out)
-	require.Equal(t, ExitUnreadable, exit, out.String())
+	require.Equal(t, ExitUnjudged, exit, out.String())
 }
 
 // TestLoneProofNamesTheDirectory: who was given one file reads which other one to get.
@@ -443,7 +457,7 @@ func TestLoneProofNamesTheDirectory(t *testing.T) {
 	for _, name := range []string{"proof.json", "receipt.json", "checkpoint.note"} {
 		var out bytes.Buffer
 		exit := Files(t.Context(), Options{Root: "../testdata/root.vkey", Files: []string{"../testdata/good/" + name}}, &out)
-		require.Equal(t, ExitUnreadable, exit, out.String())
-		require.Contains(t, out.String(), "give the service's /.well-known/muniment/keys.json as a further file or by --keys")
+		require.Equal(t, ExitUnjudged, exit, out.String())
+		require.Contains(t, out.String(), "give the service's newest /.well-known/muniment/keys.json as a further file or by --keys")
 	}
 }

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/ed25519"
 	"errors"
 	"fmt"
@@ -31,7 +32,7 @@ type signedReceipt struct {
 	unsigned []string
 }
 
-// errNoReceipt says that a JSON text holds no receipt.
+// errNoReceipt says that a JSON text lacks a receipt or its signature.
 var errNoReceipt = errors.New("no receipt with its signature")
 
 // answerVersion is the contract version of the answers with a receipt.
@@ -101,21 +102,48 @@ func (r *signedReceipt) beside(in *answerReader, at string, data map[string]json
 	}
 }
 
-// whatInstead describes what is wrong with a JSON text that holds no receipt.
-func whatInstead(text []byte) string {
+// IsReceipt reports whether a text is meant to be a receipt: it has a receipt or a signature where an answer
+// has them or, if it is no JSON, as it was cut or altered, what only a receipt has.
+func IsReceipt(text []byte) bool {
+	if !jsontext.Value(text).IsValid() {
+		return bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) && bytes.Contains(text, []byte(`"receipt"`)) && bytes.Contains(text, []byte(`"receiptId"`))
+	}
+	var answer, data map[string]jsontext.Value
+	_ = json.Unmarshal(text, &answer)         // an error leaves it empty
+	_ = json.Unmarshal(answer["data"], &data) // likewise
+	return answer["receipt"] != nil || answer["signature"] != nil || data["receipt"] != nil || data["signature"] != nil
+}
+
+// whatInstead describes what a file is that is of no kind that can be judged, and what to do; next is empty for
+// the usual.
+func whatInstead(text []byte) (message, next string) {
 	type data struct {
-		Pack    jsontext.Value `json:"pack"`
-		Entries jsontext.Value `json:"entries"`
+		Pack       jsontext.Value `json:"pack"`
+		Entries    jsontext.Value `json:"entries"`
+		Delegation jsontext.Value `json:"delegation"`
+		Statement  jsontext.Value `json:"statementId"`
 	}
 	var answer struct {
 		data
+		refusal
 		Data data `json:"data"`
 	}
-	_ = json.Unmarshal(text, &answer) // an error leaves all empty
-	if answer.Pack != nil || answer.Entries != nil || answer.Data.Pack != nil || answer.Data.Entries != nil {
-		return "a proof pack in another form: save the response unchanged, every byte counts"
+	err := json.Unmarshal(text, &answer)
+	whole := cmp.Or(string(answer.Pack), string(answer.Entries), string(answer.Data.Pack), string(answer.Data.Entries), string(answer.Delegation), string(answer.Data.Delegation))
+	start := bytes.ToLower(bytes.TrimLeft(text[:min(len(text), 512)], " \t\r\n\ufeff"))
+	switch {
+	case len(start) == 0:
+		return "it is empty", ""
+	case bytes.HasPrefix(start, []byte("<")), bytes.HasPrefix(start, []byte("%pdf-")):
+		return "a page for people, which nothing signs", "of a statement give its signed file: GET /v1/settlement/statements/{statementId} with ?format=signed"
+	case err == nil && answer.refused() != nil:
+		return answer.refused().Error(), "repeat the request"
+	case whole != "":
+		return "a proof pack or a key directory in another form", "save the response unchanged: every byte counts"
+	case answer.Statement != nil || answer.Data.Statement != nil:
+		return "a statement as a program reads it, which nothing signs", "give its signed file: GET /v1/settlement/statements/{statementId} with ?format=signed"
 	}
-	return "no receipt with its signature, and nothing else that can be verified"
+	return "no receipt with its signature, and nothing else that can be verified", ""
 }
 
 // sighted is where a file holds a receipt of another file.
@@ -130,13 +158,13 @@ type sighted struct {
 // verify judges the receipt by the keys of d; in is where files hold it.
 func (r *signedReceipt) verify(d *sealer.Directory, in []*sighted) []Verdict {
 	var verdicts []Verdict
-	fail := func(code sealer.Code, about string) { verdicts = append(verdicts, Verdict{Code: code, Message: about}) }
+	say := func(code sealer.Code, about string) { verdicts = append(verdicts, found(code, about)) }
 	if err := sealer.CheckReceipt(&r.receipt); err != nil {
-		fail(FormatInvalid, err.Error())
+		say(FormatInvalid, err.Error())
 	}
 	event, code, err := r.eventBeside()
 	if err != nil {
-		fail(code, err.Error())
+		say(code, err.Error())
 	}
 	var sealedAt *time.Time
 	if best := r.best(in); best != nil {
@@ -152,16 +180,17 @@ func (r *signedReceipt) verify(d *sealer.Directory, in []*sighted) []Verdict {
 	if sealedAt != nil {
 		pub, code = d.FindSealed(r.keyID, purpose, r.receipt.IssuedAt, *sealedAt)
 	}
+	code = KeyFault(d, r.keyID, r.receipt.IssuedAt, code)
 	about := fmt.Sprintf("receipt %s, signed by key %s at %s", r.receipt.ReceiptID, r.keyID, sealer.FormatTime(r.receipt.IssuedAt))
 	switch {
 	case code != "":
-		fail(code, about)
+		say(code, about)
 		return verdicts
 	case !ed25519.Verify(pub, r.text, r.signature):
-		fail(sealer.SignatureInvalid, about)
+		say(sealer.SignatureInvalid, about)
 		return verdicts
 	}
-	verdicts = append(verdicts, Verdict{Code: SignatureOK, OK: true, Message: about})
+	say(SignatureOK, about)
 	if sandbox {
 		verdicts = append(verdicts, sandboxKey(r.keyID))
 	}
@@ -171,7 +200,7 @@ func (r *signedReceipt) verify(d *sealer.Directory, in []*sighted) []Verdict {
 		if event == nil {
 			message += ": give the pack, a proof or an export with the receipt as well to have metering and substrate checked"
 		}
-		verdicts = append(verdicts, Verdict{Code: ReceiptUncovered, OK: true, Message: message})
+		say(ReceiptUncovered, message)
 	}
 	return verdicts
 }
@@ -225,6 +254,7 @@ func (r *signedReceipt) best(in []*sighted) *sighted {
 	var best *sighted
 	for _, s := range in {
 		switch {
+		case worst(s.file.Verdicts) == VerdictUnjudged: // nobody knows whose word that is
 		case best == nil, !r.says(s):
 			best = s
 		case !r.says(best):
@@ -245,17 +275,13 @@ func (r *signedReceipt) stands(d *sealer.RecordedDelivery) bool {
 
 // inclusion judges the receipt by the file that holds its id.
 func (r *signedReceipt) inclusion(in *sighted) Verdict {
-	v := Verdict{Code: InclusionOK, OK: true, Message: in.place}
 	switch other := r.contradicts(in.delivery); {
 	case !in.file.ok():
-		v.Code, v.OK = InclusionMismatch, false
-		v.Message += ", which is not sound itself"
+		return found(InclusionMismatch, in.place+", which is not sound itself")
 	case !r.says(in):
-		v.Code, v.OK = sealer.EntryAltered, false
-		v.Message += " says something else"
+		return found(sealer.EntryAltered, in.place+" says something else")
 	case other != "":
-		v.Code, v.OK = sealer.EntryAltered, false
-		v.Message += " states another " + other
+		return found(sealer.EntryAltered, in.place+" states another "+other)
 	}
-	return v
+	return found(InclusionOK, in.place)
 }

@@ -9,11 +9,17 @@ import (
 
 // Report is the result of verifying some files.
 type Report struct {
-	// OK says that every check passed, and that every statement was recomputed.
-	OK    bool         `json:"ok"`
-	Files []FileReport `json:"files"`
+	// OK says that every check passed: the verdict is VerdictSound.
+	OK bool `json:"ok"`
+	// Verdict is the worst of the files'.
+	Verdict string `json:"verdict"`
+	// Summary is what the files prove together, or what decides, in a sentence or a few for people.
+	Summary string       `json:"summary"`
+	Files   []FileReport `json:"files"`
 	// Message states why no file could be judged.
 	Message string `json:"message,omitempty"`
+	// Next is what to do about that.
+	Next string `json:"next,omitempty"`
 }
 
 // FileReport is the result of verifying one file.
@@ -21,35 +27,31 @@ type FileReport struct {
 	File string `json:"file"`
 	// Kind is "pack", "receipt", "directory", "proof" (of inclusion), "event",
 	// "consistency", "checkpoint", "export", "erasure", "dsar_bundle", "statement" or "unknown".
-	Kind     string    `json:"kind"`
+	Kind string `json:"kind"`
+	// Verdict is that of the worst of Verdicts. It is set when all files are judged.
+	Verdict string `json:"verdict"`
+	// Summary is the same for this file.
+	Summary  string    `json:"summary"`
 	Verdicts []Verdict `json:"verdicts"`
 
 	pack *packCheck // of a pack
 	// conduct is of a pack, an export, a proof, or a receipt with its event beside it.
 	conduct *conduct
-	// stuck is set if the file could not be judged because something is missing: it
-	// can't be read, or no directory was given.
-	stuck bool
+	// recording is of a pack, an export or a proof; about says what other kinds of files prove.
+	recording *recording
+	about     string
 }
 
-// unjudged reports whether the files hold nothing that contradicts a statement, and not all that it rests on.
-func (f *FileReport) unjudged() bool {
-	return f.Kind == kindStatement && f.ok() && !slices.ContainsFunc(f.Verdicts, func(v Verdict) bool { return v.Code == StatementOK })
-}
-
-// ok reports whether no check failed.
+// ok reports whether every check passed: what failed proves nothing about other files, nor does what can't be judged.
 func (f *FileReport) ok() bool {
 	return !slices.ContainsFunc(f.Verdicts, func(v Verdict) bool { return !v.OK })
 }
 
 func (f *FileReport) add(v ...Verdict) { f.Verdicts = append(f.Verdicts, v...) }
 
-func (f *FileReport) pass(code sealer.Code, format string, args ...any) {
-	f.add(Verdict{Code: code, OK: true, Message: fmt.Sprintf(format, args...)})
-}
-
-func (f *FileReport) fail(code sealer.Code, format string, args ...any) {
-	f.add(Verdict{Code: code, Message: fmt.Sprintf(format, args...)})
+// say adds what a check has found.
+func (f *FileReport) say(code sealer.Code, format string, args ...any) {
+	f.add(found(code, fmt.Sprintf(format, args...)))
 }
 
 // noteSandbox remarks, once, that the file's proof depends on a key of the sandbox.
@@ -59,24 +61,23 @@ func (f *FileReport) noteSandbox(keyID string) {
 	}
 }
 
-func (f *FileReport) sandboxed() bool {
-	return slices.ContainsFunc(f.Verdicts, func(v Verdict) bool { return v.Code == KeySandbox })
+func (f *FileReport) sandboxed() bool { return f.has(KeySandbox) }
+
+// has reports whether a check has found a code.
+func (f *FileReport) has(code sealer.Code) bool {
+	return slices.ContainsFunc(f.Verdicts, func(v Verdict) bool { return v.Code == code })
 }
 
 func sandboxKey(keyID string) Verdict {
-	return Verdict{Code: KeySandbox, OK: true, Message: fmt.Sprintf("signed by key %s of the sandbox: anyone can make such evidence, under any names", keyID)}
+	return found(KeySandbox, fmt.Sprintf("signed by key %s of the sandbox: anyone can make such evidence, under any names", keyID))
 }
 
 // unreadable notes that the disk, not the file's content, is at fault.
-func (f *FileReport) unreadable(err error) {
-	f.stuck = true
-	f.add(Verdict{Code: InputUnreadable, Message: err.Error()})
-}
+func (f *FileReport) unreadable(err error) { f.say(InputUnreadable, "%v", err) }
 
 // noDirectory adds the verdict that there are no keys to verify the file with.
 func (f *FileReport) noDirectory() {
-	f.stuck = true
-	f.fail(sealer.KeyUnknown, "no key directory: give the service's /.well-known/muniment/keys.json as a further file or by --keys, or a pack that holds one")
+	f.say(sealer.KeyUnknown, "no key directory is at hand: neither as a file, nor by --keys, nor in a pack")
 }
 
 // Codes of checks that passed.
@@ -131,10 +132,10 @@ const (
 	// SettlementUnproven: the given packs don't hold all earlier leaves, or the events of all rights; only
 	// the header vouches for the settlement rules in the others, or for campaigns and labels of these rights.
 	SettlementUnproven sealer.Code = "settlement.unproven"
+	// IssueUnproven: no given file holds the event of a statement's issue.
+	IssueUnproven sealer.Code = "issue.unproven"
 	// ErasureUnproven: no given file holds the tombstone of a certificate of erasure.
 	ErasureUnproven sealer.Code = "erasure.unproven"
-	// StatementUnproven: something that a statement depends on is in none of the given files.
-	StatementUnproven sealer.Code = "statement.unproven"
 	// StatementVoided: a statement was voided since it was issued.
 	StatementVoided sealer.Code = "statement.voided"
 	// ChainVouched: the key of a pack or checkpoint was revoked later, and a later
@@ -144,16 +145,39 @@ const (
 	ChainGap sealer.Code = "chain.gap"
 )
 
+// Codes of what can't be judged, because something is missing. Others are sealer's.
+const (
+	// InputUnreadable: a file can't be read from disk.
+	InputUnreadable sealer.Code = "input.unreadable"
+	// FormatUnknown: nothing that Muniment hands out, or not in the form in which it does.
+	FormatUnknown sealer.Code = "format.unknown"
+	// DirectoryForeign: the root key has not delegated to the directory, nor does that say so.
+	DirectoryForeign sealer.Code = "directory.foreign"
+	// DirectoryExpired: the key may have signed, but the delegation of the directory at hand had ended then.
+	DirectoryExpired sealer.Code = "directory.expired"
+	// DirectoryRevoked: the directory's own key is listed as revoked by a directory
+	// whose key was delegated to later.
+	DirectoryRevoked sealer.Code = "directory.revoked"
+	// EventMissing: a proof is of an event that was not given.
+	EventMissing sealer.Code = "event.missing"
+	// InclusionUnproven: no given file proves an event.
+	InclusionUnproven sealer.Code = "inclusion.unproven"
+	// ConsistencyUnproven: what was given does not prove a root of the size of the
+	// checkpoint that was held outside.
+	ConsistencyUnproven sealer.Code = "consistency.unproven"
+	// StatementUnproven: something that a statement depends on is in none of the given files.
+	StatementUnproven sealer.Code = "statement.unproven"
+)
+
 // Codes of failures. Those of keys and of single entries are sealer's.
 const (
 	// FormatInvalid: not the format, or not its canonical form.
 	FormatInvalid sealer.Code = "format.invalid"
-	// DirectoryInvalid: the directory is not signed under the root key.
+	// DirectoryInvalid: the directory is not signed under the root key as it says, or contradicts itself.
 	DirectoryInvalid sealer.Code = "directory.invalid"
-	// DirectoryRevoked: the directory's own key is listed as revoked by a directory
-	// whose key was delegated to later.
-	DirectoryRevoked sealer.Code = "directory.revoked"
-	// KeyMismatch: the key that comes with a pack is not the one that signed it, or is not what
+	// EntryAfterRevocation: a pack or an export holds a receipt of a key that was revoked when it was sealed.
+	EntryAfterRevocation sealer.Code = "entry.after_revocation"
+	// KeyMismatch: the key that comes with a file is not the one that signed it, or is not what
 	// the trusted keys say of it.
 	KeyMismatch sealer.Code = "key.mismatch"
 	// CountMismatch: more or fewer entries than the header states.
@@ -166,8 +190,6 @@ const (
 	APIKeyRevoked sealer.Code = "apikey.revoked"
 	// RootMismatch: the entries are not the leaves under the root.
 	RootMismatch sealer.Code = "root.mismatch"
-	// EventMissing: a proof is of an event that was not given.
-	EventMissing sealer.Code = "event.missing"
 	// InclusionMismatch: a proof does not lead from its event to its checkpoint, or
 	// the file that holds a receipt is not sound itself.
 	InclusionMismatch sealer.Code = "inclusion.mismatch"
@@ -175,10 +197,7 @@ const (
 	CheckpointMismatch sealer.Code = "checkpoint.mismatch"
 	// ConsistencyMismatch: a tree does not extend the one that it has to.
 	ConsistencyMismatch sealer.Code = "consistency.mismatch"
-	// ConsistencyUnproven: what was given does not prove a root of the size of the
-	// checkpoint that was held outside.
-	ConsistencyUnproven sealer.Code = "consistency.unproven"
-	// Rollback: the log is shorter than a checkpoint of it that was held outside.
+	// Rollback: the log is shorter than a checkpoint of it that was held outside, and was sealed later.
 	Rollback sealer.Code = "rollback"
 	// ChainFork: two files hold different leaves, or roots, of one place in a log.
 	ChainFork sealer.Code = "chain.fork"
@@ -213,14 +232,14 @@ const (
 	SettlementMismatch sealer.Code = "settlement.mismatch"
 )
 
-// InputUnreadable: a file can't be read from disk.
-const InputUnreadable sealer.Code = "input.unreadable"
-
 // Verdict is the outcome of one check.
 type Verdict struct {
 	Code sealer.Code `json:"code"`
 	OK   bool        `json:"ok"`
 	// Index counts the entries of a pack or an export from 0; nil for what is no entry.
-	Index   *int   `json:"index"`
+	Index *int `json:"index"`
+	// Message is what was found, or, of a code that can't be judged, what is missing.
 	Message string `json:"message,omitempty"`
+	// Next is what to do about a code that can't be judged; empty for others.
+	Next string `json:"next,omitempty"`
 }

@@ -116,7 +116,7 @@ func (v *verification) rescope(tenantID string, f *FileReport, c *packCheck) {
 	stated := c.header.Settlement
 	said, err := stated.Rights()
 	if err != nil {
-		f.fail(SettlementMismatch, "%v", err)
+		f.say(SettlementMismatch, "%v", err)
 		return
 	}
 	scopes, unproven := make(map[string]*sealer.SettlementRight), make(map[string]bool)
@@ -127,7 +127,7 @@ func (v *verification) rescope(tenantID string, f *FileReport, c *packCheck) {
 		scope, known, twice := v.scope(tenantID, sum.RightID, &c.named)
 		switch {
 		case twice:
-			f.fail(SettlementMismatch, issuedTwice, sum.RightID)
+			f.say(SettlementMismatch, issuedTwice, sum.RightID)
 			return
 		case known:
 			scopes[sum.RightID] = &scope
@@ -145,11 +145,11 @@ func (v *verification) rescope(tenantID string, f *FileReport, c *packCheck) {
 	})
 	switch {
 	case err != nil:
-		f.fail(SettlementMismatch, "%v", err)
+		f.say(SettlementMismatch, "%v", err)
 	case differs(&computed, stated) != "":
-		f.fail(SettlementMismatch, "by the events that issued the rights, %s", differs(&computed, stated))
+		f.say(SettlementMismatch, "by the events that issued the rights, %s", differs(&computed, stated))
 	case len(unproven) > 0:
-		f.pass(SettlementUnproven, unprovenScopes, count(len(unproven), "right"))
+		f.say(SettlementUnproven, unprovenScopes, count(len(unproven), "right"))
 	}
 }
 
@@ -172,7 +172,7 @@ func (s *statementFile) scopes(v *verification, t *sealer.Terms, receipts stated
 	for _, id := range slices.Sorted(maps.Keys(rights)) {
 		is, known, twice := v.scope(s.said.TenantID, id, t.Names())
 		if twice {
-			s.fail(StatementRule, issuedTwice, id)
+			s.say(StatementRule, issuedTwice, id)
 			return false
 		}
 		if !known || !v.names.Has(t.Names()) { // a rule that no header has: what it names was not kept
@@ -182,12 +182,12 @@ func (s *statementFile) scopes(v *verification, t *sealer.Terms, receipts stated
 		said := said[id]
 		said.RightID = id
 		if !sealer.SameRight(is, said) {
-			s.fail(StatementRule, "rules name of the right %s, as its event says; what is stated is %s", describeRight(&is), describeRight(&said))
+			s.say(StatementRule, "rules name of the right %s, as its event says; what is stated is %s", describeRight(&is), describeRight(&said))
 			return false
 		}
 	}
 	if unproven > 0 {
-		s.pass(StatementUnproven, unprovenScopes, count(unproven, "right"))
+		s.say(SettlementUnproven, unprovenScopes, count(unproven, "right"))
 	}
 	return true
 }

@@ -225,7 +225,7 @@ func TestStatedScopes(t *testing.T) {
 		b.Scopes, lie.Rights = kept, rights
 		require.Equal(t, []sealer.Code{StatementRule}, failures(b.verify(&lie, b.packs...).Files[0].Verdicts), name)
 		if name != "a right of no receipts" { // of which no event is at hand
-			require.Equal(t, []sealer.Code{StatementRule}, failures(b.verify(&lie, b.packs[2:]...).Files[0].Verdicts), "%s, without the first packs", name)
+			require.Contains(t, failures(b.verify(&lie, b.packs[2:]...).Files[0].Verdicts), StatementRule, "%s, without the first packs", name)
 		}
 	}
 	for name, change := range map[string]func(r []sealer.SettlementRight){

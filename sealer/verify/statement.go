@@ -108,7 +108,7 @@ func (v *verification) openStatement(f *FileReport, file []byte) {
 	s := &statementFile{FileReport: f}
 	lines := bytes.SplitAfter(file, []byte("\n"))
 	if len(lines) != 3 || len(lines[2]) != 0 {
-		f.fail(FormatInvalid, "a statement is two lines: its text, and its signature")
+		f.say(FormatInvalid, "a statement is two lines: its text, and its signature")
 		return
 	}
 	s.text = bytes.TrimSuffix(lines[0], []byte("\n"))
@@ -121,7 +121,7 @@ func (v *verification) openStatement(f *FileReport, file []byte) {
 	}
 	s.sha256 = sealer.Hash(sha256.Sum256(file)).String()
 	if err != nil {
-		f.fail(FormatInvalid, "%v", err)
+		f.say(FormatInvalid, "%v", err)
 		return
 	}
 	v.statements[s.said.TenantID] = append(v.statements[s.said.TenantID], s)
@@ -172,20 +172,20 @@ func (s *statementFile) authenticate(v *verification) {
 	}
 	switch {
 	case code != "":
-		s.fail(code, "the statement is signed by key %s at %s", s.keyID, sealer.FormatTime(said.IssuedAt.Time))
+		s.say(code, "the statement is signed by key %s at %s", s.keyID, sealer.FormatTime(said.IssuedAt.Time))
 		return
 	case !s.authentic:
-		s.fail(sealer.SignatureInvalid, "the statement is not what key %s has signed", s.keyID)
+		s.say(sealer.SignatureInvalid, "the statement is not what key %s has signed", s.keyID)
 		return
 	}
 	s.signed = true
 	s.findPacks(v)
-	s.pass(SignatureOK, "statement %s of %s, issued %s", said.StatementID, said.TenantID, sealer.FormatTime(said.IssuedAt.Time))
+	s.say(SignatureOK, "statement %s of %s, issued %s", said.StatementID, said.TenantID, sealer.FormatTime(said.IssuedAt.Time))
 	if sealer.PurposeOf(v.trust.newer.Key(s.keyID).Purpose).Sandbox {
 		s.noteSandbox(s.keyID)
 	}
 	if s.issue == nil {
-		s.pass(StatementUnproven, "no given file holds the event of its issue, %s", statementIssuedEvent)
+		s.say(IssueUnproven, "no given file holds the event of its issue, %s", statementIssuedEvent)
 	}
 	s.remarkVoid(v)
 }
@@ -198,7 +198,7 @@ func (s *statementFile) remarkVoid(v *verification) {
 	}
 	for _, e := range v.issues(s.said.TenantID) {
 		if e.VoidReason != nil && e.first() == first && e.id != s.said.StatementID {
-			s.pass(StatementVoided, "by leaf %d the statement %s voids it, because of %q: nothing of it is due", e.leaf, e.id, *e.VoidReason)
+			s.say(StatementVoided, "by leaf %d the statement %s voids it, because of %q: nothing of it is due", e.leaf, e.id, *e.VoidReason)
 		}
 	}
 }
@@ -224,14 +224,16 @@ func (s *statementFile) verify(v *verification, others statementFiles) {
 // ends reports whether a pack is at hand and sound, and ends the log as the statement states.
 func (s *statementFile) ends(p *packFile, at *sealer.StatementAsOf, code sealer.Code, which string) bool {
 	if p == nil {
-		s.pass(StatementUnproven, "pack %s, %s, is not among the given files", at.PackID, which)
+		s.say(StatementUnproven, "pack %s, %s, is not among the given files", at.PackID, which)
 		return false
 	}
 	switch c := p.report.pack; {
+	case worst(p.report.Verdicts) == VerdictUnjudged:
+		s.say(StatementUnproven, "pack %s, %s, can't be judged itself", at.PackID, which)
 	case c == nil || c.header == nil || !p.report.ok():
-		s.fail(code, "pack %s, %s, is not sound itself", at.PackID, which)
+		s.say(code, "pack %s, %s, is not sound itself", at.PackID, which)
 	case c.header.TreeSize != at.TreeSize || c.header.RootHash.String() != at.RootHash:
-		s.fail(code, "pack %s ends a log of %d leaves with root %s, the statement names %d and %s", at.PackID, c.header.TreeSize, c.header.RootHash, at.TreeSize, at.RootHash)
+		s.say(code, "pack %s ends a log of %d leaves with root %s, the statement names %d and %s", at.PackID, c.header.TreeSize, c.header.RootHash, at.TreeSize, at.RootHash)
 	default:
 		return true
 	}
@@ -252,10 +254,10 @@ func (s *statementFile) findIssue(v *verification) (sealedAt time.Time) {
 			}
 			s.issue = &e
 			if e.SHA256 != s.sha256 || !e.states(&s.said) {
-				s.fail(sealer.EntryAltered, "leaf %d of %s, in %s, is of another text of this statement", e.leaf, sealer.Origin(s.said.TenantID), f.File)
+				s.say(sealer.EntryAltered, "leaf %d of %s, in %s, is of another text of this statement", e.leaf, sealer.Origin(s.said.TenantID), f.File)
 				return sealedAt
 			}
-			s.pass(InclusionOK, "leaf %d of %s, as %s holds it, is of its issue", e.leaf, sealer.Origin(s.said.TenantID), f.File)
+			s.say(InclusionOK, "leaf %d of %s, as %s holds it, is of its issue", e.leaf, sealer.Origin(s.said.TenantID), f.File)
 			if f.pack != nil && f.pack.header != nil {
 				sealedAt = f.pack.header.SealedAt
 			}
@@ -293,17 +295,17 @@ func (s *statementFile) previous(others statementFiles) (previous *sealer.Statem
 	}
 	for _, other := range others.rivals[c.Previous.SHA256] {
 		if other.sha256 != s.sha256 {
-			s.fail(StatementCorrected, "%s, in %s, corrects the same statement %s", other.said.StatementID, other.File, c.Previous.StatementID)
+			s.say(StatementCorrected, "%s, in %s, corrects the same statement %s", other.said.StatementID, other.File, c.Previous.StatementID)
 			return nil, false
 		}
 	}
 	file := others.byText[c.Previous.SHA256]
 	if file == nil {
-		s.pass(StatementUnproven, "the statement %s, which it corrects, is not among the given files: the difference, what disputes have changed of it, and who gets it are not proven", c.Previous.StatementID)
+		s.say(StatementUnproven, "the statement %s, which it corrects, is not among the given files: the difference, what disputes have changed of it, and who gets it are not proven", c.Previous.StatementID)
 		return nil, true
 	}
 	if fault := continues(&s.said, &file.said); fault != "" {
-		s.fail(StatementCorrected, "the statement %s, which it corrects, %s", c.Previous.StatementID, fault)
+		s.say(StatementCorrected, "the statement %s, which it corrects, %s", c.Previous.StatementID, fault)
 		return nil, false
 	}
 	return &file.said, true
@@ -324,7 +326,7 @@ func (s *statementFile) voids(v *verification, previous *sealer.Statement) {
 	computed.Correction = &made
 	err := computed.Correct(previous, sealer.Step{Statement: &computed, Reason: sealer.Voided})
 	if s.changes(err, &made, s.said.Correction.Changes) {
-		s.pass(StatementOK, "it takes back %s %s, of %s", previous.Total, s.said.Currency, previous.StatementID)
+		s.say(StatementOK, "it takes back %s %s, of %s", previous.Total, s.said.Currency, previous.StatementID)
 	}
 }
 
@@ -352,14 +354,14 @@ func (s *statementFile) issuedBefore(v *verification) (before []statementIssued,
 		stated := e.leaf < s.said.AsOf.TreeSize
 		switch earlier := stated || s.issue != nil && e.leaf < s.issue.leaf; {
 		case !isListed && earlier && e.overlaps(&s.said):
-			s.fail(StatementOverlap, "by leaf %d the statement %s, of %s to %s, was issued before, and is not listed", e.leaf, e.id, sealer.FormatTime(e.From), sealer.FormatTime(e.To))
+			s.say(StatementOverlap, "by leaf %d the statement %s, of %s to %s, was issued before, and is not listed", e.leaf, e.id, sealer.FormatTime(e.From), sealer.FormatTime(e.To))
 			return nil, false
 		case !isListed:
 		case e.TreeSize > e.leaf:
-			s.fail(StatementOverlap, "the statement %s is listed, and by leaf %d it states %d events: more than there were", e.id, e.leaf, e.TreeSize)
+			s.say(StatementOverlap, "the statement %s is listed, and by leaf %d it states %d events: more than there were", e.id, e.leaf, e.TreeSize)
 			return nil, false
 		case !stated, hash != e.SHA256, !e.overlaps(&s.said):
-			s.fail(StatementOverlap, "the statement %s is listed, and by leaf %d it was issued later, has another text or does not overlap", e.id, e.leaf)
+			s.say(StatementOverlap, "the statement %s is listed, and by leaf %d it was issued later, has another text or does not overlap", e.id, e.leaf)
 			return nil, false
 		default:
 			before = append(before, e)
@@ -367,7 +369,7 @@ func (s *statementFile) issuedBefore(v *verification) (before []statementIssued,
 		}
 	}
 	if len(listed) > 0 {
-		s.pass(StatementUnproven, "no given file holds the event of the issue of %s, with which the period overlaps: the rules of the receipts that it states can't be judged", slices.Min(slices.Collect(maps.Keys(listed))))
+		s.say(StatementUnproven, "no given file holds the event of the issue of %s, with which the period overlaps: the rules of the receipts that it states can't be judged", slices.Min(slices.Collect(maps.Keys(listed))))
 		return nil, false
 	}
 	return before, s.isNext(before) && s.isFirst(before)
@@ -382,7 +384,7 @@ func (s *statementFile) isFirst(before []statementIssued) bool {
 		switch over := slices.ContainsFunc(before, func(end statementIssued) bool { return end.VoidReason != nil && end.first() == e.first() }); {
 		case over, !s.said.From.Before(e.To), e.Currency != s.said.Currency, e.CounterpartyID != nil && s.said.CounterpartyID != nil && *e.CounterpartyID != *s.said.CounterpartyID:
 		default:
-			s.fail(StatementOverlap, "by leaf %d the statement %s, of %s to %s, was issued before, and bills receipts of that time", e.leaf, e.id, sealer.FormatTime(e.From), sealer.FormatTime(e.To))
+			s.say(StatementOverlap, "by leaf %d the statement %s, of %s to %s, was issued before, and bills receipts of that time", e.leaf, e.id, sealer.FormatTime(e.From), sealer.FormatTime(e.To))
 			return false
 		}
 	}
@@ -404,16 +406,16 @@ func (s *statementFile) isNext(before []statementIssued) bool {
 	}
 	switch {
 	case newest == nil && c.VoidReason != nil:
-		s.pass(StatementUnproven, "no given file holds the event of the issue of %s: whether it is the newest of what is voided can't be judged", c.Previous.StatementID)
+		s.say(StatementUnproven, "no given file holds the event of the issue of %s: whether it is the newest of what is voided can't be judged", c.Previous.StatementID)
 		return false
 	case newest == nil:
-		s.fail(StatementCorrected, "the statement %s, which it corrects, is not among those that it lists", c.Previous.StatementID)
+		s.say(StatementCorrected, "the statement %s, which it corrects, is not among those that it lists", c.Previous.StatementID)
 		return false
 	case newest.id != c.Previous.StatementID:
-		s.fail(StatementCorrected, "by leaf %d the statement %s was corrected or voided before, by %s", newest.leaf, c.Previous.StatementID, newest.id)
+		s.say(StatementCorrected, "by leaf %d the statement %s was corrected or voided before, by %s", newest.leaf, c.Previous.StatementID, newest.id)
 		return false
 	case newest.SHA256 != c.Previous.SHA256:
-		s.fail(StatementCorrected, "by leaf %d the text of %s is another one than the one that it corrects", newest.leaf, newest.id)
+		s.say(StatementCorrected, "by leaf %d the text of %s is another one than the one that it corrects", newest.leaf, newest.id)
 		return false
 	}
 	return true
@@ -465,11 +467,11 @@ func (s *statementFile) changes(err error, made *sealer.StatementCorrection, sai
 	c := s.said.Correction
 	switch {
 	case err != nil:
-		s.fail(StatementCorrected, "%v", err)
+		s.say(StatementCorrected, "%v", err)
 	case !slices.Equal(made.Changes, said):
-		s.fail(StatementCorrected, "its changes: %s", firstApart(made.Changes, said))
+		s.say(StatementCorrected, "its changes: %s", firstApart(made.Changes, said))
 	case !slices.Equal(made.Payees, c.Payees):
-		s.fail(StatementCorrected, "what payees get more or less: %s", firstApart(made.Payees, c.Payees))
+		s.say(StatementCorrected, "what payees get more or less: %s", firstApart(made.Payees, c.Payees))
 	default:
 		return true
 	}

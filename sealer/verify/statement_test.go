@@ -247,14 +247,14 @@ func TestStatement(t *testing.T) {
 	require.NotEqual(t, "0", s.HeldAmount)
 	r := b.verify(s, b.packs...)
 	require.True(t, r.OK, "%+v", r.Files)
-	require.Equal(t, []sealer.Code{SignatureOK, StatementUnproven, StatementOK}, codesOf(r.Files[0]), "the event of its issue is not sealed")
+	require.Equal(t, []sealer.Code{SignatureOK, IssueUnproven, StatementOK}, codesOf(r.Files[0]), "the event of its issue is not sealed")
 	require.Contains(t, codesOf(b.verify(s, b.packs[1]).Files[0]), StatementUnproven)
 	require.NotContains(t, codesOf(b.verify(s, b.packs[1]).Files[0]), StatementOK)
 	require.False(t, b.verify(s, b.packs[1]).OK, "it is not judged")
-	require.Equal(t, ExitUnreadable, b.exit(s, b.packs[1]))
-	require.Equal(t, ExitUnreadable, b.exit(s))
+	require.Equal(t, ExitUnjudged, b.exit(s, b.packs[1]))
+	require.Equal(t, ExitUnjudged, b.exit(s))
 	require.Equal(t, ExitSound, b.exit(s, b.packs...))
-	require.Equal(t, ExitUnsound, b.exit(s, append(b.packs[1:], []byte("{"))...), "what is wrong comes first")
+	require.Equal(t, ExitUnsound, b.exit(s, append(b.packs[1:], []byte("muniment/x\n"))...), "what is wrong comes first")
 
 	// What it says is found, though its own key has signed it again.
 	raise := func(amount *string) { // the last micro-unit of something

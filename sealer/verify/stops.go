@@ -145,7 +145,7 @@ func graver(a, b Verdict) Verdict {
 // delivery judges one delivery; the code is empty if nothing is wrong.
 func (s *stopped) delivery(d *decided) Verdict {
 	if at, ok := s.keys[d.key]; ok && s.behind(d, at) {
-		return Verdict{Code: APIKeyRevoked, Message: fmt.Sprintf("issued at %s, by the API key %s that was revoked at %s", sealer.FormatTime(d.at), d.key.Value(), sealer.FormatTime(at))}
+		return found(APIKeyRevoked, fmt.Sprintf("issued at %s, by the API key %s that was revoked at %s", sealer.FormatTime(d.at), d.key.Value(), sealer.FormatTime(at)))
 	}
 	v := s.own(d)
 	for _, ancestor := range s.ancestors(d.right) {
@@ -314,7 +314,7 @@ func (d *decided) verdict(code sealer.Code, by *rightMove) Verdict {
 	case code == RightStopped && by.kind == rightSuspended && by.revision < d.revision:
 		message += "; it was not resumed in between"
 	}
-	return Verdict{Code: code, OK: code == RightLate || code == RightUnproven, Message: message}
+	return found(code, message)
 }
 
 // ancestors are the rights that a right derives from, as far as events at hand name them.

@@ -17,11 +17,11 @@ func (c *packCheck) duplicates() {
 	stated, made := repetitions(h.Metering), repetitions(l.Meter.Rows())
 	switch fault := l.Contradiction(); {
 	case !slices.Equal(l.Duplicates, h.Duplicates):
-		c.fail(DuplicatesMismatch, "%s", differingDuplicate(l.Duplicates, h.Duplicates))
+		c.say(DuplicatesMismatch, "%s", differingDuplicate(l.Duplicates, h.Duplicates))
 	case fault != "":
-		c.fail(DuplicatesMismatch, "%s", fault)
+		c.say(DuplicatesMismatch, "%s", fault)
 	case stated != made:
-		c.fail(DuplicatesMismatch, "by the header's list its rows count %s as %s, they state %s", grouped(made), sealer.ReasonDuplicate, grouped(stated))
+		c.say(DuplicatesMismatch, "by the header's list its rows count %s as %s, they state %s", grouped(made), sealer.ReasonDuplicate, grouped(stated))
 	}
 }
 
@@ -49,7 +49,7 @@ func (c *packCheck) unproven() {
 		}
 	}
 	if keyed > 0 && !l.Complete() {
-		c.pass(DuplicatesUnproven, "that of %s with an idempotency key or of a row %s repeated one in leaves that no pack at hand holds, and no others, is the header's word: give those packs as well to have it checked",
+		c.say(DuplicatesUnproven, "that of %s with an idempotency key or of a row %s repeated one in leaves that no pack at hand holds, and no others, is the header's word: give those packs as well to have it checked",
 			count(keyed, "receipt"), grouped(int64(unproven)))
 	}
 }
@@ -80,21 +80,21 @@ func (c *packCheck) settlement() {
 		return h.Settlement.Rights()
 	})
 	if err != nil {
-		c.fail(SettlementMismatch, "%v", err)
+		c.say(SettlementMismatch, "%v", err)
 		return
 	}
 	if computed != nil || h.Settlement != nil {
 		if fault := differs(computed, h.Settlement); fault != "" {
-			c.fail(SettlementMismatch, "%s", fault)
+			c.say(SettlementMismatch, "%s", fault)
 			return
 		}
 		lines := h.Settlement.Lines
 		rated, unrated := settledReceipts(h.Settlement)
-		c.pass(SettlementOK, "%s recomputed by %s: %s rated, %s not", count(len(lines), "line"), count(len(computed.Rules), "rule"),
+		c.say(SettlementOK, "%s recomputed by %s: %s rated, %s not", count(len(lines), "line"), count(len(computed.Rules), "rule"),
 			count(int(rated), "receipt"), grouped(unrated))
 	}
 	if !l.Complete() {
-		c.pass(SettlementUnproven, "that there are %s in leaves that no pack at hand holds, and no others, is the header's word: give those packs as well to have it checked",
+		c.say(SettlementUnproven, "that there are %s in leaves that no pack at hand holds, and no others, is the header's word: give those packs as well to have it checked",
 			count(l.UnprovenRules(), "rule"))
 	}
 }

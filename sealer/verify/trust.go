@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -118,30 +119,45 @@ func (t *trust) learn(text []byte) {
 }
 
 // directory learns a directory that came with the evidence and judges it by what is
-// known. In a pack or an export one of a revoked directory key is passed over, as
-// they are judged by the keys of the one that decides; by itself it is refused.
-func (t *trust) directory(text []byte, byItself bool) Verdict {
+// known. signers are the ids of keys that have signed the evidence which it came with: a directory of
+// another root beside a key of this one belongs to no service. In a pack or an export one of a revoked
+// directory key is passed over, as they are judged by the keys of the one that decides; by itself, without
+// signers, it is refused.
+func (t *trust) directory(text []byte, signers ...string) Verdict {
 	t.learn(text)
 	d := t.read
-	switch {
+	switch foreign := errors.Is(t.fault, sealer.ErrOtherRoot); {
+	case foreign && !t.listsAny(signers):
+		return found(DirectoryForeign, "the keys are those of a service with another root key")
+	case foreign:
+		return found(DirectoryInvalid, fmt.Sprintf("the directory is of another root key, and the evidence signed by key %s of this one", signers[0]))
 	case t.fault != nil:
-		return Verdict{Code: DirectoryInvalid, Message: t.fault.Error()}
+		return found(DirectoryInvalid, t.fault.Error())
 	case t.root == "":
-		return Verdict{Code: AnchorKeys, OK: true, Message: fmt.Sprintf(
-			"keys are taken from %s on trust; the directory of %s in here is not checked against a root key", t.file, sealer.FormatTime(d.IssuedAt))}
+		return found(AnchorKeys, fmt.Sprintf(
+			"keys are taken from %s on trust; the directory of %s in here is not checked against a root key", t.file, sealer.FormatTime(d.IssuedAt)))
 	}
 	// Only the directory that decides may revoke: a thief must not revoke a later key.
 	if k := t.newer.Key(d.SigningKeyID()); k != nil && k.RevokedAt != nil {
-		v := Verdict{Code: DirectoryIgnored, OK: true, Message: fmt.Sprintf(
-			"the directory key %s is revoked: that of the directory of %s, delegated to later, decides", k.KeyID, sealer.FormatTime(t.newer.IssuedAt))}
-		if byItself {
-			v.Code, v.OK = DirectoryRevoked, false
+		code := DirectoryIgnored
+		if len(signers) == 0 {
+			code = DirectoryRevoked
 		}
-		return v
+		return found(code, fmt.Sprintf("the directory key %s is revoked: that of the directory of %s, delegated to later, decides", k.KeyID, sealer.FormatTime(t.newer.IssuedAt)))
 	}
 	name, _, _ := strings.Cut(t.root, "+")
-	return Verdict{Code: DirectoryOK, OK: true,
-		Message: fmt.Sprintf("%s, as of %s, under root key %s", count(len(d.Keys), "key"), sealer.FormatTime(d.IssuedAt), name)}
+	return found(DirectoryOK, fmt.Sprintf("%s, as of %s, under root key %s", count(len(d.Keys), "key"), sealer.FormatTime(d.IssuedAt), name))
+}
+
+// listsAny reports whether the directory that decides lists one of the keys.
+func (t *trust) listsAny(keyIDs []string) bool {
+	return t.newer != nil && slices.ContainsFunc(keyIDs, func(id string) bool { return t.newer.Key(id) != nil })
+}
+
+// lists reports whether a directory that came with evidence lists a key, and the root has delegated to it.
+func (t *trust) lists(text []byte, keyID string) bool {
+	t.learn(text)
+	return t.root != "" && t.fault == nil && t.read.Key(keyID) != nil
 }
 
 // readKeys reads a directory that is taken on trust: a signed one, which a newline may follow, or

@@ -69,7 +69,7 @@ func TestStolenDirectoryKey(t *testing.T) {
 	forged := file{"forged", sealertest.Bundle(t, thief.packs[0], thief.events)}
 	forgedKeys := file{"forged keys", thief.Directory()}
 	// Without a pack of the same log nothing shows it.
-	require.Equal(t, [][]sealer.Code{nil, {sealer.KeyRevoked}}, fails(a.verify(nil, nil, forged, old)))
+	require.Equal(t, [][]sealer.Code{nil, {sealer.KeyOutsideWindow}}, fails(a.verify(nil, nil, forged, old)))
 
 	// The successor, which the thief lists and revokes.
 	a.nextOfficer("second directory")
@@ -89,10 +89,10 @@ func TestStolenDirectoryKey(t *testing.T) {
 		"the successor alone": {[]file{old, rotated}, [][]sealer.Code{nil, nil}},
 		// It decides already, so nothing of the thief's counts, but no directory says of
 		// his that it was stolen.
-		"not revoked":             {[]file{forged, forgedKeys, rotated, old}, [][]sealer.Code{{sealer.KeyUnknown}, nil, nil, nil}},
-		"revoked":                 {[]file{forged, forgedKeys, revoked, old}, [][]sealer.Code{{sealer.KeyUnknown}, {DirectoryRevoked}, nil, nil}},
-		"revoked, the other way":  {[]file{old, revoked, forgedKeys, forged}, [][]sealer.Code{nil, nil, {DirectoryRevoked}, {sealer.KeyUnknown}}},
-		"the next pack shows it":  {[]file{forgedKeys, forged, next, old}, [][]sealer.Code{{DirectoryRevoked}, {sealer.KeyUnknown}, nil, nil}},
+		"not revoked":             {[]file{forged, forgedKeys, rotated, old}, [][]sealer.Code{{KeyMismatch, sealer.KeyUnknown}, nil, nil, nil}},
+		"revoked":                 {[]file{forged, forgedKeys, revoked, old}, [][]sealer.Code{{KeyMismatch, sealer.KeyUnknown}, {DirectoryRevoked}, nil, nil}},
+		"revoked, the other way":  {[]file{old, revoked, forgedKeys, forged}, [][]sealer.Code{nil, nil, {DirectoryRevoked}, {KeyMismatch, sealer.KeyUnknown}}},
+		"the next pack shows it":  {[]file{forgedKeys, forged, next, old}, [][]sealer.Code{{DirectoryRevoked}, {KeyMismatch, sealer.KeyUnknown}, nil, nil}},
 		"his directory in export": {[]file{{"export", a.export(0, 3, func(h *sealer.ExportHeader) { h.Directory = forgedKeys.text })}, revoked}, [][]sealer.Code{nil, nil}},
 		"his directory in a pack": {[]file{{"pack", a.resign(a.packs[1], a.events[3:], func(h *sealer.PackHeader) { h.Directory = forgedKeys.text })}, revoked}, [][]sealer.Code{nil, nil}},
 		"an old directory":        {[]file{{"keys", newArchive(t).Directory()}, revoked}, [][]sealer.Code{{DirectoryRevoked}, nil}},
@@ -164,7 +164,7 @@ func TestOldPack(t *testing.T) {
 	end, directory := a.Until, a.Directory()
 	require.True(t, a.verify(nil, nil, old).OK, "at any time")
 	require.True(t, a.verify(nil, nil, late(end.Add(-time.Millisecond))).OK)
-	require.Equal(t, [][]sealer.Code{{sealer.KeyOutsideWindow}}, fails(a.verify(nil, nil, late(end))))
+	require.Equal(t, [][]sealer.Code{{DirectoryExpired}}, fails(a.verify(nil, nil, late(end))))
 	_, err := sealer.NewPackBuilder(sealer.PackConfig{
 		PackID: a.PackID(2), TenantID: a.Tenant, Before: a.Tree, Previous: a.Previous, SealedAt: end, Directory: directory, Key: a.PackKey,
 	})
@@ -185,7 +185,7 @@ func TestOldPack(t *testing.T) {
 	new := file{"receipt", answer(t, a.events[3])}
 	require.Equal(t, [][]sealer.Code{nil}, fails(a.verify(keys, nil, new)))
 	for _, f := range []file{new, {"proof", a.proofAnswer(3, 1)}, {"note", []byte(a.packs[1].Header.Checkpoint)}, {"export", a.export(3, 2, func(h *sealer.ExportHeader) { h.Directory = directory })}} {
-		require.Equal(t, [][]sealer.Code{{sealer.KeyOutsideWindow}}, fails(a.verify(directory, nil, f)), f.name)
+		require.Equal(t, [][]sealer.Code{{DirectoryExpired}}, fails(a.verify(directory, nil, f)), f.name)
 	}
 }
 

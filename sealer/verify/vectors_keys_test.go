@@ -24,10 +24,10 @@ func (v *vectors) revocation() {
 	w.Key(w.Nodes[1].KeyID).RevokedAt = &revoked
 	keys := v.put("good/keys-with-revocation.json", w.Directory())
 	v.cases = append(v.cases,
-		vector{"sealed before the revocation", "a key revoked later: the pack's seal is older", []string{pack}, keys, "", ExitSound, [][]sealer.Code{nil}},
-		vector{"receipt of a revoked key", "alone it proves nothing", []string{receipt}, keys, "", ExitUnsound, [][]sealer.Code{{sealer.KeyRevoked}}},
-		vector{"receipt of a revoked key, with its pack", "the pack proves that it is older", []string{receipt, pack}, keys, "", ExitSound, [][]sealer.Code{nil, nil}})
-	v.bad("sealed-after-revocation", "line 3 is signed by a key that was revoked before the seal", lateText, sealer.KeyRevoked)
+		vector{Name: "sealed before the revocation", About: "a key revoked later: the pack's seal is older", Files: []string{pack}, Keys: keys, Failures: [][]sealer.Code{nil}},
+		vector{Name: "receipt of a revoked key", About: "alone it proves nothing", Files: []string{receipt}, Keys: keys, Failures: [][]sealer.Code{{sealer.KeyRevoked}}},
+		vector{Name: "receipt of a revoked key, with its pack", About: "the pack proves that it is older", Files: []string{receipt, pack}, Keys: keys, Failures: [][]sealer.Code{nil, nil}})
+	v.bad("sealed-after-revocation", "line 3 is signed by a key that was revoked before the seal", lateText, EntryAfterRevocation)
 	v.cases[len(v.cases)-1].Keys = keys
 }
 
@@ -46,7 +46,7 @@ func (v *vectors) packRevocation() {
 	v.good("pack of a revoked key, with the next", "the next pack names it, and its header", pack, next)
 	v.cases = append(v.cases, vector{
 		Name: "forged pack of a revoked key, with the next", About: "the same entries, but nothing is billed: all are said to repeat a leaf that is not given",
-		Files: []string{forged, next}, Exit: ExitUnsound, Failures: [][]sealer.Code{{sealer.KeyRevoked}, {ConsistencyMismatch}},
+		Files: []string{forged, next}, Failures: [][]sealer.Code{{sealer.KeyRevoked}, {ConsistencyMismatch}},
 	})
 }
 
@@ -64,11 +64,11 @@ func (v *vectors) sandbox() {
 	good := packAnswer(pack, signer)
 	v.good("sandbox, as answered", "the same pack as the sandbox answers with it, beside its key", v.put("good/sandbox-answer.json", []byte(good+"\n")))
 	v.good("sandbox, the data", "the data of that answer", v.put("good/sandbox-data.json", []byte(good[len(startOfAnswer):len(good)-1])))
-	v.bad("answer-not-ok", "the answer says that it is none", []byte(strings.Replace(good, "true", "false", 1)), FormatInvalid)
+	v.bad("answer-not-ok", "the answer says that it is none", []byte(strings.Replace(good, "true", "false", 1)), FormatUnknown)
 	v.bad("answer-data-twice", "there is more data behind it", []byte(strings.TrimSuffix(good, "}")+`,"data":null}`), FormatInvalid)
 	v.bad("answer-key-twice", "a member of the key stands there twice", []byte(packAnswer(pack, strings.Replace(signer, `"notAfter":null`, `"notAfter":null,"notAfter":null`, 1))), FormatInvalid)
 	v.bad("answer-without-key", "there is no key beside the pack", []byte(packAnswer(pack, "null")), FormatInvalid)
-	v.bad("answer-spaced", "there is a space in it", []byte(strings.Replace(good, `:{"pack"`, `: {"pack"`, 1)), FormatInvalid)
+	v.bad("answer-spaced", "there is a space in it", []byte(strings.Replace(good, `:{"pack"`, `: {"pack"`, 1)), FormatUnknown)
 	v.bad("answer-other-key", "the key beside the pack is another of the directory", []byte(packAnswer(pack, other)), KeyMismatch)
 	v.bad("answer-other-half", "the key beside the pack has the public half of another", []byte(packAnswer(pack, strings.Replace(signer, w.Key(sealer.KeyID(sealertest.Public(key))).PublicKey, w.Keys[1].PublicKey, 1))), KeyMismatch)
 }

@@ -21,7 +21,7 @@ func (v *vectors) sound(name, about string, files ...string) {
 // unsound adds a case in which one file, or several, fail with these codes.
 func (v *vectors) unsound(name, about string, files []string, codes ...[]sealer.Code) {
 	v.cases = append(v.cases, vector{
-		Name: name, About: about, Files: files, Keys: "good/proof-keys.json", Exit: ExitUnsound, Failures: codes,
+		Name: name, About: about, Files: files, Keys: "good/proof-keys.json", Failures: codes,
 	})
 }
 
@@ -31,7 +31,7 @@ func (v *vectors) expected(name, about, expect string, files []string, code seal
 		Name: name, About: about, Files: files, Keys: "good/proof-keys.json", Expect: expect, Failures: make([][]sealer.Code, len(files)+1),
 	}
 	if code != "" {
-		c.Exit, c.Failures[len(files)] = ExitUnsound, []sealer.Code{code}
+		c.Failures[len(files)] = []sealer.Code{code}
 	}
 	v.cases = append(v.cases, c)
 }
@@ -89,8 +89,8 @@ func (v *vectors) proofs() {
 	bad("proof-member.json", "a member too many", replaced(proof, `,"proof":`, `,"more":1,"proof":`), FormatInvalid)
 	v.unsound("tlog-proof alone", "its event is not given", []string{bareFile}, []sealer.Code{EventMissing})
 	v.unsound("tlog-proof and another event", "an event of another leaf", []string{bareFile, put("other-event.json", a.events[0])},
-		[]sealer.Code{InclusionMismatch}, []sealer.Code{InclusionMismatch})
-	v.unsound("event alone", "nothing proves it", []string{eventFile}, []sealer.Code{InclusionMismatch})
+		[]sealer.Code{InclusionMismatch}, []sealer.Code{InclusionUnproven})
+	v.unsound("event alone", "nothing proves it", []string{eventFile}, []sealer.Code{InclusionUnproven})
 
 	bad("consistency-hash.json", "a hash of the proof is another", replaced(consistency, `{"consistency":["`, `{"consistency":["`+sealer.Hash{}.String()+`","`), ConsistencyMismatch)
 	bad("consistency-reversed.json", "from the third pack to the first", wrap(reversed(v.t, consistency)), ConsistencyMismatch)
@@ -114,8 +114,9 @@ func (v *vectors) proofs() {
 	bad("export-tenant-id.ndjson", "the id of its tenant is no ULID", a.export(2, 5, func(h *sealer.ExportHeader) { h.TenantID = "tnt_1" }), FormatInvalid)
 
 	v.expected("grown", "the log has grown from the checkpoint that was held outside", noteFile, []string{consistencyFile, exportFile}, "")
-	v.expected("rolled back", "the log ends before the checkpoint that was held outside", put("checkpoint-newest.note", []byte(a.packs[2].Header.Checkpoint)),
-		[]string{proofFile, exportFile}, Rollback)
+	newest := put("checkpoint-newest.note", []byte(a.packs[2].Header.Checkpoint))
+	v.expected("older files", "the log ends before the checkpoint that was held outside, and nothing of it is newer", newest, []string{proofFile, exportFile}, ConsistencyUnproven)
+	v.expected("rolled back", "the log ended before the checkpoint that was held outside when a later one was sealed", newest, []string{exportFile, v.put("bad/checkpoint-shorter.note", v.resealed(a))}, Rollback)
 	v.expected("unproven growth", "what lies between is not given", noteFile, []string{consistencyFile}, ConsistencyUnproven)
 	v.expected("another past", "a checkpoint of the same size and another root was held outside", v.put("bad/checkpoint-forked.note", v.forked(a)),
 		[]string{exportFile}, ConsistencyMismatch)
@@ -125,16 +126,22 @@ func (v *vectors) proofs() {
 	keys := put("proof-keys-with-revocation.json", a.Directory())
 	for _, c := range []vector{
 		{Name: "revoked key, receipt and proof", About: "the checkpoint is older than the revocation", Files: []string{receiptFile, proofFile}, Failures: [][]sealer.Code{nil, nil}},
-		{Name: "revoked key, receipt alone", About: "it proves nothing", Files: []string{receiptFile}, Exit: ExitUnsound, Failures: [][]sealer.Code{{sealer.KeyRevoked}}},
-		{Name: "revoked key, receipt and late proof", About: "the checkpoint is not older than the revocation", Files: []string{receiptFile, "good/proof-late.json"},
-			Exit: ExitUnsound, Failures: [][]sealer.Code{{sealer.KeyRevoked}, {sealer.KeyRevoked}}},
+		{Name: "revoked key, receipt alone", About: "it proves nothing", Files: []string{receiptFile}, Failures: [][]sealer.Code{{sealer.KeyRevoked}}},
+		{Name: "revoked key, receipt and late proof", About: "the checkpoint is not older than the revocation", Files: []string{receiptFile, "good/proof-late.json"}, Failures: [][]sealer.Code{{sealer.KeyRevoked}, {sealer.KeyRevoked}}},
 		{Name: "revoked key, export", About: "each entry is judged by the checkpoint of its own pack, the newest of which is too late",
-			Files: []string{put("export-all.ndjson", a.export(0, 10))}, Exit: ExitUnsound, Failures: [][]sealer.Code{{sealer.KeyRevoked}}},
+			Files: []string{put("export-all.ndjson", a.export(0, 10))}, Failures: [][]sealer.Code{{sealer.KeyOutsideWindow}}},
 		{Name: "revoked key, export of before", About: "all checkpoints are older than the revocation", Files: []string{exportFile}, Failures: [][]sealer.Code{nil}},
 	} {
 		c.Keys = keys
 		v.cases = append(v.cases, c)
 	}
+}
+
+// resealed is the second checkpoint of a, sealed once more after the third.
+func (v *vectors) resealed(a *archive) []byte {
+	text, err := sealer.SignCheckpoint(sealer.Checkpoint{Origin: sealer.Origin(a.Tenant), Size: a.ends[1], Root: a.packs[1].Header.RootHash, SealedAt: a.packs[2].Header.SealedAt.Add(time.Second)}, a.PackKey)
+	require.NoError(v.t, err)
+	return []byte(text)
 }
 
 // withoutHash is the first proof of a without its last hash.

@@ -35,9 +35,29 @@ type vector struct {
 	// Expect is given as --expect-checkpoint; empty for none.
 	Expect string `json:"expect,omitempty"`
 	Exit   int    `json:"exit"`
+	// Verdict is that of the command, and Verdicts that on each file.
+	Verdict  string   `json:"verdict"`
+	Verdicts []string `json:"verdicts"`
 	// Failures are the codes that fail, for each file in its order, and last for the
 	// expected checkpoint if there is one.
 	Failures [][]sealer.Code `json:"failures"`
+}
+
+// decide sets the verdicts that the codes make.
+func (c *vector) decide() {
+	var r Report
+	for _, codes := range c.Failures {
+		var f FileReport
+		for _, code := range codes {
+			f.say(code, "")
+		}
+		r.Files = append(r.Files, f)
+	}
+	r.decide()
+	c.Exit, c.Verdict = exits[r.Verdict], r.Verdict
+	for _, f := range r.Files {
+		c.Verdicts = append(c.Verdicts, f.Verdict)
+	}
 }
 
 // vectors makes all files and cases. The world is the fixture's: keys are derived
@@ -67,7 +87,7 @@ func (v *vectors) bad(name, about string, text []byte, codes ...sealer.Code) {
 		ext = ".json"
 	}
 	file := v.put("bad/"+name+ext, text)
-	v.cases = append(v.cases, vector{Name: name, About: about, Files: []string{file}, Exit: ExitUnsound, Failures: [][]sealer.Code{codes}})
+	v.cases = append(v.cases, vector{Name: name, About: about, Files: []string{file}, Failures: [][]sealer.Code{codes}})
 }
 
 func makeVectors(t *testing.T) *vectors {
@@ -114,8 +134,7 @@ func makeVectors(t *testing.T) *vectors {
 		require.NotEqual(t, string(answer(t, first[1])), string(text))
 		lie := v.put("bad/receipt-"+c.name+".json", text)
 		v.good("receipt, "+c.about, "the signature does not cover it, which is remarked", lie, keys)
-		v.cases = append(v.cases, vector{Name: "receipt and pack, " + c.about, About: "the event in the pack says otherwise", Files: []string{lie, chain1},
-			Exit: ExitUnsound, Failures: [][]sealer.Code{{sealer.EntryAltered}, nil}})
+		v.cases = append(v.cases, vector{Name: "receipt and pack, " + c.about, About: "the event in the pack says otherwise", Files: []string{lie, chain1}, Failures: [][]sealer.Code{{sealer.EntryAltered}, nil}})
 	}
 
 	v.altered(p2, second)
@@ -125,8 +144,8 @@ func makeVectors(t *testing.T) *vectors {
 	other := w.Run(2)
 	forked := v.put("bad/fork.ndjson", sealertest.Bundle(t, w.Seal(other), other))
 	v.cases = append(v.cases,
-		vector{"fork", "a second pack behind the first, sound by itself", []string{chain1, chain2, forked}, "", "", ExitUnsound, [][]sealer.Code{nil, {ChainFork}, {ChainFork}}},
-		vector{"fork alone", "by itself a fork can't be detected", []string{chain1, forked}, "", "", ExitSound, [][]sealer.Code{nil, nil}})
+		vector{Name: "fork", About: "a second pack behind the first, sound by itself", Files: []string{chain1, chain2, forked}, Failures: [][]sealer.Code{nil, {ChainFork}, {ChainFork}}},
+		vector{Name: "fork alone", About: "by itself a fork can't be detected", Files: []string{chain1, forked}, Failures: [][]sealer.Code{nil, nil}})
 	w.Tree, w.Previous = afterTree, after
 
 	v.receipts(first[1])
@@ -138,6 +157,8 @@ func makeVectors(t *testing.T) *vectors {
 	v.scopes()
 	v.rows()
 	v.proofs()
+	v.statements()
+	v.erasures()
 	v.together()
 	v.stops()
 	v.stopsOfReceipts()
@@ -239,7 +260,7 @@ func (v *vectors) forged(p *sealer.SealedPack, events [][]byte, before sealer.Pa
 	v.w.RootName = "other.example"
 	directory := v.w.Directory()
 	v.w.RootName = root
-	lie("lie-directory", "the directory is delegated to by another root", func(h *sealer.PackHeader) { h.Directory = directory }, DirectoryInvalid)
+	lie("lie-directory", "the directory is delegated to by another root", func(h *sealer.PackHeader) { h.Directory = directory }, DirectoryForeign)
 }
 
 // receipts are receipts without their pack; the directory is good/keys.json.
@@ -304,15 +325,15 @@ described in the package comment of sealer (` + "`go doc muniment/sealer`" + `).
 
 - ` + "`root.vkey`" + ` is the trust anchor of all cases.
 - ` + "`vectors.json`" + ` lists the cases for a program: name, what it is about, the files that are verified together, the key directory
-  given beside the root key if there is one, the checkpoint that is expected if there is one, the exit status, and for each file
-  (the expected checkpoint is the last) the codes that must fail, in order.
+  given beside the root key if there is one, the checkpoint that is expected if there is one, the exit status, the verdict, and for each file
+  (the expected checkpoint is the last) its verdict and the codes that must not pass, in order.
 - ` + "`worked.json`" + ` is one delivery with every intermediate value, from the private part to the leaf hash.
 
 Each case below is what ` + "`muniment verify --root root.vkey [--keys KEYS] [--expect-checkpoint FILE] FILES`" + ` says in this folder. A file that is sound alone may fail
 beside others, as a fork does.
 
-| case | files | keys | fails with | about |
-|---|---|---|---|---|
+| case | files | keys | verdict | codes that don't pass | about |
+|---|---|---|---|---|---|
 `
 
 func (v *vectors) readme() []byte {
@@ -336,13 +357,16 @@ func (v *vectors) readme() []byte {
 		if c.Expect != "" {
 			files += "; expected: " + c.Expect
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", c.Name, files, c.Keys, strings.Join(codes, ", "), c.About)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", c.Name, files, c.Keys, c.Verdict, strings.Join(codes, ", "), c.About)
 	}
 	return b.Bytes()
 }
 
 func TestVectors(t *testing.T) {
 	v := makeVectors(t)
+	for i := range v.cases {
+		v.cases[i].decide()
+	}
 	list, err := json.MarshalIndent(v.cases, "", "  ")
 	require.NoError(t, err)
 	v.put("vectors.json", append(list, '\n'))
@@ -379,9 +403,11 @@ func TestVectors(t *testing.T) {
 				files = append(files, testdata(f))
 			}
 			r := verifyFiles(context.Background(), tr, &Options{Files: files, Expect: testdata(c.Expect), Rating: rate.Rating})
-			require.Equal(t, c.Exit == ExitSound, r.OK)
+			require.Equal(t, c.Verdict, r.Verdict)
+			require.Equal(t, c.Verdict == VerdictSound, r.OK)
 			for i, f := range r.Files {
 				require.Equal(t, c.Failures[i], failures(f.Verdicts), "%s: %+v", f.File, f.Verdicts)
+				require.Equal(t, c.Verdicts[i], f.Verdict, f.File)
 			}
 		})
 	}

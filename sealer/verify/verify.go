@@ -3,6 +3,7 @@ package verify
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,7 +62,11 @@ func verifyFiles(ctx context.Context, t *trust, o *Options) Report {
 		v.open(&v.files[i])
 	}
 	for _, d := range v.directories {
-		d.add(v.trust.directory(d.text, true))
+		d.add(v.trust.directory(d.text))
+		d.about = "The key directory is signed under the root key."
+		if d.has(AnchorKeys) {
+			d.about = "" // nothing is proven
+		}
 	}
 	for _, list := range v.statements {
 		for _, s := range list {
@@ -97,27 +102,45 @@ func verifyFiles(ctx context.Context, t *trust, o *Options) Report {
 			if s.signed {
 				s.verify(&v, others)
 			}
+			if s.ok() && !s.has(StatementOK) {
+				s.say(StatementUnproven, "it could not be recomputed")
+			}
+			s.about = aboutStatement(&s.said, s.has(StatementVoided))
 		}
 	}
 	if o.NoSandbox {
 		v.refuseSandbox()
 	}
-	report := Report{OK: true, Files: v.files}
+	report := Report{Files: v.files}
 	if o.Expect != "" {
 		report.Files = append(report.Files, v.expect(o.Expect))
 	}
-	for i := range report.Files {
-		report.OK = report.OK && report.Files[i].ok() && !report.Files[i].unjudged()
-	}
+	report.decide()
+	report.summarise()
 	return report
+}
+
+// decide sets the verdicts, once all files are judged: the worst check decides about a file, and the worst
+// file about all.
+func (r *Report) decide() {
+	r.Verdict = VerdictSound
+	for i := range r.Files {
+		f := &r.Files[i]
+		if f.Verdict = worst(f.Verdicts); r.Verdict == VerdictSound || f.Verdict == VerdictUnsound {
+			r.Verdict = f.Verdict
+		}
+	}
+	r.OK = r.Verdict == VerdictSound
 }
 
 // open reads what a file holds, as far as it can be read at once.
 func (v *verification) open(f *FileReport) {
 	text, err := f.open()
 	switch {
+	case (errors.Is(err, errTooLarge) || errors.Is(err, sealer.ErrNotCanonical)) && f.Kind == kindUnknown:
+		f.say(FormatUnknown, "%v", err)
 	case errors.Is(err, errTooLarge), errors.Is(err, sealer.ErrNotCanonical):
-		f.fail(FormatInvalid, "%v", err)
+		f.say(FormatInvalid, "%v", err)
 	case err != nil:
 		f.unreadable(err)
 	case f.Kind == kindPack:
@@ -158,16 +181,19 @@ func (v *verification) refuseSandbox() {
 
 // receipt reads the receipt that a file holds; nil if it holds none.
 func (v *verification) receipt(f *FileReport, text []byte) *signedReceipt {
-	r, err := readReceipt(text)
-	switch {
-	case errors.Is(err, errNoReceipt):
-		f.add(Verdict{Code: FormatInvalid, Message: whatInstead(text)})
-		return nil
-	case err != nil:
-		f.add(Verdict{Code: FormatInvalid, Message: err.Error()})
+	if !IsReceipt(text) {
+		message, next := whatInstead(text)
+		v := found(FormatUnknown, message)
+		v.Next = cmp.Or(next, v.Next)
+		f.add(v)
 		return nil
 	}
 	f.Kind = kindReceipt
+	r, err := readReceipt(text)
+	if err != nil {
+		f.say(FormatInvalid, "%v", err)
+		return nil
+	}
 	v.wanted[r.receipt.ReceiptID] = []*sighted{}
 	return r
 }
@@ -180,6 +206,7 @@ func (v *verification) judge(f *FileReport, r *signedReceipt) {
 		f.noDirectory()
 	default:
 		f.add(r.verify(v.trust.newer, v.wanted[r.receipt.ReceiptID])...)
+		f.about = aboutReceipt(&r.receipt, f.has(InclusionOK))
 		v.compareWithStops(f, r)
 	}
 }
@@ -222,27 +249,32 @@ const (
 )
 
 // startOfDirectory is how a key directory begins.
-const startOfDirectory = `{"delegation":`
+const startOfDirectory = `{"delegation":"muniment/`
 
-// kinds are the beginnings by which the kind of a file is known.
+// kinds are the beginnings by which the kind of a file is known. Each is one that nobody else's files have: what
+// begins so and is not of that kind was altered.
 var kinds = []struct{ start, kind string }{
-	{`{"checkpoint":`, kindPack},
-	{`{"entries":[`, kindPack},
-	{`{"pack":{"entries":[`, kindPack},
-	{startOfAnswer + `{"pack":{"entries":[`, kindPack},
+	{`{"checkpoint":"muniment/`, kindPack},
+	{`{"entries":["{\"`, kindPack},
+	{`{"pack":{"entries":["{\"`, kindPack},
+	{startOfAnswer + `{"pack":{"entries":["{\"`, kindPack},
 	{startOfDirectory, kindDirectory},
-	{`{"after":`, kindExport},
-	{"PK\x03\x04", kindBundle},
+	{`{"after":["`, kindExport},
+	{`{"after":[],"before":[`, kindExport},
+	{startOfBundle + "\x00\x00\x00\x00\x00\x00", kindBundle}, // a file stored as it is, and without a time
+	{startOfBundle + "\x08\x00\x00\x00\x00\x00", kindBundle}, // one compressed
 	{"c2sp.org/tlog-proof@v1\n", kindProof},
-	{`{"event":{`, kindProof},
-	{startOfAnswer + `{"event":{`, kindProof},
-	{`{"actor":`, kindEvent},
-	{`{"consistency":`, kindConsistency},
-	{startOfAnswer + `{"consistency":`, kindConsistency},
+	{`{"event":{"actor":{"`, kindProof},
+	{startOfAnswer + `{"event":{"actor":{"`, kindProof},
+	{`{"actor":{"id":"`, kindEvent},
+	{`{"consistency":["`, kindConsistency},
+	{`{"consistency":[],"from":"muniment/`, kindConsistency},
+	{startOfAnswer + `{"consistency":[`, kindConsistency},
 	{"muniment/erasure.v1", kindErasure},
-	{`{"adjustments":[`, kindStatement},
+	{`{"adjustments":[{"amount":"`, kindStatement},
+	{`{"adjustments":[],"asOf":{"`, kindStatement},
 	{"muniment/", kindCheckpoint},
-	{startOfAnswer + `{"checkpoint":`, kindCheckpoint},
+	{startOfAnswer + `{"checkpoint":"muniment/`, kindCheckpoint},
 }
 
 // longestStart is the longest of the beginnings in kinds.
@@ -297,6 +329,9 @@ func (f *FileReport) open() ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxSmallBytes+1))
 	if err == nil && len(text) > maxSmallBytes {
 		err = errTooLarge
+	}
+	if f.Kind == kindProof && text[0] != '{' && !bytes.Contains(text, []byte("\n\nmuniment/")) {
+		f.Kind = kindUnknown // a proof about the log of something else
 	}
 	return text, err
 }

@@ -182,11 +182,11 @@ func TestVerifyRevokedKeys(t *testing.T) {
 	o.Files = []string{a}
 	require.Equal(t, []string{soundFirst}, f.run(0, o), "sealed before the revocation")
 	o.Files = []string{receipt}
-	require.Equal(t, []string{"receipt !key.revoked"}, f.run(1, o), "by itself it proves nothing")
+	require.Equal(t, []string{"receipt !key.revoked"}, f.run(2, o), "by itself it proves nothing")
 	o.Files = []string{receipt, a}
 	require.Equal(t, []string{"receipt inclusion.ok signature.ok", soundFirst}, f.run(0, o))
 	o.Files = []string{stray, a}
-	require.Equal(t, []string{"receipt !key.revoked", soundFirst}, f.run(1, o))
+	require.Equal(t, []string{"receipt !key.revoked", soundFirst}, f.run(2, o))
 
 	// What was sealed after the revocation does not pass: here the sealer had not
 	// learned of it yet.
@@ -195,7 +195,7 @@ func TestVerifyRevokedKeys(t *testing.T) {
 	f.w.Key(f.w.Nodes[1].KeyID).RevokedAt = &revoked
 	f.w.Now = f.w.Now.Add(time.Hour)
 	o = Options{Root: f.w.VKey, Keys: f.write("newer", f.w.Directory()), Files: []string{late}}
-	require.Equal(t, []string{"pack directory.ok consistency.ok checkpoint.ok inclusion.ok !key.revoked@1"}, f.run(1, o))
+	require.Equal(t, []string{"pack directory.ok consistency.ok checkpoint.ok inclusion.ok !key.outside_window@1"}, f.run(1, o))
 }
 
 func TestVerifyRevokedPackKey(t *testing.T) {
@@ -205,7 +205,7 @@ func TestVerifyRevokedPackKey(t *testing.T) {
 	keys := f.write("keys", f.w.Directory())
 
 	o := Options{Root: f.w.VKey, Keys: keys, Files: []string{a}}
-	require.Contains(t, f.run(1, o)[0], "!key.revoked", "a thief of the key can antedate a pack")
+	require.Contains(t, f.run(2, o)[0], "!key.revoked", "a thief of the key can antedate a pack")
 	b := f.pack("b", f.w.Run(3))
 	o.Files = []string{a, b}
 	require.Equal(t, []string{soundFirst + " chain.vouched", soundNext}, f.run(0, o))
@@ -216,7 +216,7 @@ func TestVerifyRevokedPackKey(t *testing.T) {
 	// Neither a pack behind a gap nor one that is not sound vouches for it.
 	c := f.pack("c", f.w.Run(3))
 	o.Files = []string{a, c}
-	require.Contains(t, f.run(1, o)[0], "!key.revoked")
+	require.Contains(t, f.run(2, o)[0], "!key.revoked")
 	text, err := os.ReadFile(b)
 	require.NoError(t, err)
 	o.Files = []string{a, f.write("bad", bytes.Replace(text, []byte(`"dwellMs":0,`), []byte(`"dwellMs":1,`), 1))}
@@ -266,12 +266,15 @@ func TestVerifyReceipts(t *testing.T) {
 	}
 	require.Equal(t, "receipt !signature.invalid", verify(1, change(`"dwellMs":3000.5`, `"dwellMs":3001.5`)))
 	require.Equal(t, "receipt !signature.invalid", verify(1, change(`edge:nod_a:`, `edge:nod_b:`)))
-	require.Equal(t, "receipt !key.unknown", verify(1, change(f.w.Nodes[0].KeyID, strings.Repeat("0", 32))))
+	require.Equal(t, "receipt !key.unknown", verify(2, change(f.w.Nodes[0].KeyID, strings.Repeat("0", 32))))
 	require.Equal(t, "receipt !signature.invalid", verify(1, change(f.w.Nodes[0].KeyID, f.w.Nodes[1].KeyID)))
 	require.Equal(t, "receipt !key.purpose", verify(1, change(f.w.Nodes[0].KeyID, sealer.KeyID(sealertest.Public(f.w.PackKey)))))
 	require.Equal(t, "receipt !format.invalid !key.outside_window", verify(1, change(`"issuedAt":"2026`, `"issuedAt":"2025`)))
+	for _, text := range [][]byte{nil, []byte("{}"), []byte("hello"), []byte("[]")} {
+		require.Equal(t, "unknown !format.unknown", verify(2, text))
+	}
 	for _, text := range [][]byte{
-		nil, []byte("{}"), []byte("hello"), []byte("[]"), change(`"ed25519"`, `"rsa"`), change(`"version":"1"`, `"version":"2"`),
+		change(`"ed25519"`, `"rsa"`), change(`"version":"1"`, `"version":"2"`),
 		change(`"version":"1"`, `"version":"1","more":1`), change(`"dwellMs":3000.5`, `"dwellMs":1e400`), change(`"ok": true`, `"ok": true, "ok": true`),
 	} {
 		require.Contains(t, verify(1, text), "!format.invalid")
@@ -332,7 +335,7 @@ func TestVerifyAnchors(t *testing.T) {
 	require.Equal(t, []string{weak, "receipt inclusion.ok signature.ok"}, f.run(0, Options{Keys: keys, Files: files}))
 
 	_, otherRoot := sealertest.RootKey(t, "other.example")
-	require.Equal(t, "pack !directory.invalid", f.run(2, Options{Root: otherRoot, Files: files})[0])
+	require.Equal(t, "pack !directory.foreign", f.run(2, Options{Root: otherRoot, Files: files})[0])
 	for _, o := range []Options{
 		{}, {Root: "no key"}, {Root: filepath.Join(f.path, "absent")}, {Keys: filepath.Join(f.path, "absent")}, {Keys: receipt},
 		{Root: root, Keys: keys}, {Root: pack}, {Root: otherRoot, Keys: f.write("signed", f.w.Directory())},
@@ -349,9 +352,10 @@ func TestVerifyUnreadableFiles(t *testing.T) {
 	absent := filepath.Join(f.path, "absent")
 	require.Equal(t, []string{"unknown !input.unreadable", soundFirst}, f.verify(2, absent, pack))
 	require.Equal(t, []string{"unknown !input.unreadable"}, f.verify(2, f.path))
-	require.Equal(t, []string{"unknown !format.invalid"}, f.verify(1, f.write("empty", nil)))
-	require.Equal(t, []string{"pack !format.invalid"}, f.verify(1, f.write("cut", []byte(`{"checkpoint":"x`))))
-	require.Equal(t, []string{"directory !directory.invalid"}, f.verify(1, f.write("cut", []byte(`{"delegation":"x`))))
+	require.Equal(t, []string{"unknown !format.unknown"}, f.verify(2, f.write("empty", nil)))
+	require.Equal(t, []string{"unknown !format.unknown"}, f.verify(2, f.write("another's", []byte(`{"checkpoint":"x`))))
+	require.Equal(t, []string{"pack !format.invalid"}, f.verify(1, f.write("cut", []byte(`{"checkpoint":"muniment/x`))))
+	require.Equal(t, []string{"directory !directory.invalid"}, f.verify(1, f.write("cut", []byte(`{"delegation":"muniment/x`))))
 }
 
 func TestVerifyWritesForPeople(t *testing.T) {
@@ -378,7 +382,7 @@ func TestVerifyWritesForPeople(t *testing.T) {
 
 	out = run(ExitSound, Options{Keys: f.write("keys", f.w.Directory()), Files: []string{good}})
 	require.Contains(t, out, "a weaker anchor than --root")
-	out = run(ExitUnreadable, Options{Files: []string{good}})
+	out = run(ExitUnjudged, Options{Files: []string{good}})
 	require.Contains(t, out, "nothing to trust: give --root")
 }
 

@@ -73,7 +73,7 @@ test('without an anchor, and with a list that lacks the key', async () => {
   const stranger = await verifyPack(bytes, { keys: new Map() });
   assert.ok(stranger.codes.has('key.unknown'));
   const other = await verifyPack(bytes, { root: { ...root, key: root.key.map((b) => b ^ 1) } });
-  assert.ok(other.codes.has('directory.invalid'));
+  assert.ok(other.codes.has('directory.foreign'));
 });
 
 test('what is no pack is refused with a reason', async () => {

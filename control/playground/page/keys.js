@@ -3,7 +3,7 @@
 import { canonical, parse } from './canonical.js';
 import { isSound, keyID, verify } from './ed25519.js';
 import { fromBase64url, utf8 } from './encoding.js';
-import { isSignedBy, openNote } from './note.js';
+import { isClaimedBy, isSignedBy, openNote } from './note.js';
 import * as shapes from './shapes.js';
 
 export const sandboxPurpose = 'sandbox_proof_signing';
@@ -28,8 +28,11 @@ const covers = (key, moment) => key.notBefore <= moment && (key.notAfter === nul
 export function keyFault(key, purposes, moment, proven) {
   if (key === undefined) return 'key.unknown';
   if (!purposes.includes(key.purpose)) return 'key.purpose';
-  if (!covers(key, moment)) return 'key.outside_window';
-  if (key.revokedAt !== null && !(proven !== undefined && moment < key.revokedAt && proven < key.revokedAt)) return 'key.revoked';
+  // A directory says nothing after the end of its delegation: a newer one may.
+  if (!covers({ ...key, notAfter: 'listed' in key ? key.listed : key.notAfter }, moment)) return 'key.outside_window';
+  if (key.revokedAt !== null && moment >= key.revokedAt) return 'key.outside_window';
+  if (!covers(key, moment)) return 'directory.expired';
+  if (key.revokedAt !== null && !(proven !== undefined && proven < key.revokedAt)) return 'key.revoked';
   return null;
 }
 
@@ -51,6 +54,12 @@ export async function openDirectory(directory, root) {
     keys.set(name, { ...key, listed: key.notAfter, notAfter: key.notAfter === null || key.notAfter > notAfter ? notAfter : key.notAfter });
   }
   return keys;
+}
+
+// isForeign says whether a directory agrees with itself, and does not claim that the root has delegated to it.
+export async function isForeign(directory, root) {
+  const signed = openNote(directory.delegation)?.signed ?? [];
+  return !signed.some((s) => isClaimedBy(s, root.name, root.key)) && (await openDirectory(directory, null)) !== null;
 }
 
 // readKeyList reads the keys that a service answers with: a directory, or the sandbox's list.

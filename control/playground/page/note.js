@@ -24,10 +24,12 @@ export function openNote(note) {
 
 const keyHash = (name, kind, key) => sha256(concat(utf8(`${name}\n`), Uint8Array.of(kind), key)).slice(0, 4);
 
+// isClaimedBy says whether a signature of a note is said to be by a key under a name.
+export const isClaimedBy = (signature, name, key) => signature.name === name && equal(signature.hash, keyHash(name, 1, key));
+
 // isSignedBy says whether one signature of a note is by a key under a name.
 export async function isSignedBy(note, signature, name, key) {
-  return signature !== undefined && signature.name === name && equal(signature.hash, keyHash(name, 1, key)) &&
-    verify(key, signature.value, utf8(note.said));
+  return signature !== undefined && isClaimedBy(signature, name, key) && verify(key, signature.value, utf8(note.said));
 }
 
 // readVerifier reads a C2SP vkey; null for anything else.

@@ -71,6 +71,9 @@ async function show(result, change) {
   say(`${result.ok ? 'Verified' : 'Not verified'}: ${events.length} entries`);
 }
 
+// unjudged are the codes of what further files or another anchor may still show to be sound.
+const unjudged = new Set(['key.unknown', 'key.revoked', 'directory.foreign', 'directory.expired']);
+
 function outcome(result, change) {
   const { ok, pack, failures } = result;
   const where = result.native ? 'by your browser’s own Ed25519' : 'by Ed25519 in JavaScript';
@@ -78,6 +81,10 @@ function outcome(result, change) {
     return h('div', { class: 'outcome good' }, h('h3', null, 'Verified in this browser'),
       h('p', null, `${pack.header.count} entries and ${deliveriesOf(result)} signed receipts of ${result.name}, checked in ${Math.round(result.ms)} ms ${where}. `, result.sandbox && tag('signed by a sandbox key', 'info')),
       h('p', null, anchors[result.anchor]));
+  }
+  if (failures.every((f) => unjudged.has(f.code))) {
+    return h('div', { class: 'outcome bad' }, h('h3', null, 'Can’t be judged'),
+      h('p', null, `Something is missing to judge ${result.name}: nothing in it was found to be wrong. ${failures[0].message}`), h('p', null, anchors[result.anchor]));
   }
   const named = failures.find((f) => f.entry !== undefined);
   return h('div', { class: 'outcome bad' }, h('h3', null, change ? 'Found out: the pack is not sound any more' : 'Not verified'),

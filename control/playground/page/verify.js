@@ -4,7 +4,7 @@ import { canonical } from './canonical.js';
 import { verify } from './ed25519.js';
 import { equal, fromBase64url, utf8 } from './encoding.js';
 import { delivered, readEvent, receiptFault } from './entry.js';
-import { keyFault, openDirectory, receiptPurposes, sandboxPurpose } from './keys.js';
+import { isForeign, keyFault, openDirectory, receiptPurposes, sandboxPurpose } from './keys.js';
 import { extended, included, leafHash, Slice } from './merkle.js';
 import { openCheckpoint } from './note.js';
 import { readPack, Unreadable } from './pack.js';
@@ -80,7 +80,9 @@ function checkTotals(report, header, events) {
 async function checkKeys(report, pack, trust) {
   const { header } = pack;
   const listed = await openDirectory(header.directory, trust.root ?? null);
-  report.is(listed !== null, 'directory', 'directory.invalid', trust.root ? 'The directory is not signed by a key that the root key has delegated to.' : 'The directory does not agree with itself.');
+  const foreign = listed === null && trust.root && (await isForeign(header.directory, trust.root));
+  report.is(listed !== null, 'directory', foreign ? 'directory.foreign' : 'directory.invalid', foreign ? 'The keys are those of a service with another root key: give that one.' :
+    trust.root ? 'The directory is not signed by a key that the root key has delegated to.' : 'The directory does not agree with itself.');
   const keys = trust.keys ?? listed;
   if (keys === null) return { keys };
   const key = keys.get(header.signingKeyId);
@@ -93,6 +95,7 @@ const keyMessages = {
   'key.unknown': 'is not among the keys that are trusted',
   'key.purpose': 'is not a key for packs',
   'key.outside_window': 'was not in force when the pack was sealed',
+  'directory.expired': 'is in a directory that says nothing of the time when the pack was sealed: give a newer one',
   'key.revoked': 'is revoked',
   'key.mismatch': 'is another one than the key beside the pack',
 };
@@ -107,7 +110,7 @@ function besideFault({ beside, header }, key) {
   const ends = [[beside.notAfter, end], [beside.revokedAt, key.revokedAt]].every(([a, b]) => a === null || b === null || a === b);
   if (!same || !ends) return 'key.mismatch';
   if (beside.notAfter !== null && header.sealedAt >= beside.notAfter) return 'key.outside_window';
-  return beside.revokedAt !== null && header.sealedAt >= beside.revokedAt ? 'key.revoked' : null;
+  return beside.revokedAt !== null && header.sealedAt >= beside.revokedAt ? 'key.outside_window' : null;
 }
 
 async function checkSeal(report, { header, headerText, signature }, key) {
@@ -129,7 +132,8 @@ const entryMessages = {
   'key.unknown': 'has a receipt by a key that is not trusted',
   'key.purpose': 'has a receipt by a key that is not for receipts of such a pack',
   'key.outside_window': 'has a receipt by a key that was not in force then',
-  'key.revoked': 'has a receipt by a key that was revoked before the pack was sealed',
+  'directory.expired': 'has a receipt by a key in a directory that says nothing of that time',
+  'entry.after_revocation': 'has a receipt by a key that was revoked before the pack was sealed',
 };
 
 // breath is how many entries are checked between two looks at the page.
@@ -152,7 +156,7 @@ async function checkEntries(report, pack, keys, purposes, progress) {
       if (event.at > header.sealedAt) wrong(i, 'entries', 'entry.after_seal');
       if (event.type !== delivered || !keys) return;
       const fault = await receiptFault(event.data.receipt, event.data.signature, keys, purposes, header.sealedAt);
-      if (fault) wrong(i, 'receipts', fault);
+      if (fault) wrong(i, 'receipts', fault === 'key.revoked' ? 'entry.after_revocation' : fault);
     }));
     read.forEach(({ event }, n) => {
       if (event && ids.has(event.eventId)) wrong(from + n, 'entries', 'entry.repeated');

@@ -9,11 +9,14 @@ CREATE TABLE counters (
 );
 INSERT INTO counters (name, value) VALUES ('revision', 0), ('outbox', 0);
 
--- The incarnations of this database, newest last. A restore adds one.
+-- The incarnations of this database, newest last. A restore adds one. A promotion of a standby that
+-- lost nothing adds a row with the same id; promoted_at is then the newest revision that it had.
 CREATE TABLE incarnations (
-    epoch      BIGINT PRIMARY KEY,
-    id         TEXT   NOT NULL UNIQUE,
-    started_at BIGINT NOT NULL
+    epoch       BIGINT PRIMARY KEY,
+    id          TEXT   NOT NULL,
+    started_at  BIGINT NOT NULL,
+    server      TEXT   NOT NULL, -- PostgreSQL's system identifier and timeline; empty for SQLite
+    promoted_at BIGINT NOT NULL
 );
 
 -- Audit events on their way to the log, in the order they must get there.

@@ -7,6 +7,7 @@ package stacktest
 
 import (
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -25,6 +26,13 @@ func ClickHouse(t testing.TB) (url string) {
 func Postgres(t testing.TB) (url string) {
 	t.Helper()
 	return Variable(t, "MUNIMENT_TEST_POSTGRES")
+}
+
+// PgBouncer returns the URL of that server through a pooler in one of its modes: session, transaction or
+// statement.
+func PgBouncer(t testing.TB, mode string) (url string) {
+	t.Helper()
+	return Variable(t, "MUNIMENT_TEST_PGBOUNCER_"+strings.ToUpper(mode))
 }
 
 // Variable returns what the stack has put into a variable, for tests that need more of an engine than

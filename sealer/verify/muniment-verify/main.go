@@ -55,8 +55,9 @@ Flags:
                                   anything that holds one: the files must prove
                                   that its log has only grown since. At most one.
 
-Exit status: 0 if everything holds, 1 if something does not, 2 if a file or the
-command line can't be read, or there is nothing to trust.
+Exit status: 0 if everything is sound, 1 if something is not, 2 if something
+can't be judged: a key, a file or an anchor is missing, or the command line is
+wrong.
 `
 
 func main() {
@@ -71,7 +72,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	switch {
 	case err != nil:
 		terminal.Fprintf(stderr, "muniment-verify: error: %v\n", err)
-		return verify.ExitUnreadable
+		return verify.ExitUnjudged
 	case c.help:
 		fmt.Fprint(stdout, usage)
 		return verify.ExitSound

@@ -73,7 +73,7 @@ func TestRefusals(t *testing.T) {
 		{"--bound must be greater than 0", []string{"--bound", "0s", "file"}},
 	} {
 		var said, failed bytes.Buffer
-		require.Equal(t, verify.ExitUnreadable, run(t.Context(), c.args, &said, &failed), "%q", c.args)
+		require.Equal(t, verify.ExitUnjudged, run(t.Context(), c.args, &said, &failed), "%q", c.args)
 		require.Empty(t, said.String())
 		require.Contains(t, failed.String(), "muniment-verify: error: ")
 		require.Contains(t, failed.String(), c.says)

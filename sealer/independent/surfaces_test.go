@@ -1,0 +1,143 @@
+//go:build independent
+
+package independent_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment/control/settle"
+	"muniment/sealer/verify"
+)
+
+// surface judges files under a root key: its verdict on the first and on all, and its exit status.
+type surface func(t *testing.T, root string, files ...string) (first, all string, exit int)
+
+// surfaces are all that judge files.
+func surfaces(t *testing.T) map[string]surface {
+	program := filepath.Join(t.TempDir(), "muniment-verify")
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "muniment/sealer/verify/muniment-verify").CombinedOutput()
+	require.NoError(t, err, string(out))
+	report := func(t *testing.T, text []byte) (first, all string) {
+		var r verify.Report
+		require.NoError(t, json.Unmarshal(text, &r), string(text))
+		require.Equal(t, r.OK, r.Verdict == verify.VerdictSound)
+		require.NotEmpty(t, r.Summary)
+		return r.Files[0].Verdict, r.Verdict
+	}
+	return map[string]surface{
+		"muniment verify": func(t *testing.T, root string, files ...string) (string, string, int) {
+			var out bytes.Buffer
+			exit := verify.Files(t.Context(), verify.Options{Files: files, Root: root, Rating: settle.Rating, JSON: true}, &out)
+			first, all := report(t, out.Bytes())
+			return first, all, exit
+		},
+		"muniment-verify": func(t *testing.T, root string, files ...string) (string, string, int) {
+			cmd := exec.CommandContext(t.Context(), program, append([]string{"--json", "--root", root}, files...)...)
+			out, _ := cmd.Output() // the status says it
+			first, all := report(t, out)
+			return first, all, cmd.ProcessState.ExitCode()
+		},
+		"verify.py": func(t *testing.T, root string, files ...string) (first, all string, exit int) {
+			cmd := python(append([]string{"verify.py", "--json", "--root", root}, files...)...)
+			out, _ := cmd.Output() // likewise
+			all = verify.VerdictSound
+			for line := range strings.Lines(string(out)) {
+				var v struct{ Verdict string }
+				require.NoError(t, json.Unmarshal([]byte(line), &v), line)
+				if first == "" {
+					first = v.Verdict
+				}
+				if all == verify.VerdictSound || v.Verdict == verify.VerdictUnsound {
+					all = v.Verdict
+				}
+			}
+			return first, all, cmd.ProcessState.ExitCode()
+		},
+	}
+}
+
+// evidenceOf are files of each kind, the first with those that it needs.
+var evidenceOf = map[string][]string{
+	"receipt":            {"receipt.json", "keys.json"},
+	"receipt and event":  {"receipt-and-event.json", "keys.json"},
+	"directory":          {"keys.json"},
+	"pack":               {"chain-1.ndjson"},
+	"pack as object":     {"chain-1.json"},
+	"sandbox":            {"sandbox-answer.json"},
+	"inclusion proof":    {"proof.json", "proof-keys.json"},
+	"tlog-proof":         {"proof.tlog-proof", "proof-event.json", "proof-keys.json"},
+	"event":              {"proof-event.json", "proof.tlog-proof", "proof-keys.json"},
+	"consistency proof":  {"consistency.json", "proof-keys.json"},
+	"checkpoint":         {"checkpoint.note", "proof-keys.json"},
+	"export":             {"export.ndjson"},
+	"erasure":            {"erasure.note", "erased.ndjson"},
+	"statement":          {"statement.json", "stated-1.ndjson", "stated-2.ndjson", "stated-3.ndjson"},
+	"correction":         {"statement-corrected.json", "statement.json", "stated-1.ndjson", "stated-2.ndjson", "stated-3.ndjson", "stated-4.ndjson"},
+	"void":               {"statement-void.json", "statement-corrected.json", "statement.json", "stated-1.ndjson", "stated-2.ndjson", "stated-3.ndjson", "stated-4.ndjson"},
+	"statement of payee": {"statement-payee.json", "stated-1.ndjson", "stated-2.ndjson"},
+}
+
+// complete are the kinds that need no other file.
+var complete = map[string]bool{"directory": true, "pack": true, "pack as object": true, "sandbox": true, "export": true}
+
+// TestSurfaces: whatever judges a file comes to the same verdict, whether it is sound, altered, cut, another
+// service's, lacks what it needs, or is none of ours.
+func TestSurfaces(t *testing.T) {
+	f := newFolder(t, newService(t, "surfaces")) // whose root is another one
+	const root = "../testdata/root.vkey"
+	all := surfaces(t)
+	exits := map[string]int{verify.VerdictSound: 0, verify.VerdictUnsound: 1, verify.VerdictUnjudged: 2}
+	expect := func(about, want, root string, files ...string) {
+		t.Helper()
+		for name, judge := range all {
+			first, together, exit := judge(t, root, files...)
+			require.Equal(t, want, first, "%s: %s: %v", name, about, files)
+			if want != verify.VerdictSound {
+				require.Equal(t, want, together, "%s: %s: %v", name, about, files)
+			}
+			require.Equal(t, exits[together], exit, "%s: %s", name, about)
+		}
+	}
+	for kind, names := range evidenceOf {
+		var files []string
+		for _, name := range names {
+			files = append(files, filepath.Join("../testdata/good", name))
+		}
+		text, err := os.ReadFile(files[0])
+		require.NoError(t, err)
+		with := func(changed []byte) []string { return append([]string{f.put(changed)}, files[1:]...) }
+		expect(kind+", sound", verify.VerdictSound, root, files...)
+		expect(kind+", of another service", verify.VerdictUnjudged, f.root, files...)
+		if !complete[kind] {
+			expect(kind+", incomplete", verify.VerdictUnjudged, root, files[0])
+		}
+		at := bytes.LastIndex(text, []byte("2026-"))
+		if at < 0 {
+			at = len(text) / 2
+		}
+		altered := bytes.Clone(text)
+		altered[at+3]++ // a year, or a character of a proof
+		expect(kind+", altered", verify.VerdictUnsound, root, with(altered)...)
+		expect(kind+", cut", verify.VerdictUnsound, root, with(text[:len(text)*2/3])...)
+		expect(kind+", behind something", verify.VerdictUnjudged, root, with(append([]byte("<!doctype html>\n"), text...))...)
+	}
+	keys := "../testdata/good/keys.json"
+	for name, text := range map[string]string{
+		"nothing": "", "a page": "<!doctype html><title>Statement</title>", "a PDF": "%PDF-1.7\n", "a table": "receiptId,dwellMs\nrcp_1,8200\n",
+		"another's JSON": `{"checkpoint":{"epoch":3}}`, "another's log": `{"actor":"octocat","action":"push"}`, "a list of receipts": `{"ok":true,"data":{"receipts":[{"receiptId":"rcp_1"}]},"contractVersion":"v1.0"}`,
+		"a refusal": `{"ok":false,"error":"NOT_FOUND","message":"no such receipt"}`, "a zip": "PK\x03\x04\x14\x00\x06\x00\x08\x00\x00\x00\x21\x00", "another's proof": "c2sp.org/tlog-proof@v1\nindex 0\n\ngo.sum database tree\n1\n",
+	} {
+		expect(name, verify.VerdictUnjudged, root, f.put([]byte(text)), keys)
+	}
+	expect("a wrong path", verify.VerdictUnjudged, root, filepath.Join(f.dir, "nowhere"), keys)
+	expect("a folder", verify.VerdictUnjudged, root, f.dir, keys)
+	t.Logf("%d kinds of files on %d surfaces", len(evidenceOf), len(all))
+}
