@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -49,17 +50,17 @@ const partSize = 16 << 20
 //	kmskeyid        the key for aws:kms; default: AWS's own
 var parameters = []string{"region", "endpoint", "use_path_style", "prefix", "ssetype", "kmskeyid"}
 
-// A store that does not begin to answer within responseTimeout is away. A request is sent retries times in all.
+// A store whose connection neither takes nor gives a byte for silence is away, also within a body. A request is sent
+// retries times in all.
 const (
-	responseTimeout = 20 * time.Second
-	retries         = 3
+	silence = 20 * time.Second
+	retries = 3
 )
 
 // removeFor bounds how long a failed write tries to remove its own object.
 const removeFor = 30 * time.Second
 
-// openBucket opens the bucket of a URL. A transport that is nil is the client library's, which trusts the authorities of
-// the system.
+// openBucket opens the bucket of a URL. A transport that is nil is that of newTransport.
 func openBucket(place, mediaType string, transport http.RoundTripper) (*bucket, error) {
 	u, err := url.Parse(place)
 	if err != nil {
@@ -111,18 +112,54 @@ func openBucket(place, mediaType string, transport http.RoundTripper) (*bucket, 
 		}
 	}
 	if transport == nil {
-		own, err := minio.DefaultTransport(options.Secure)
-		if err != nil {
+		if options.Transport, err = newTransport(options.Secure, silence); err != nil {
 			return nil, err
 		}
-		own.ResponseHeaderTimeout = responseTimeout
-		options.Transport = own
 	}
 	if b.client, err = minio.NewCore(host, options); err != nil {
 		return nil, err
 	}
 	b.client.SetS3EnableDualstack(false) // as AWS's own clients do; networks may allow only these hosts
 	return b, nil
+}
+
+// newTransport makes the client library's transport, which trusts the authorities of the system, with connections that
+// fail after a silence. The library itself would wait for the rest of a body without an end.
+func newTransport(secure bool, silence time.Duration) (http.RoundTripper, error) {
+	t, err := minio.DefaultTransport(secure)
+	if err != nil {
+		return nil, err
+	}
+	dial := t.DialContext
+	t.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &storeConn{c, silence}, nil
+	}
+	return t, nil
+}
+
+// storeConn fails when neither a read nor a write has moved for a silence. Each extends the other: HTTP's client
+// waits for the response all the while that it sends a long object.
+type storeConn struct {
+	net.Conn
+	silence time.Duration
+}
+
+func (c *storeConn) Read(b []byte) (int, error) {
+	if err := c.SetDeadline(time.Now().Add(c.silence)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Read(b)
+}
+
+func (c *storeConn) Write(b []byte) (int, error) {
+	if err := c.SetDeadline(time.Now().Add(c.silence)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(b)
 }
 
 // encryption returns how a store encrypts objects.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/johannesboyne/gofakes3"
@@ -329,4 +331,67 @@ func TestStoreAway(t *testing.T) {
 		}
 		require.FileExists(t, file)
 	}
+}
+
+// TestStoreStalls: a store that stops in the middle of a response, or of a request, is away, and no caller waits for it
+// without an end.
+func TestStoreStalls(t *testing.T) {
+	stalls := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPut {
+			w.Header().Set("Content-Length", "1000")
+			w.Header().Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))
+			_, _ = w.Write([]byte("half"))
+			_ = http.NewResponseController(w).Flush()
+		}
+		<-stalls
+	}))
+	defer server.Close()
+	defer close(stalls)
+	t.Setenv("AWS_ACCESS_KEY_ID", "id")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+	transport, err := newTransport(false, 200*time.Millisecond)
+	require.NoError(t, err)
+	b, err := openBucket("s3://bundles?region=eu-central-1&endpoint="+server.URL, "application/zip", transport)
+	require.NoError(t, err)
+	for what, do := range map[string]func() error{
+		"read": func() error {
+			content, err := b.Open(t.Context(), "tnt_a/ppk_1")
+			if err != nil {
+				return err
+			}
+			defer content.Close()
+			_, err = io.ReadAll(content)
+			return err
+		},
+		"list":   func() error { return b.List(t.Context(), "", func(Object) error { return nil }) },
+		"create": func() error { return b.Create(t.Context(), "tnt_a/ppk_1", draft(t, b, strings.Repeat("x", 8<<20))) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			require.Equal(t, api.EngineUnavailable, api.From(do()).Reason)
+		})
+	}
+}
+
+// TestLongUpload: a store that takes an object piece by piece is not away, however long that takes.
+func TestLongUpload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, store := net.Pipe()
+		defer store.Close()
+		c := &storeConn{client, silence}
+		answered := make(chan error, 1)
+		go func() { // as HTTP's client waits for the response
+			_, err := io.ReadFull(c, make([]byte, 1))
+			answered <- err
+		}()
+		for range 10 {
+			time.Sleep(silence / 2)
+			go func() { _, _ = io.ReadFull(store, make([]byte, 1)) }()
+			_, err := c.Write([]byte("x"))
+			require.NoError(t, err)
+		}
+		_, err := store.Write([]byte("y"))
+		require.NoError(t, err)
+		require.NoError(t, <-answered)
+	})
 }
