@@ -227,6 +227,28 @@ func TestPutWhoseResponseIsLost(t *testing.T) {
 	h.check()
 }
 
+// TestFailedPutLeavesNoPack: a pack whose put has failed is taken away, as its id is never used again.
+func TestFailedPutLeavesNoPack(t *testing.T) {
+	var lost atomic.Bool
+	h := build(t, inBucket(t, func(store http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPut && lost.Load() {
+				store.ServeHTTP(discarded{http.Header{}}, r)
+				panic(http.ErrAbortHandler)
+			}
+			store.ServeHTTP(w, r)
+		})
+	}))
+	h.Deliver(deliveries(3)...)
+	lost.Store(true)
+	require.Equal(t, api.EngineUnavailable, h.sealErr().Reason)
+	require.Empty(t, h.files())
+	lost.Store(false)
+	h.seal()
+	require.Len(t, h.files(), 1)
+	h.check()
+}
+
 // discarded is a response that nobody gets.
 type discarded struct{ header http.Header }
 

@@ -52,8 +52,8 @@ type Sum struct {
 }
 
 // write writes the file of a pack with the lines that fill writes. When it returns nil, file and name
-// survive a crash of the machine. After an error there is no file, or one in a bucket that is swept
-// later.
+// survive a crash of the machine. After an error there is no file of this draft, unless the place of packs no longer
+// answers: then a later sweep removes what a lost response has left there.
 func (f folder) write(ctx context.Context, tenantID, packID string, fill func(io.Writer) error) (lines, file Sum, err error) {
 	if err := keyfile.MakeDir(f.name(tenantID, "")); err != nil {
 		return lines, file, err
@@ -65,6 +65,9 @@ func (f folder) write(ctx context.Context, tenantID, packID string, fill func(io
 	}
 	if err == nil {
 		err = f.packs.Create(ctx, key(tenantID, packID), draft)
+		if err != nil && !errors.Is(err, objects.ErrOther) { // nobody else has the id
+			err = errors.Join(err, f.remove(ctx, tenantID, packID))
+		}
 	}
 	if err != nil {
 		return lines, file, errors.Join(err, removeIfThere(draft))
