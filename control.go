@@ -56,11 +56,14 @@ type controlCmd struct {
 	Mail    mailFlags     `embed:"" prefix:"mail-" group:"Mail:"`
 	Public  publicURLFlag `embed:""`
 
-	AcceptRollback bool `env:"-" help:"Go on although the database or the log was restored from an older copy than the other."`
+	AcceptRollback bool `env:"-" help:"Go on although the database or the log was restored from an older copy than the other; and, with --packs in a bucket, although no control process has a current key any more: it is replaced."`
 }
 
 // Validate refuses flags that need others.
 func (c *controlCmd) Validate() error {
+	if objects.IsBucket(c.Packs) && !objects.IsBucket(c.Exports.Bundles) {
+		return errors.New("--packs is a bucket, so --bundles must be one, too, or a process would not find the bundles of another: for example --bundles 's3://NAME?region=REGION&prefix=bundles/'")
+	}
 	return c.Mail.reachable(c.Public, c.Sandbox)
 }
 
@@ -112,7 +115,7 @@ func (c *controlCmd) serve(p *process) error {
 		return err
 	}
 	ctl, err := openPlane(p.ctx, planeConfig{
-		DB: db, Log: log, Deliveries: log, Warehouse: warehouse, Data: c.Data, Packs: packs, PacksDir: c.packsDir(), LeaseBound: c.Bound, NodeCA: nodeCA.Source(), Token: access.Token, AdminTLS: admin.tls != nil, Sandbox: c.Sandbox, Webhook: c.Webhook,
+		DB: db, Log: log, Deliveries: log, Warehouse: warehouse, Data: c.Data, Packs: packs, PacksDir: c.packsDir(), OwnKeys: objects.IsBucket(c.Packs) && !c.AcceptRollback, LeaseBound: c.Bound, NodeCA: nodeCA.Source(), Token: access.Token, AdminTLS: admin.tls != nil, Sandbox: c.Sandbox, Webhook: c.Webhook,
 		Seal: c.Seal, Exports: c.Exports, Mail: c.Mail, PublicURL: c.Public.publicURL(api.url()), RowAge: c.RowAge, Shared: true, LogKept: log.Kept, Logger: p.logger, Registerer: p.registry, Tracer: p.tracer,
 	})
 	if err != nil {

@@ -84,7 +84,7 @@ func (s *services) all() []control.Service {
 func (p *plane) openRights(ctx context.Context) (err error) {
 	cfg := &p.cfg
 	p.keys, err = signing.New(ctx, signing.Config{
-		DB: cfg.DB, LastSeal: proof.LastSeal, Dir: filepath.Join(cfg.Data, "keys"), Logger: cfg.Logger, Registerer: cfg.Registerer,
+		DB: cfg.DB, LastSeal: proof.LastSeal, Dir: filepath.Join(cfg.Data, "keys"), OwnFolder: cfg.OwnKeys, Logger: cfg.Logger, Registerer: cfg.Registerer,
 	})
 	if err != nil {
 		return err
