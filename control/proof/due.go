@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"muniment/control/store"
+	"muniment/gateway/api"
 )
 
 // dueTick is the time between two calls of SealDue. A tenant with new events is checked no sooner
@@ -110,7 +111,11 @@ func (s *packer) lookAt(ctx context.Context, tenantID string, behind *sync.Map) 
 		s.due.later(tenantID, s.now().Add(s.mostIdle()))
 		return err
 	}
-	if s.due.failed(tenantID, s.now().Add(min(retryFailed, s.mostIdle())), result(false, err) == resultFailed) {
+	fresh := s.due.failed(tenantID, s.now().Add(min(retryFailed, s.mostIdle())), result(false, err) == resultFailed)
+	if api.From(err).Reason == api.EngineUnavailable {
+		return err // the bucket: each other pack would be built in vain
+	}
+	if fresh {
 		s.cfg.Logger.Error("cannot seal a tenant automatically, retrying", "tenantId", tenantID, "err", err)
 	}
 	return nil
