@@ -148,6 +148,24 @@ func TestSampling(t *testing.T) {
 	})
 }
 
+// TestLateArrivals: requests that come in another order than they arrived in don't renew what callers may decide of, and
+// a clock that was set back does not end it.
+func TestLateArrivals(t *testing.T) {
+	tracer, err := trace.New(trace.Config{Endpoint: "http://collector", Service: "test"})
+	require.NoError(t, err)
+	at := time.Unix(2_000_000_000, 0)
+	sampled := func(times ...time.Time) (count int) {
+		for i := range 1000 {
+			if tracer.Start(trace.Parse(good), trace.Server, "x", times[i%len(times)]) != nil {
+				count++
+			}
+		}
+		return count
+	}
+	require.LessOrEqual(t, sampled(at, at.Add(time.Second)), 2*100)
+	require.Equal(t, 100, sampled(at.Add(-time.Hour)))
+}
+
 // TestCollectorAway: nobody waits for it, what is dropped is counted, and one line says so, and one that it is over.
 func TestCollectorAway(t *testing.T) {
 	collector := tracetest.New(t)

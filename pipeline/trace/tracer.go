@@ -117,8 +117,9 @@ func (t *Tracer) Continue(behind ID, kind Kind, name string, began time.Time) *S
 func (t *Tracer) admit(now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if second := now.Unix(); second != t.second {
-		t.second, t.ofCalls = second, 0
+	// A request that arrived in the second before may come late. What is much older is a clock that was set back.
+	if since := now.Unix() - t.second; since > 0 || since < -60 {
+		t.second, t.ofCalls = now.Unix(), 0
 	}
 	t.ofCalls++
 	return t.ofCalls <= mostOfCallers
