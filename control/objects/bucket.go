@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"net"
 	"net/http"
@@ -238,7 +239,20 @@ func (b *bucket) put(ctx context.Context, key string, content io.Reader, size in
 	options := minio.PutObjectOptions{ContentType: b.mediaType, DisableMultipart: true, SendContentMd5: true, ServerSideEncryption: b.encryption}
 	options.SetMatchETagExcept("*")
 	_, err := b.client.Client.PutObject(ctx, b.name, b.prefix+key, content, size, options)
+	if refused, ok := errors.AsType[minio.ErrorResponse](err); ok && never(refused.StatusCode) {
+		return errors.Join(b.unconditional("does not implement"), err)
+	}
 	return away(ctx, err)
+}
+
+// unconditional is the error of a store that lacks conditional writes.
+func (b *bucket) unconditional(does string) error {
+	return fmt.Errorf("the store of the bucket %s %s If-None-Match, and would let two processes overwrite each other's objects: use a store that knows conditional writes", b.name, does)
+}
+
+// never reports whether a status says that the store can't do what a request wants, now or later.
+func never(status int) bool {
+	return status == http.StatusNotImplemented || status == http.StatusHTTPVersionNotSupported
 }
 
 // isThere reports whether a put failed because there is an object. A retry of a put whose response was lost fails
@@ -260,7 +274,7 @@ func (b *bucket) CheckCreate(ctx context.Context) error {
 			return fmt.Errorf("cannot store %s: %w", checkKey, err)
 		}
 	}
-	return fmt.Errorf("the store of the bucket %s ignores If-None-Match, and would let two processes overwrite each other's objects: use a store that knows conditional writes", b.name)
+	return b.unconditional("ignores")
 }
 
 // Ready implements Place.
@@ -273,12 +287,15 @@ func (b *bucket) Ready(ctx context.Context) error {
 }
 
 // away adds a 503 to an error that says that the store does not answer now: one of the connection, of the search
-// for credentials, or a response that says so. Others need an operator.
+// for credentials, or a response that says so. Others need an operator, those of a file of this machine among them.
 func away(ctx context.Context, err error) error {
 	if err == nil || errors.Is(ctx.Err(), context.Canceled) {
 		return err
 	}
-	if refused, ok := errors.AsType[minio.ErrorResponse](err); ok && refused.StatusCode < http.StatusInternalServerError {
+	if _, local := errors.AsType[*fs.PathError](err); local {
+		return err
+	}
+	if refused, ok := errors.AsType[minio.ErrorResponse](err); ok && (refused.StatusCode < http.StatusInternalServerError || never(refused.StatusCode)) {
 		switch refused.StatusCode {
 		case http.StatusTooManyRequests, http.StatusConflict: // another process writes the same object
 		default:

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -283,6 +284,32 @@ func TestStoreWithoutConditions(t *testing.T) {
 	for range 2 { // also if another process has left the object
 		require.ErrorContains(t, b.CheckCreate(t.Context()), "ignores If-None-Match")
 	}
+}
+
+// TestStoreThatRefusesConditions: a store that answers that it has none is refused, and not waited for.
+func TestStoreThatRefusesConditions(t *testing.T) {
+	for _, status := range []int{http.StatusNotImplemented, http.StatusHTTPVersionNotSupported} {
+		b := bucketOf(t, func(h http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("If-None-Match") != "" {
+					w.WriteHeader(status)
+					return
+				}
+				h.ServeHTTP(w, r)
+			})
+		})
+		err := b.CheckCreate(t.Context())
+		require.ErrorContains(t, err, "use a store that knows conditional writes")
+		require.Empty(t, api.From(err).Reason)
+	}
+}
+
+// TestLocalFailure: a file of this machine that can't be read is no outage of the bucket.
+func TestLocalFailure(t *testing.T) {
+	b, _ := newBucket(t, "")
+	err := b.Create(t.Context(), "tnt_a/ppk_1", t.TempDir()) // which can be opened, but not read
+	require.ErrorIs(t, err, syscall.EISDIR)
+	require.Empty(t, api.From(err).Reason)
 }
 
 // TestStoreAway: while the store does not answer, callers get a 503; what an operator has to repair is another
