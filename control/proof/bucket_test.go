@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -199,6 +200,48 @@ func TestBucketAway(t *testing.T) {
 	require.Len(t, deliveriesOf(h.check()), 5)
 	require.Len(t, h.files(), 2)
 	h.onlyOneRootOfASize()
+}
+
+// TestNoSpaceForACopy: readers of packs in a bucket get a 503 before their copies fill the disk of the process, and if
+// it is full all the same.
+func TestNoSpaceForACopy(t *testing.T) {
+	h := build(t, inBucket(t, nil))
+	h.Deliver(deliveries(3)...)
+	h.seal()
+	p := h.packs()[0]
+	open := func() *api.Error {
+		file, err := h.service.folder.open(t.Context(), p)
+		if err != nil {
+			return api.From(err)
+		}
+		require.NoError(t, file.Close())
+		return nil
+	}
+	counted := &countedPlace{Place: h.place}
+	h.service.folder.packs = counted
+	free := leastFree + p.File.Bytes - 1
+	h.service.folder.free = func() (int64, error) { return free, nil }
+	refused := open()
+	require.Equal(t, api.StorageFull, refused.Reason)
+	require.Equal(t, 503, refused.HTTPStatus)
+	require.Zero(t, counted.read)
+	free++
+	require.Nil(t, open())
+
+	copies := 0
+	h.service.step = func(name string) error {
+		if name == "read pack" {
+			copies++
+			return &os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC}
+		}
+		return nil
+	}
+	require.Equal(t, api.StorageFull, open().Reason)
+	require.NoError(t, os.Remove(h.service.folder.name(tenant, p.ID+nodesSuffix)))
+	copies = 0
+	_, _, err := h.service.Inclusion(t.Context(), h.row(t), false)
+	require.Equal(t, api.StorageFull, api.From(err).Reason)
+	require.Equal(t, 1, copies, "the proof is not tried again")
 }
 
 // row is the first of the tenant's.

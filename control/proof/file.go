@@ -10,11 +10,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"syscall"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
 
 	"muniment/control/objects"
+	"muniment/gateway/api"
 	"muniment/sealer"
 	"muniment/sealer/keyfile"
 )
@@ -34,6 +36,8 @@ const PackType = "application/zstd"
 type folder struct {
 	packs objects.Place
 	dir   string
+	// free is how many bytes the disk of dir has free.
+	free func() (int64, error)
 	// step is called with the name of each operation that can fail, before it; an error simulates
 	// its failure.
 	step func(name string) error
@@ -108,7 +112,7 @@ func (f folder) writeDraft(name string, fill func(io.Writer) error) (lines, pack
 
 // open opens the file of a sealed pack, after it has read all of it and compared it with its hash. A
 // damaged file is refused. One in a bucket is copied to a file without a name, which ends with its
-// reader.
+// reader; if the disk has no space for that, the error is 503 STORAGE_FULL.
 func (f folder) open(ctx context.Context, p Pack) (*os.File, error) {
 	content, err := f.packs.Open(ctx, key(p.TenantID, p.ID))
 	if err != nil {
@@ -118,12 +122,18 @@ func (f folder) open(ctx context.Context, p Pack) (*os.File, error) {
 	found := newCounter(io.Discard)
 	if !local {
 		defer content.Close()
-		if file, err = f.unnamed(p.TenantID); err != nil {
-			return nil, fmt.Errorf("cannot copy pack %s: %w", p.ID, err)
+		if err = f.hasSpace(p.File.Bytes); err == nil {
+			file, err = f.unnamed(p.TenantID)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot copy pack %s: %w", p.ID, full(err))
 		}
 		found.w = file
 	}
-	_, err = io.Copy(found, io.LimitReader(content, p.File.Bytes+1)) // whoever writes to the bucket can't fill the disk
+	if err = f.step("read pack"); err == nil {
+		_, err = io.Copy(found, io.LimitReader(content, p.File.Bytes+1)) // whoever writes to the bucket can't fill the disk
+	}
+	err = full(err)
 	if err == nil {
 		_, err = file.Seek(0, io.SeekStart)
 	}
@@ -134,6 +144,29 @@ func (f folder) open(ctx context.Context, p Pack) (*os.File, error) {
 		return nil, errors.Join(fmt.Errorf("cannot open pack %s: %w", p.ID, err), file.Close())
 	}
 	return file, nil
+}
+
+// leastFree is how many bytes copies of packs leave free on the process's disk, for what it has to write itself.
+const leastFree = 1 << 30
+
+// errFull answers who reads a pack that can't be copied.
+var errFull = api.Unavailable(api.StorageFull, "the disk has no space for a copy of the pack", time.Minute)
+
+// hasSpace returns errFull unless the disk has space for a copy.
+func (f folder) hasSpace(size int64) error {
+	free, err := f.free()
+	if err == nil && free < size+leastFree {
+		err = fmt.Errorf("%w: %d bytes are free, and %d have to stay free beside the copy", errFull, free, leastFree)
+	}
+	return err
+}
+
+// full makes an errFull of the error of a disk that is full.
+func full(err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return fmt.Errorf("%w: %w", errFull, err)
+	}
+	return err
 }
 
 // unnamed makes a file of the process's own folder, which ends with the process.

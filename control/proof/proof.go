@@ -250,7 +250,7 @@ func New(cfg Config) (*Service, error) {
 		db: cfg.DB, warehouse: cfg.Warehouse, log: cfg.Log, keys: cfg.Keys, cfg: cfg,
 		metrics: newMetrics(), step: func(string) error { return nil },
 	}
-	a.folder = folder{packs: cfg.Packs, dir: cfg.Dir, step: func(name string) error { return a.step(name) }}
+	a.folder = folder{packs: cfg.Packs, dir: cfg.Dir, free: func() (int64, error) { return store.Free(cfg.Dir) }, step: func(name string) error { return a.step(name) }}
 	p := &packer{archive: a, sealing: locks{held: map[string]*lock{}}, leases: newLeases(cfg.DB)}
 	s := &Service{a, p, &prover{a}, &quarantine{archive: a}}
 	if err := s.open(context.Background()); err != nil {

@@ -137,7 +137,7 @@ func (s *Service) superseded(ctx context.Context, tenantID, packID string) (bool
 		return false, err // this database is older than the pack
 	}
 	_, err = s.cfg.Purpose(ctx, s.db.Read(), tenantID)
-	if e := api.From(err); e != nil && e.Code == api.ResourceNotFound {
+	if api.From(err).Code == api.ResourceNotFound {
 		return true, nil
 	}
 	return false, err
