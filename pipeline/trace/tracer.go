@@ -35,7 +35,7 @@ type Config struct {
 	Sample float64
 	// Service names the process to the collector, Version the program, and Host the machine; empty: not said.
 	Service, Version, Host string
-	// Client sends the spans; nil is one without options.
+	// Client sends the spans, and follows no redirect; nil is one without options.
 	Client *http.Client
 	// Logger logs when exporting begins to fail, and when it works again; nil discards it.
 	Logger *slog.Logger
@@ -79,6 +79,9 @@ func New(cfg Config) (*Tracer, error) {
 	if cfg.Client == nil {
 		cfg.Client = new(http.Client)
 	}
+	own := *cfg.Client
+	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	cfg.Client = &own
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
