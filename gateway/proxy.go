@@ -201,7 +201,7 @@ func (p *proxy) send(req *fasthttp.Request, resp *fasthttp.Response) (err error)
 	for i := range p.current.Order() {
 		tried++
 		err = p.clients[i].Do(req, resp)
-		notBegun := err == nil && len(resp.Header.Peek(api.HeaderNotBegun)) > 0
+		notBegun := err == nil && saysNotBegun(resp)
 		if err == nil && !notBegun || err != nil && !connectionFailed(err) {
 			break
 		}
@@ -215,6 +215,20 @@ func (p *proxy) send(req *fasthttp.Request, resp *fasthttp.Response) (err error)
 		resp.Reset()
 	}
 	return err
+}
+
+// saysNotBegun says whether control has not begun the request that it answers. Names of headers come as they were sent,
+// and a proxy may have spelt them in another way.
+func saysNotBegun(resp *fasthttp.Response) bool {
+	if resp.StatusCode() != fasthttp.StatusServiceUnavailable {
+		return false
+	}
+	for k, v := range resp.Header.All() {
+		if len(v) > 0 && strings.EqualFold(view(k), api.HeaderNotBegun) {
+			return true
+		}
+	}
+	return false
 }
 
 // retriable says whether a request whose connection has failed may be sent again: it surely was not sent, or it only
