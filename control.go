@@ -155,14 +155,16 @@ func (c *controlCmd) packsDir() string {
 func (c *controlCmd) openPacks(p *process, waits *awaited) (objects.Place, error) {
 	packs, err := objects.Open(cmp.Or(c.Packs, c.packsDir()), proof.PackType)
 	if err == nil {
-		away := func(err error) bool { return api.From(err).Reason == api.EngineUnavailable }
-		err = waits.retry(p.ctx, p.logger, "bucket of packs", away, func() error { return packs.CheckCreate(p.ctx) })
+		err = waits.retry(p.ctx, p.logger, "bucket of packs", bucketAway, func() error { return packs.CheckCreate(p.ctx) })
 	}
 	if err != nil {
 		return nil, fmt.Errorf("--packs: %w", err)
 	}
 	return packs, nil
 }
+
+// bucketAway reports whether an error means that the bucket of packs does not answer.
+func bucketAway(err error) bool { return api.From(err).Reason == api.EngineUnavailable }
 
 // openEngines opens the engines of control. It waits for the database and the log.
 func (c *controlCmd) openEngines(p *process, waits *awaited, packs objects.Place) (db *store.DB, log *kafka.Log, warehouse *clickhouse.Warehouse, err error) {
@@ -243,9 +245,11 @@ func (c *controlCmd) reconcile(ctx context.Context, waits *awaited, logger *slog
 		return err
 	}
 	waits.note("database", errors.New("it is being compared with the log"))
-	err := db.Reconcile(ctx, store.History{Log: log, Keys: signing.KeyIDs, Replays: replays(), Accept: c.AcceptRollback, Append: log, Older: func(ctx context.Context, take func(event []byte) error) error {
-		return proof.PackEvents(ctx, packs, take)
-	}})
+	err := waits.retry(ctx, logger, "bucket of packs", bucketAway, func() error {
+		return db.Reconcile(ctx, store.History{Log: log, Keys: signing.KeyIDs, Replays: replays(), Accept: c.AcceptRollback, Append: log, Older: func(ctx context.Context, take func(event []byte) error) error {
+			return proof.PackEvents(ctx, packs, take)
+		}})
+	})
 	if errors.Is(err, store.ErrOlder) {
 		err = fmt.Errorf("%w\nRestore the newest copy of the database, or start once with --accept-rollback to go on with what is here", err)
 	}
