@@ -247,7 +247,11 @@ func (c *controlCmd) reconcile(ctx context.Context, waits *awaited, logger *slog
 	waits.note("database", errors.New("it is being compared with the log"))
 	err := waits.retry(ctx, logger, "bucket of packs", bucketAway, func() error {
 		return db.Reconcile(ctx, store.History{Log: log, Keys: signing.KeyIDs, Replays: replays(), Accept: c.AcceptRollback, Append: log, Older: func(ctx context.Context, take func(event []byte) error) error {
-			return proof.PackEvents(ctx, packs, take)
+			known, err := proof.Files(ctx, db.Read())
+			if err != nil {
+				return err
+			}
+			return proof.PackEvents(ctx, packs, known, take)
 		}})
 	})
 	if errors.Is(err, store.ErrOlder) {

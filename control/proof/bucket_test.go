@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -308,9 +309,48 @@ func TestEventsOfABucket(t *testing.T) {
 	}
 	require.NoError(t, h.place.CheckCreate(t.Context())) // an object that is no pack
 	var events [][]byte
-	require.NoError(t, PackEvents(t.Context(), h.place, func(event []byte) error {
+	take := func(event []byte) error {
 		events = append(events, bytes.Clone(event))
 		return nil
-	}))
-	require.ElementsMatch(t, h.check(), events)
+	}
+	known, err := Files(t.Context(), h.DB.Read())
+	require.NoError(t, err)
+	require.Len(t, known, 2)
+	for _, some := range [][]File{nil, known[:1], known} {
+		events = nil
+		require.NoError(t, PackEvents(t.Context(), h.place, some, take))
+		require.ElementsMatch(t, h.check(), events)
+	}
+
+	// A pack that the database does not know may be swept between the list and the read.
+	require.NoError(t, PackEvents(t.Context(), sweptPlace{h.place, known[1].Name}, known[:1], take))
+	// One that it knows must be there, as it was sealed.
+	require.ErrorIs(t, PackEvents(t.Context(), sweptPlace{h.place, known[1].Name}, known[1:], take), objects.ErrNone)
+	name := key(tenant, h.packs()[1].ID)
+	require.NoError(t, h.place.Remove(t.Context(), name))
+	err = PackEvents(t.Context(), h.place, known, take)
+	require.ErrorIs(t, err, objects.ErrNone)
+	require.ErrorContains(t, err, name)
+	visitors := slices.Clone(known)
+	for i := range visitors {
+		visitors[i].Sandbox = true
+	}
+	require.NoError(t, PackEvents(t.Context(), h.place, visitors, take))
+	changed := filepath.Join(h.Dir, "changed")
+	require.NoError(t, os.WriteFile(changed, h.read(h.packs()[0].ID), 0o600))
+	require.NoError(t, h.place.Create(t.Context(), name, changed))
+	require.ErrorIs(t, PackEvents(t.Context(), h.place, known, take), errDamaged)
+}
+
+// sweptPlace has lost an object since it was listed.
+type sweptPlace struct {
+	objects.Place
+	gone string
+}
+
+func (p sweptPlace) Open(ctx context.Context, name string) (io.ReadCloser, error) {
+	if name == p.gone {
+		return nil, objects.ErrNone
+	}
+	return p.Place.Open(ctx, name)
 }

@@ -138,13 +138,16 @@ func (f folder) open(ctx context.Context, p Pack) (*os.File, error) {
 		_, err = file.Seek(0, io.SeekStart)
 	}
 	if err == nil && found.sum() != p.File {
-		err = errors.New("its file is damaged")
+		err = errDamaged
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot open pack %s: %w", p.ID, err), file.Close())
 	}
 	return file, nil
 }
+
+// errDamaged means that a pack's file is not the one that was sealed.
+var errDamaged = errors.New("its file is damaged")
 
 // leastFree is how many bytes copies of packs leave free on the process's disk, for what it has to write itself.
 const leastFree = 1 << 30
@@ -239,23 +242,47 @@ func each(ctx context.Context, packs objects.Place, prefix string, take func(ten
 }
 
 // PackEvents calls take for the events of all packs in a place, verbatim: the log may no longer have
-// them.
-func PackEvents(ctx context.Context, packs objects.Place, take func(event []byte) error) error {
-	return each(ctx, packs, "", func(tenantID, packID string) error {
-		if err := packEvents(ctx, packs, key(tenantID, packID), take); err != nil {
-			return fmt.Errorf("%s: %w", key(tenantID, packID), err)
+// them. known are those of Files that the place must have as they were sealed, or PackEvents fails; what take got by then
+// is void. Other packs are newer than the database, and are taken as they are.
+func PackEvents(ctx context.Context, packs objects.Place, known []File, take func(event []byte) error) error {
+	missing := make(map[string]File, len(known))
+	for _, f := range known {
+		missing[f.Name] = f
+	}
+	err := each(ctx, packs, "", func(tenantID, packID string) error {
+		name := key(tenantID, packID)
+		f, sealed := missing[name]
+		sum, err := packEvents(ctx, packs, name, take)
+		switch {
+		case errors.Is(err, objects.ErrNone) && !sealed: // another process has swept it
+			return nil
+		case err == nil && sealed && sum != Sum{f.Bytes, f.SHA256}:
+			err = errDamaged
 		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		delete(missing, name)
 		return nil
 	})
+	for name, f := range missing {
+		if err == nil && !f.Sandbox { // a visitor may have gone meanwhile, or since the database was copied
+			err = fmt.Errorf("%s: %w, but the database has the pack", name, objects.ErrNone)
+		}
+	}
+	return err
 }
 
-func packEvents(ctx context.Context, packs objects.Place, key string, take func(event []byte) error) error {
+// packEvents reads the events of one pack, and returns the sum of its whole file.
+func packEvents(ctx context.Context, packs objects.Place, key string, take func(event []byte) error) (Sum, error) {
 	f, err := packs.Open(ctx, key)
 	if err != nil {
-		return err
+		return Sum{}, err
 	}
 	defer f.Close()
-	pack, err := sealer.ReadPack(f)
+	file := newCounter(io.Discard)
+	text := io.TeeReader(f, file)
+	pack, err := sealer.ReadPack(text)
 	for err == nil {
 		var event []byte
 		if event, err = pack.Next(); err == nil {
@@ -263,7 +290,7 @@ func packEvents(ctx context.Context, packs objects.Place, key string, take func(
 		}
 	}
 	if err == io.EOF {
-		return nil
+		_, err = io.Copy(io.Discard, text)
 	}
-	return err
+	return file.sum(), err
 }
