@@ -151,8 +151,10 @@ func (p *proxy) forward(ctx *fasthttp.RequestCtx, at place, span *trace.Span) er
 			return errControlBusy
 		}
 	}
-	if err := at.take(ctx.Method()); err != nil {
-		p.count(at, limitRequests)
+	if own, err := at.take(ctx.Method()); err != nil {
+		if own { // else others may be the cause
+			p.count(at, limitRequests)
+		}
 		return err
 	}
 	streamed := false
