@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -170,6 +171,10 @@ func TestSilentControlProcess(t *testing.T) {
 	})
 	t.Cleanup(func() { close(leave) }) // before the servers end
 	w := newWorld(t, func(s *settings) { c.serve(s); s.ControlTimeout = 100 * time.Millisecond })
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	require.NoError(t, w.gateway.ControlReady(ctx), "the other one answers")
+	require.NoError(t, ctx.Err())
 	require.Equal(t, 503, w.raw("GET /a HTTP/1.1\r\nHost: m\r\n\r\n").status)
 	require.Equal(t, "1: ", w.raw("GET /b HTTP/1.1\r\nHost: m\r\n\r\n").body)
 }
