@@ -350,7 +350,7 @@ func (b *bucket) Remove(ctx context.Context, key string) error {
 	return nil
 }
 
-// discard does nothing: nobody can read the parts of an unfinished upload, and the bucket's lifecycle
+// Discard implements Place. It does nothing: nobody can read the parts of an unfinished upload, and the bucket's lifecycle
 // rules delete them.
 func (b *bucket) Discard(context.Context, string, func(Object) (bool, error)) error { return nil }
 

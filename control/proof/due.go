@@ -71,7 +71,7 @@ func (s *packer) SealDue(ctx context.Context) error {
 	for range min(len(due), runtime.GOMAXPROCS(0)) {
 		workers.Go(func() {
 			for id := range work {
-				if err := s.lookAt(ctx, id, &behind); err != nil {
+				if err := s.sealUnlessBehind(ctx, id, &behind); err != nil {
 					stop(err)
 				}
 			}
@@ -88,9 +88,9 @@ func (s *packer) SealDue(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// lookAt calls look, unless the tenant's partition is known to be behind: then the tenant stays due.
+// sealUnlessBehind calls sealIfDue, unless the tenant's partition is known to be behind: then the tenant stays due.
 // It returns only errors that concern all tenants.
-func (s *packer) lookAt(ctx context.Context, tenantID string, behind *sync.Map) error {
+func (s *packer) sealUnlessBehind(ctx context.Context, tenantID string, behind *sync.Map) error {
 	partition, err := s.log.PartitionOf(ctx, tenantID)
 	if err != nil {
 		return err
@@ -98,7 +98,7 @@ func (s *packer) lookAt(ctx context.Context, tenantID string, behind *sync.Map) 
 	if _, known := behind.Load(partition); known {
 		return nil
 	}
-	own, err := s.look(ctx, tenantID)
+	own, err := s.sealIfDue(ctx, tenantID)
 	switch {
 	case err == nil || ctx.Err() != nil:
 		return nil
@@ -210,9 +210,9 @@ func (s *schedule) found(tenantID string, oldest time.Time) {
 	p.checked, p.oldest = true, oldest
 }
 
-// look seals a tenant if it is due, and plans the next check. own reports that an error comes from
+// sealIfDue seals a tenant if it is due, and plans the next check. own reports that an error comes from
 // sealing.
-func (s *packer) look(ctx context.Context, tenantID string) (own bool, err error) {
+func (s *packer) sealIfDue(ctx context.Context, tenantID string) (own bool, err error) {
 	h, err := readHead(ctx, s.db.Read(), tenantID)
 	if err != nil {
 		return false, err
