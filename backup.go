@@ -154,7 +154,7 @@ func packedAndLoaded(data string, warehouse *sqlite.Warehouse) func(ctx context.
 	return func(ctx context.Context, take func(event []byte) error) error {
 		packs, err := objects.Open(filepath.Join(data, packsFolder), proof.PackType)
 		if err == nil {
-			err = proof.PackEvents(ctx, packs, take)
+			err = proof.PackEvents(ctx, packs, nil, take)
 		}
 		if err != nil {
 			return err

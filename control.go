@@ -56,11 +56,14 @@ type controlCmd struct {
 	Mail    mailFlags     `embed:"" prefix:"mail-" group:"Mail:"`
 	Public  publicURLFlag `embed:""`
 
-	AcceptRollback bool `env:"-" help:"Go on although the database or the log was restored from an older copy than the other."`
+	AcceptRollback bool `env:"-" help:"Go on although the database or the log was restored from an older copy than the other; and, with --packs in a bucket, although no control process has a current key any more: it is replaced."`
 }
 
 // Validate refuses flags that need others.
 func (c *controlCmd) Validate() error {
+	if objects.IsBucket(c.Packs) && !objects.IsBucket(c.Exports.Bundles) {
+		return errors.New("--packs is a bucket, so --bundles must be one, too, or a process would not find the bundles of another: for example --bundles 's3://NAME?region=REGION&prefix=bundles/'")
+	}
 	return c.Mail.reachable(c.Public, c.Sandbox)
 }
 
@@ -112,7 +115,7 @@ func (c *controlCmd) serve(p *process) error {
 		return err
 	}
 	ctl, err := openPlane(p.ctx, planeConfig{
-		DB: db, Log: log, Deliveries: log, Warehouse: warehouse, Data: c.Data, Packs: packs, PacksDir: c.packsDir(), LeaseBound: c.Bound, NodeCA: nodeCA.Source(), Token: access.Token, AdminTLS: admin.tls != nil, Sandbox: c.Sandbox, Webhook: c.Webhook,
+		DB: db, Log: log, Deliveries: log, Warehouse: warehouse, Data: c.Data, Packs: packs, PacksDir: c.packsDir(), OwnKeys: objects.IsBucket(c.Packs) && !c.AcceptRollback, LeaseBound: c.Bound, NodeCA: nodeCA.Source(), Token: access.Token, AdminTLS: admin.tls != nil, Sandbox: c.Sandbox, Webhook: c.Webhook,
 		Seal: c.Seal, Exports: c.Exports, Mail: c.Mail, PublicURL: c.Public.publicURL(api.url()), RowAge: c.RowAge, Shared: true, LogKept: log.Kept, Logger: p.logger, Registerer: p.registry, Tracer: p.tracer,
 	})
 	if err != nil {
@@ -152,14 +155,16 @@ func (c *controlCmd) packsDir() string {
 func (c *controlCmd) openPacks(p *process, waits *awaited) (objects.Place, error) {
 	packs, err := objects.Open(cmp.Or(c.Packs, c.packsDir()), proof.PackType)
 	if err == nil {
-		away := func(err error) bool { return api.From(err).Reason == api.EngineUnavailable }
-		err = waits.retry(p.ctx, p.logger, "bucket of packs", away, func() error { return packs.CheckCreate(p.ctx) })
+		err = waits.retry(p.ctx, p.logger, "bucket of packs", bucketAway, func() error { return packs.CheckCreate(p.ctx) })
 	}
 	if err != nil {
 		return nil, fmt.Errorf("--packs: %w", err)
 	}
 	return packs, nil
 }
+
+// bucketAway reports whether an error means that the bucket of packs does not answer.
+func bucketAway(err error) bool { return api.From(err).Reason == api.EngineUnavailable }
 
 // openEngines opens the engines of control. It waits for the database and the log.
 func (c *controlCmd) openEngines(p *process, waits *awaited, packs objects.Place) (db *store.DB, log *kafka.Log, warehouse *clickhouse.Warehouse, err error) {
@@ -240,9 +245,15 @@ func (c *controlCmd) reconcile(ctx context.Context, waits *awaited, logger *slog
 		return err
 	}
 	waits.note("database", errors.New("it is being compared with the log"))
-	err := db.Reconcile(ctx, store.History{Log: log, Keys: signing.KeyIDs, Replays: replays(), Accept: c.AcceptRollback, Append: log, Older: func(ctx context.Context, take func(event []byte) error) error {
-		return proof.PackEvents(ctx, packs, take)
-	}})
+	err := waits.retry(ctx, logger, "bucket of packs", bucketAway, func() error {
+		return db.Reconcile(ctx, store.History{Log: log, Keys: signing.KeyIDs, Replays: replays(), Accept: c.AcceptRollback, Append: log, Older: func(ctx context.Context, take func(event []byte) error) error {
+			known, err := proof.Files(ctx, db.Read())
+			if err != nil {
+				return err
+			}
+			return proof.PackEvents(ctx, packs, known, take)
+		}})
+	})
 	if errors.Is(err, store.ErrOlder) {
 		err = fmt.Errorf("%w\nRestore the newest copy of the database, or start once with --accept-rollback to go on with what is here", err)
 	}

@@ -48,9 +48,11 @@ type planeConfig struct {
 	// Data is the folder of keys, and PacksDir the one of packs, unless Packs keeps them.
 	Data, PacksDir string
 	Packs          objects.Place
-	LeaseBound     time.Duration
-	NodeCA         func() *x509.CertPool // nil: nodes join by invitations alone
-	Token          string                // of operators
+	// OwnKeys is signing.Config.OwnFolder.
+	OwnKeys    bool
+	LeaseBound time.Duration
+	NodeCA     func() *x509.CertPool // nil: nodes join by invitations alone
+	Token      string                // of operators
 	// AdminTLS says that the operators' listener has TLS.
 	AdminTLS bool
 	Sandbox  sandbox.Flags

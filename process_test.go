@@ -238,6 +238,24 @@ func TestBucketOfPacksAtStart(t *testing.T) {
 	require.Equal(t, c.Packs, c.packsDir())
 }
 
+// TestBundlesBesidePacks: who keeps packs in a bucket keeps bundles in one, too.
+func TestBundlesBesidePacks(t *testing.T) {
+	for _, c := range []struct {
+		packs, bundles string
+		refused        bool
+	}{
+		{"", "", false}, {"/packs", "/bundles", false}, {"", "s3://bundles", false},
+		{"s3://packs", "", true}, {"s3://packs", "/bundles", true}, {"s3://packs", "s3://bundles", false},
+	} {
+		err := (&controlCmd{Packs: c.packs, Exports: exportFlags{Bundles: c.bundles}}).Validate()
+		if c.refused {
+			require.ErrorContains(t, err, "--bundles 's3://NAME?region=REGION&prefix=bundles/'", c)
+		} else {
+			require.NoError(t, err, c)
+		}
+	}
+}
+
 // TestControlInClear lets API keys go to control without TLS on this machine alone.
 func TestControlInClear(t *testing.T) {
 	p := &process{logger: slog.New(slog.DiscardHandler), registry: prometheus.NewRegistry()}

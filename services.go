@@ -84,7 +84,7 @@ func (s *services) all() []control.Service {
 func (p *plane) openRights(ctx context.Context) (err error) {
 	cfg := &p.cfg
 	p.keys, err = signing.New(ctx, signing.Config{
-		DB: cfg.DB, LastSeal: proof.LastSeal, Dir: filepath.Join(cfg.Data, "keys"), Logger: cfg.Logger, Registerer: cfg.Registerer,
+		DB: cfg.DB, LastSeal: proof.LastSeal, Dir: filepath.Join(cfg.Data, "keys"), OwnFolder: cfg.OwnKeys, Logger: cfg.Logger, Registerer: cfg.Registerer,
 	})
 	if err != nil {
 		return err
@@ -114,9 +114,9 @@ func (p *plane) openRights(ctx context.Context) (err error) {
 }
 
 // openEvidence opens the services that prove, count and settle deliveries.
-func (p *plane) openEvidence(context.Context) (err error) {
+func (p *plane) openEvidence(ctx context.Context) (err error) {
 	cfg := &p.cfg
-	p.packs, err = proof.New(proof.Config{
+	p.packs, err = proof.New(ctx, proof.Config{
 		DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Keys: p.keys, Nodes: p.nodes, Purpose: tenant.PackPurpose, Rate: settle.Rating.Rate, Packs: cfg.Packs, Dir: cfg.PacksDir,
 		Tenants: func(ctx context.Context) ([]string, error) { return p.tenants.Lasting(ctx) }, SealEvery: cfg.Seal.SealEvery, SealAt: cfg.Seal.SealAt, Workers: cfg.SealWorkers, Logger: cfg.Logger, Registerer: cfg.Registerer, Tracer: cfg.Tracer,
 	})

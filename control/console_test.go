@@ -69,7 +69,7 @@ func openConsole(t *testing.T, secure bool) *operators {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, warehouse.Close()) })
 	o.warehouse = &awayWarehouse{Warehouse: warehouse}
-	packs, err := proof.New(proof.Config{DB: o.db, Warehouse: o.warehouse, Log: o.events, Keys: o.keys, Rate: settle.Rating.Rate, Dir: filepath.Join(t.TempDir(), "packs")})
+	packs, err := proof.New(t.Context(), proof.Config{DB: o.db, Warehouse: o.warehouse, Log: o.events, Keys: o.keys, Rate: settle.Rating.Rate, Dir: filepath.Join(t.TempDir(), "packs")})
 	require.NoError(t, err)
 	registry := prometheus.NewRegistry()
 	o.checker, err = drift.New(drift.Config{Log: o.events, Loaded: o.warehouse.Resume, Auditor: o.warehouse, Registerer: registry})

@@ -186,7 +186,7 @@ func registered(t *testing.T) shown {
 	require.NoError(t, err)
 	offers, err := offer.New(offer.Config{DB: db, Registerer: all})
 	require.NoError(t, err)
-	packs, err := proof.New(proof.Config{
+	packs, err := proof.New(ctx, proof.Config{
 		DB: db, Warehouse: warehouse, Log: spool, Keys: keys, Rate: settle.Rating.Rate, Dir: filepath.Join(dir, "packs"), Registerer: all,
 		SealEvery: time.Hour, Tenants: func(context.Context) ([]string, error) { return nil, nil },
 	})

@@ -229,10 +229,16 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 }
 
 // ControlReady returns nil when control answers in time at one of its addresses, on a connection as requests use it.
-// Any answer below 500 will do.
+// Any answer below 500 will do. The addresses are tried at once: one that does not answer takes all the time there is.
 func (g *Gateway) ControlReady(ctx context.Context) (err error) {
-	for i := range g.control.current.Order() {
-		if err = controlReady(ctx, g.cfg.DialControl[i]); err == nil {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	answers := make(chan error, len(g.cfg.DialControl))
+	for _, dial := range g.cfg.DialControl {
+		go func() { answers <- controlReady(ctx, dial) }()
+	}
+	for range g.cfg.DialControl {
+		if err = <-answers; err == nil {
 			return nil
 		}
 	}

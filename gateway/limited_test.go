@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
 
 	"muniment/bench/waittest"
 )
@@ -59,6 +60,21 @@ func TestLimitedTenants(t *testing.T) {
 	require.Equal(t, LimitedTenants{Since: today, Tenants: []LimitedTenant{
 		{TenantID: "tnt_a", Deliveries: 2, Delayed: 1}, {TenantID: "tnt_b", Requests: 1, Control: 1},
 	}}, w.gateway.Limited())
+}
+
+// TestNobodyIsBlamedForOthers: a tenant that is refused because others have all places is not among those who met a limit.
+func TestNobodyIsBlamedForOthers(t *testing.T) {
+	l := newLimited(func() time.Time { return today })
+	p := &proxy{cfg: &Config{MaxForwards: 10}, limited: l, tenants: newCallers(2, 1, "busy")}
+	for _, tenant := range []string{"tnt_a", "tnt_b"} {
+		require.Equal(t, admitted, p.tenants.places.take(tenant, true))
+	}
+	var ctx fasthttp.RequestCtx
+	ctx.Request.Header.SetMethod(http.MethodPut)
+	for _, tenant := range []string{"tnt_c", "tnt_a"} {
+		require.Equal(t, error(p.tenants.busy), p.forward(&ctx, place{p.tenants, tenant, tenant}, nil))
+	}
+	require.Equal(t, []LimitedTenant{{TenantID: "tnt_a", Requests: 1}}, l.shown().Tenants)
 }
 
 // TestLimitedBatches: a tenant above its part of the slots, and one above its part of the memory.

@@ -24,21 +24,33 @@ func newPlaces(most, mostOfOne int) *places {
 	return &places{most: most, mostOfOne: max(1, mostOfOne), held: map[string]int{}}
 }
 
+// admission is what became of a request for a place.
+type admission uint8
+
+const (
+	admitted   admission = iota
+	allTaken             // by all owners together
+	ownerTaken           // all that one owner may have
+)
+
 // take admits one more request of an owner; release must follow if it did. A quarter of the places, and of each
 // owner's, is for requests that change something: long answers that somebody reads slowly must not prevent a revocation.
-func (s *places) take(of string, changes bool) bool {
+func (s *places) take(of string, changes bool) admission {
 	most, mostOfOne := s.most, s.mostOfOne
 	if !changes {
 		most, mostOfOne = most-most/4, mostOfOne-mostOfOne/4
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.all >= most || s.held[of] >= mostOfOne {
-		return false
+	switch {
+	case s.held[of] >= mostOfOne:
+		return ownerTaken
+	case s.all >= most:
+		return allTaken
 	}
 	s.all++
 	s.held[of]++
-	return true
+	return admitted
 }
 
 func (s *places) release(of string) {
@@ -86,12 +98,13 @@ func changes(method []byte) bool {
 	return true
 }
 
-// take returns the error of a request that must not be forwarded.
-func (at place) take(method []byte) error {
-	if !at.callers.places.take(at.of, changes(method)) {
-		return at.callers.busy
+// take returns the error of a request that must not be forwarded. own says that the caller has all its places.
+func (at place) take(method []byte) (own bool, err error) {
+	a := at.callers.places.take(at.of, changes(method))
+	if a != admitted {
+		err = at.callers.busy
 	}
-	return nil
+	return a == ownerTaken, err
 }
 
 // inUse is how many there are of all.

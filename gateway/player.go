@@ -95,7 +95,7 @@ func (g *Gateway) receiveOfPlayer(ctx *fasthttp.RequestCtx, body *arrival) error
 			return true, g.strange(from, errNoPlayerKey)
 		}
 		if !waits {
-			if waits = g.unopened.take(from, true); !waits {
+			if waits = g.unopened.take(from, true) == admitted; !waits {
 				return true, errUnopened
 			}
 		}

@@ -35,8 +35,9 @@ type unreachable struct{ error }
 func (u unreachable) Unwrap() error { return u.error }
 
 // proxy forwards requests to control. It stays with one address until that fails. A request that surely did not
-// reach control, or that control has not begun, goes to the next address, and so does one that only reads if its
-// connection breaks: none that changes something is sent twice.
+// reach control, or that control has not begun, goes to the next address, and so does a GET or HEAD if its
+// connection breaks: of no other method is a request sent twice. Control may record a GET before it answers, such as
+// a download; so each address gets one at most twice.
 type proxy struct {
 	cfg      *Config
 	draining context.Context        // done when answers that have no end of their own must end
@@ -89,6 +90,9 @@ func newControlClient(dial func() (net.Conn, error), conns int, silence time.Dur
 		RetryIfErr: func(req *fasthttp.Request, _ int, err error) (resetTimeout, retry bool) {
 			return false, retriable(req, err)
 		},
+		// The second is for a connection that control has closed meanwhile.
+		MaxIdemponentCallAttempts: 2,
+
 		MaxConns: conns,
 		// Below any server's own idle timeout, so that a request does not meet a
 		// connection that is being closed.
@@ -147,8 +151,10 @@ func (p *proxy) forward(ctx *fasthttp.RequestCtx, at place, span *trace.Span) er
 			return errControlBusy
 		}
 	}
-	if err := at.take(ctx.Method()); err != nil {
-		p.count(at, limitRequests)
+	if own, err := at.take(ctx.Method()); err != nil {
+		if own { // else others may be the cause
+			p.count(at, limitRequests)
+		}
 		return err
 	}
 	streamed := false
@@ -201,7 +207,7 @@ func (p *proxy) send(req *fasthttp.Request, resp *fasthttp.Response) (err error)
 	for i := range p.current.Order() {
 		tried++
 		err = p.clients[i].Do(req, resp)
-		notBegun := err == nil && len(resp.Header.Peek(api.HeaderNotBegun)) > 0
+		notBegun := err == nil && saysNotBegun(resp)
 		if err == nil && !notBegun || err != nil && !connectionFailed(err) {
 			break
 		}
@@ -217,8 +223,22 @@ func (p *proxy) send(req *fasthttp.Request, resp *fasthttp.Response) (err error)
 	return err
 }
 
-// retriable says whether a request whose connection has failed may be sent again: it surely was not sent, or it only
-// reads, and has not waited for an answer.
+// saysNotBegun says whether control has not begun the request that it answers. Names of headers come as they were sent,
+// and a proxy may have spelt them in another way.
+func saysNotBegun(resp *fasthttp.Response) bool {
+	if resp.StatusCode() != fasthttp.StatusServiceUnavailable {
+		return false
+	}
+	for k, v := range resp.Header.All() {
+		if len(v) > 0 && strings.EqualFold(view(k), api.HeaderNotBegun) {
+			return true
+		}
+	}
+	return false
+}
+
+// retriable says whether a request whose connection has failed may be sent again: it surely was not sent, or it is a
+// GET or HEAD, and has not waited for an answer.
 func retriable(req *fasthttp.Request, err error) bool {
 	var dial unreachable
 	if errors.As(err, &dial) {

@@ -139,17 +139,17 @@ func TestSlowReadersTakeOnlyTheirOwn(t *testing.T) {
 func TestPlacesOfAll(t *testing.T) {
 	s := newPlaces(16, 4)
 	for i := range 12 {
-		require.True(t, s.take(fmt.Sprint(i/3), false))
+		require.Equal(t, admitted, s.take(fmt.Sprint(i/3), false))
 	}
-	require.False(t, s.take("0", false), "its part")
-	require.False(t, s.take("new", false), "the whole")
+	require.Equal(t, ownerTaken, s.take("0", false))
+	require.Equal(t, allTaken, s.take("new", false))
 	for i := range 4 {
-		require.True(t, s.take(fmt.Sprint(i), true))
-		require.False(t, s.take(fmt.Sprint(i), true), "its part")
+		require.Equal(t, admitted, s.take(fmt.Sprint(i), true))
+		require.Equal(t, ownerTaken, s.take(fmt.Sprint(i), true))
 	}
-	require.False(t, s.take("new", true), "the whole")
+	require.Equal(t, allTaken, s.take("new", true))
 	s.release("0")
-	require.True(t, s.take("new", true))
+	require.Equal(t, admitted, s.take("new", true))
 }
 
 // TestAnswersInMemoryHaveNoPlace: an answer is relayed whatever its length and framing, and

@@ -17,12 +17,19 @@ var spanNames = [routes]string{
 
 const tenantSpan = "muniment.tenant.id"
 
-// trace begins the span of a request that has arrived, if it is sampled.
+// trace begins the span of a request that has arrived, if it is sampled. Only callers with a key decide that theirs are:
+// others could use up what is allowed to callers.
 func (g *Gateway) trace(ctx *fasthttp.RequestCtx, r route, arrived time.Time) *trace.Span {
 	if g.cfg.Tracer == nil || spanNames[r] == "" {
 		return nil
 	}
-	return g.cfg.Tracer.Start(callerTrace(ctx), trace.Server, spanNames[r], arrived)
+	caller := callerTrace(ctx)
+	if caller.Sampled && r != toPlayer { // which has shown its key already
+		if _, err := g.authenticate(ctx, g.now(), g.issuer.Deadline(arrived)); err != nil {
+			caller = trace.NotSampled(caller)
+		}
+	}
+	return g.cfg.Tracer.Start(caller, trace.Server, spanNames[r], arrived)
 }
 
 // callerTrace is the ID that the caller names. Several headers count as none.

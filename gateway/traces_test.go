@@ -108,6 +108,20 @@ func TestNoSpanOfRefusedRequests(t *testing.T) {
 	require.Empty(t, spans())
 }
 
+// TestStrangersDontSample: callers without a key use up nothing of what is allowed to callers, and their requests are not
+// traced at their word.
+func TestStrangersDontSample(t *testing.T) {
+	var got string
+	w, spans := newTraced(t, 0, withControl(t, func(rw http.ResponseWriter, r *http.Request) { got = r.Header.Get(trace.Header) }))
+	for range 150 {
+		require.Equal(t, 401, w.raw(request("", w.body(), sampled)).status)
+		require.Equal(t, 200, w.raw("GET /docs HTTP/1.1\r\nHost: m\r\n"+sampled+"\r\n\r\n").status)
+		require.Equal(t, strings.TrimPrefix(strings.TrimSuffix(sampled, "1")+"0", "traceparent: "), got)
+	}
+	require.Equal(t, 200, w.post(w.body(), sampled).status)
+	require.Len(t, spans(), 2)
+}
+
 // TestHostileTraceparent: what is none is none, however long it is, and the request is answered.
 func TestHostileTraceparent(t *testing.T) {
 	w, spans := newTraced(t, 0, nil)
@@ -181,7 +195,8 @@ func TestForwardedTrace(t *testing.T) {
 	control := withControl(t, func(rw http.ResponseWriter, r *http.Request) { got = r.Header.Values(trace.Header) })
 	get := func(w *world, headers ...string) []string {
 		got = nil
-		require.Equal(t, 200, w.raw("GET /v1/rights HTTP/1.1\r\nHost: m\r\n"+strings.Join(append(headers, "\r\n"), "\r\n")).status)
+		headers = append(headers, "Authorization: Bearer "+w.token, "\r\n")
+		require.Equal(t, 200, w.raw("GET /v1/rights HTTP/1.1\r\nHost: m\r\n"+strings.Join(headers, "\r\n")).status)
 		return got
 	}
 	unsampled := strings.TrimSuffix(sampled, "1") + "0"

@@ -122,10 +122,10 @@ func TestPacksInABucketOnTheStack(t *testing.T) {
 	other := *s
 	other.Data = filepath.Join(t.TempDir(), "data")
 
-	first := s.Start(t, "--packs", bucket)
+	first := s.Start(t, "--packs", bucket, "--bundles", bucket+"&prefix=bundles/")
 	require.NoError(t, os.Mkdir(other.Data, 0o700))
 	require.NoError(t, exec.Command("cp", "-a", filepath.Join(s.Data, "keys"), other.Data).Run())
-	second := other.Start(t, "--packs", bucket)
+	second := other.Start(t, "--packs", bucket, "--bundles", bucket+"&prefix=bundles/")
 	for _, p := range []*systemtest.Launched{first, second} {
 		_, notes := p.Ready()
 		require.Contains(t, notes, `{"name":"packs","note":"ready"}`)

@@ -66,7 +66,7 @@ func (h *fixture) reopen(cfg proof.Config) {
 		cfg.Warehouse = h.Warehouse
 	}
 	var err error
-	h.packs, err = proof.New(cfg)
+	h.packs, err = proof.New(h.T.Context(), cfg)
 	require.NoError(h.T, err)
 	h.service, err = New(Config{DB: h.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Packs: h.packs, Kinds: kinds, Logger: cfg.Logger})
 	require.NoError(h.T, err)

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -49,17 +51,17 @@ const partSize = 16 << 20
 //	kmskeyid        the key for aws:kms; default: AWS's own
 var parameters = []string{"region", "endpoint", "use_path_style", "prefix", "ssetype", "kmskeyid"}
 
-// A store that does not begin to answer within responseTimeout is away. A request is sent retries times in all.
+// A store whose connection neither takes nor gives a byte for silence is away, also within a body. A request is sent
+// retries times in all.
 const (
-	responseTimeout = 20 * time.Second
-	retries         = 3
+	silence = 20 * time.Second
+	retries = 3
 )
 
 // removeFor bounds how long a failed write tries to remove its own object.
 const removeFor = 30 * time.Second
 
-// openBucket opens the bucket of a URL. A transport that is nil is the client library's, which trusts the authorities of
-// the system.
+// openBucket opens the bucket of a URL. A transport that is nil is that of newTransport.
 func openBucket(place, mediaType string, transport http.RoundTripper) (*bucket, error) {
 	u, err := url.Parse(place)
 	if err != nil {
@@ -111,18 +113,54 @@ func openBucket(place, mediaType string, transport http.RoundTripper) (*bucket, 
 		}
 	}
 	if transport == nil {
-		own, err := minio.DefaultTransport(options.Secure)
-		if err != nil {
+		if options.Transport, err = newTransport(options.Secure, silence); err != nil {
 			return nil, err
 		}
-		own.ResponseHeaderTimeout = responseTimeout
-		options.Transport = own
 	}
 	if b.client, err = minio.NewCore(host, options); err != nil {
 		return nil, err
 	}
 	b.client.SetS3EnableDualstack(false) // as AWS's own clients do; networks may allow only these hosts
 	return b, nil
+}
+
+// newTransport makes the client library's transport, which trusts the authorities of the system, with connections that
+// fail after a silence. The library itself would wait for the rest of a body without an end.
+func newTransport(secure bool, silence time.Duration) (http.RoundTripper, error) {
+	t, err := minio.DefaultTransport(secure)
+	if err != nil {
+		return nil, err
+	}
+	dial := t.DialContext
+	t.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &storeConn{c, silence}, nil
+	}
+	return t, nil
+}
+
+// storeConn fails when neither a read nor a write has moved for a silence. Each extends the other: HTTP's client
+// waits for the response all the while that it sends a long object.
+type storeConn struct {
+	net.Conn
+	silence time.Duration
+}
+
+func (c *storeConn) Read(b []byte) (int, error) {
+	if err := c.SetDeadline(time.Now().Add(c.silence)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Read(b)
+}
+
+func (c *storeConn) Write(b []byte) (int, error) {
+	if err := c.SetDeadline(time.Now().Add(c.silence)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(b)
 }
 
 // encryption returns how a store encrypts objects.
@@ -201,7 +239,20 @@ func (b *bucket) put(ctx context.Context, key string, content io.Reader, size in
 	options := minio.PutObjectOptions{ContentType: b.mediaType, DisableMultipart: true, SendContentMd5: true, ServerSideEncryption: b.encryption}
 	options.SetMatchETagExcept("*")
 	_, err := b.client.Client.PutObject(ctx, b.name, b.prefix+key, content, size, options)
+	if refused, ok := errors.AsType[minio.ErrorResponse](err); ok && never(refused.StatusCode) {
+		return errors.Join(b.unconditional("does not implement"), err)
+	}
 	return away(ctx, err)
+}
+
+// unconditional is the error of a store that lacks conditional writes.
+func (b *bucket) unconditional(does string) error {
+	return fmt.Errorf("the store of the bucket %s %s If-None-Match, and would let two processes overwrite each other's objects: use a store that knows conditional writes", b.name, does)
+}
+
+// never reports whether a status says that the store can't do what a request wants, now or later.
+func never(status int) bool {
+	return status == http.StatusNotImplemented || status == http.StatusHTTPVersionNotSupported
 }
 
 // isThere reports whether a put failed because there is an object. A retry of a put whose response was lost fails
@@ -223,7 +274,7 @@ func (b *bucket) CheckCreate(ctx context.Context) error {
 			return fmt.Errorf("cannot store %s: %w", checkKey, err)
 		}
 	}
-	return fmt.Errorf("the store of the bucket %s ignores If-None-Match, and would let two processes overwrite each other's objects: use a store that knows conditional writes", b.name)
+	return b.unconditional("ignores")
 }
 
 // Ready implements Place.
@@ -236,12 +287,15 @@ func (b *bucket) Ready(ctx context.Context) error {
 }
 
 // away adds a 503 to an error that says that the store does not answer now: one of the connection, of the search
-// for credentials, or a response that says so. Others need an operator.
+// for credentials, or a response that says so. Others need an operator, those of a file of this machine among them.
 func away(ctx context.Context, err error) error {
 	if err == nil || errors.Is(ctx.Err(), context.Canceled) {
 		return err
 	}
-	if refused, ok := errors.AsType[minio.ErrorResponse](err); ok && refused.StatusCode < http.StatusInternalServerError {
+	if _, local := errors.AsType[*fs.PathError](err); local {
+		return err
+	}
+	if refused, ok := errors.AsType[minio.ErrorResponse](err); ok && (refused.StatusCode < http.StatusInternalServerError || never(refused.StatusCode)) {
 		switch refused.StatusCode {
 		case http.StatusTooManyRequests, http.StatusConflict: // another process writes the same object
 		default:
@@ -296,7 +350,7 @@ func (b *bucket) Remove(ctx context.Context, key string) error {
 	return nil
 }
 
-// discard does nothing: nobody can read the parts of an unfinished upload, and the bucket's lifecycle
+// Discard implements Place. It does nothing: nobody can read the parts of an unfinished upload, and the bucket's lifecycle
 // rules delete them.
 func (b *bucket) Discard(context.Context, string, func(Object) (bool, error)) error { return nil }
 

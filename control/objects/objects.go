@@ -1,6 +1,9 @@
 // Package objects keeps objects by their keys, in a folder or in a bucket of S3 or of another store with
 // its API. Processes that are given the same place share its objects.
 //
+// A store that stays silent for 20 s, also in the middle of an object, does not answer: each request to it ends with
+// an error, and a caller may try again.
+//
 // Credentials are found where AWS's own clients find them; see chain. Certificates are verified by the
 // authorities of the system.
 package objects

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,7 +16,9 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/johannesboyne/gofakes3"
@@ -283,6 +286,32 @@ func TestStoreWithoutConditions(t *testing.T) {
 	}
 }
 
+// TestStoreThatRefusesConditions: a store that answers that it has none is refused, and not waited for.
+func TestStoreThatRefusesConditions(t *testing.T) {
+	for _, status := range []int{http.StatusNotImplemented, http.StatusHTTPVersionNotSupported} {
+		b := bucketOf(t, func(h http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("If-None-Match") != "" {
+					w.WriteHeader(status)
+					return
+				}
+				h.ServeHTTP(w, r)
+			})
+		})
+		err := b.CheckCreate(t.Context())
+		require.ErrorContains(t, err, "use a store that knows conditional writes")
+		require.Empty(t, api.From(err).Reason)
+	}
+}
+
+// TestLocalFailure: a file of this machine that can't be read is no outage of the bucket.
+func TestLocalFailure(t *testing.T) {
+	b, _ := newBucket(t, "")
+	err := b.Create(t.Context(), "tnt_a/ppk_1", t.TempDir()) // which can be opened, but not read
+	require.ErrorIs(t, err, syscall.EISDIR)
+	require.Empty(t, api.From(err).Reason)
+}
+
 // TestStoreAway: while the store does not answer, callers get a 503; what an operator has to repair is another
 // error.
 func TestStoreAway(t *testing.T) {
@@ -329,4 +358,67 @@ func TestStoreAway(t *testing.T) {
 		}
 		require.FileExists(t, file)
 	}
+}
+
+// TestStoreStalls: a store that stops in the middle of a response, or of a request, is away, and no caller waits for it
+// without an end.
+func TestStoreStalls(t *testing.T) {
+	stalls := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPut {
+			w.Header().Set("Content-Length", "1000")
+			w.Header().Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))
+			_, _ = w.Write([]byte("half"))
+			_ = http.NewResponseController(w).Flush()
+		}
+		<-stalls
+	}))
+	defer server.Close()
+	defer close(stalls)
+	t.Setenv("AWS_ACCESS_KEY_ID", "id")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+	transport, err := newTransport(false, 200*time.Millisecond)
+	require.NoError(t, err)
+	b, err := openBucket("s3://bundles?region=eu-central-1&endpoint="+server.URL, "application/zip", transport)
+	require.NoError(t, err)
+	for what, do := range map[string]func() error{
+		"read": func() error {
+			content, err := b.Open(t.Context(), "tnt_a/ppk_1")
+			if err != nil {
+				return err
+			}
+			defer content.Close()
+			_, err = io.ReadAll(content)
+			return err
+		},
+		"list":   func() error { return b.List(t.Context(), "", func(Object) error { return nil }) },
+		"create": func() error { return b.Create(t.Context(), "tnt_a/ppk_1", draft(t, b, strings.Repeat("x", 8<<20))) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			require.Equal(t, api.EngineUnavailable, api.From(do()).Reason)
+		})
+	}
+}
+
+// TestLongUpload: a store that takes an object piece by piece is not away, however long that takes.
+func TestLongUpload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, store := net.Pipe()
+		defer store.Close()
+		c := &storeConn{client, silence}
+		answered := make(chan error, 1)
+		go func() { // as HTTP's client waits for the response
+			_, err := io.ReadFull(c, make([]byte, 1))
+			answered <- err
+		}()
+		for range 10 {
+			time.Sleep(silence / 2)
+			go func() { _, _ = io.ReadFull(store, make([]byte, 1)) }()
+			_, err := c.Write([]byte("x"))
+			require.NoError(t, err)
+		}
+		_, err := store.Write([]byte("y"))
+		require.NoError(t, err)
+		require.NoError(t, <-answered)
+	})
 }

@@ -7,9 +7,11 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -40,7 +42,7 @@ func TestProcessesWithoutASharedFolder(t *testing.T) {
 	h := build(t, inBucket(t, nil))
 	cfg := h.service.cfg
 	cfg.Dir = t.TempDir()
-	other, err := New(cfg)
+	other, err := New(t.Context(), cfg)
 	require.NoError(t, err)
 	other.leases.shared = false
 	for range 3 {
@@ -192,13 +194,55 @@ func TestBucketAway(t *testing.T) {
 	require.Equal(t, api.EngineUnavailable, api.From(err).Reason)
 	require.Equal(t, tries, requests.Load(), "the proof waits for the bucket once")
 	require.Len(t, h.packs(), 1)
-	_, err = New(h.service.cfg)
-	require.Equal(t, api.EngineUnavailable, api.From(err).Reason)
+	_, err = New(t.Context(), h.service.cfg)
+	require.NoError(t, err, "the next start sweeps")
 	away.Store(false)
 	h.seal()
 	require.Len(t, deliveriesOf(h.check()), 5)
 	require.Len(t, h.files(), 2)
 	h.onlyOneRootOfASize()
+}
+
+// TestNoSpaceForACopy: readers of packs in a bucket get a 503 before their copies fill the disk of the process, and if
+// it is full all the same.
+func TestNoSpaceForACopy(t *testing.T) {
+	h := build(t, inBucket(t, nil))
+	h.Deliver(deliveries(3)...)
+	h.seal()
+	p := h.packs()[0]
+	open := func() *api.Error {
+		file, err := h.service.folder.open(t.Context(), p)
+		if err != nil {
+			return api.From(err)
+		}
+		require.NoError(t, file.Close())
+		return nil
+	}
+	counted := &countedPlace{Place: h.place}
+	h.service.folder.packs = counted
+	free := leastFree + p.File.Bytes - 1
+	h.service.folder.free = func() (int64, error) { return free, nil }
+	refused := open()
+	require.Equal(t, api.StorageFull, refused.Reason)
+	require.Equal(t, 503, refused.HTTPStatus)
+	require.Zero(t, counted.read)
+	free++
+	require.Nil(t, open())
+
+	copies := 0
+	h.service.step = func(name string) error {
+		if name == "read pack" {
+			copies++
+			return &os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC}
+		}
+		return nil
+	}
+	require.Equal(t, api.StorageFull, open().Reason)
+	require.NoError(t, os.Remove(h.service.folder.name(tenant, p.ID+nodesSuffix)))
+	copies = 0
+	_, _, err := h.service.Inclusion(t.Context(), h.row(t), false)
+	require.Equal(t, api.StorageFull, api.From(err).Reason)
+	require.Equal(t, 1, copies, "the proof is not tried again")
 }
 
 // row is the first of the tenant's.
@@ -227,6 +271,28 @@ func TestPutWhoseResponseIsLost(t *testing.T) {
 	h.check()
 }
 
+// TestFailedPutLeavesNoPack: a pack whose put has failed is taken away, as its id is never used again.
+func TestFailedPutLeavesNoPack(t *testing.T) {
+	var lost atomic.Bool
+	h := build(t, inBucket(t, func(store http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPut && lost.Load() {
+				store.ServeHTTP(discarded{http.Header{}}, r)
+				panic(http.ErrAbortHandler)
+			}
+			store.ServeHTTP(w, r)
+		})
+	}))
+	h.Deliver(deliveries(3)...)
+	lost.Store(true)
+	require.Equal(t, api.EngineUnavailable, h.sealErr().Reason)
+	require.Empty(t, h.files())
+	lost.Store(false)
+	h.seal()
+	require.Len(t, h.files(), 1)
+	h.check()
+}
+
 // discarded is a response that nobody gets.
 type discarded struct{ header http.Header }
 
@@ -243,9 +309,48 @@ func TestEventsOfABucket(t *testing.T) {
 	}
 	require.NoError(t, h.place.CheckCreate(t.Context())) // an object that is no pack
 	var events [][]byte
-	require.NoError(t, PackEvents(t.Context(), h.place, func(event []byte) error {
+	take := func(event []byte) error {
 		events = append(events, bytes.Clone(event))
 		return nil
-	}))
-	require.ElementsMatch(t, h.check(), events)
+	}
+	known, err := Files(t.Context(), h.DB.Read())
+	require.NoError(t, err)
+	require.Len(t, known, 2)
+	for _, some := range [][]File{nil, known[:1], known} {
+		events = nil
+		require.NoError(t, PackEvents(t.Context(), h.place, some, take))
+		require.ElementsMatch(t, h.check(), events)
+	}
+
+	// A pack that the database does not know may be swept between the list and the read.
+	require.NoError(t, PackEvents(t.Context(), sweptPlace{h.place, known[1].Name}, known[:1], take))
+	// One that it knows must be there, as it was sealed.
+	require.ErrorIs(t, PackEvents(t.Context(), sweptPlace{h.place, known[1].Name}, known[1:], take), objects.ErrNone)
+	name := key(tenant, h.packs()[1].ID)
+	require.NoError(t, h.place.Remove(t.Context(), name))
+	err = PackEvents(t.Context(), h.place, known, take)
+	require.ErrorIs(t, err, objects.ErrNone)
+	require.ErrorContains(t, err, name)
+	visitors := slices.Clone(known)
+	for i := range visitors {
+		visitors[i].Sandbox = true
+	}
+	require.NoError(t, PackEvents(t.Context(), h.place, visitors, take))
+	changed := filepath.Join(h.Dir, "changed")
+	require.NoError(t, os.WriteFile(changed, h.read(h.packs()[0].ID), 0o600))
+	require.NoError(t, h.place.Create(t.Context(), name, changed))
+	require.ErrorIs(t, PackEvents(t.Context(), h.place, known, take), errDamaged)
+}
+
+// sweptPlace has lost an object since it was listed.
+type sweptPlace struct {
+	objects.Place
+	gone string
+}
+
+func (p sweptPlace) Open(ctx context.Context, name string) (io.ReadCloser, error) {
+	if name == p.gone {
+		return nil, objects.ErrNone
+	}
+	return p.Place.Open(ctx, name)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"muniment/control/store"
+	"muniment/gateway/api"
 )
 
 // dueTick is the time between two calls of SealDue. A tenant with new events is checked no sooner
@@ -70,7 +71,7 @@ func (s *packer) SealDue(ctx context.Context) error {
 	for range min(len(due), runtime.GOMAXPROCS(0)) {
 		workers.Go(func() {
 			for id := range work {
-				if err := s.lookAt(ctx, id, &behind); err != nil {
+				if err := s.sealUnlessBehind(ctx, id, &behind); err != nil {
 					stop(err)
 				}
 			}
@@ -87,9 +88,9 @@ func (s *packer) SealDue(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// lookAt calls look, unless the tenant's partition is known to be behind: then the tenant stays due.
+// sealUnlessBehind calls sealIfDue, unless the tenant's partition is known to be behind: then the tenant stays due.
 // It returns only errors that concern all tenants.
-func (s *packer) lookAt(ctx context.Context, tenantID string, behind *sync.Map) error {
+func (s *packer) sealUnlessBehind(ctx context.Context, tenantID string, behind *sync.Map) error {
 	partition, err := s.log.PartitionOf(ctx, tenantID)
 	if err != nil {
 		return err
@@ -97,7 +98,7 @@ func (s *packer) lookAt(ctx context.Context, tenantID string, behind *sync.Map) 
 	if _, known := behind.Load(partition); known {
 		return nil
 	}
-	own, err := s.look(ctx, tenantID)
+	own, err := s.sealIfDue(ctx, tenantID)
 	switch {
 	case err == nil || ctx.Err() != nil:
 		return nil
@@ -110,7 +111,11 @@ func (s *packer) lookAt(ctx context.Context, tenantID string, behind *sync.Map) 
 		s.due.later(tenantID, s.now().Add(s.mostIdle()))
 		return err
 	}
-	if s.due.failed(tenantID, s.now().Add(min(retryFailed, s.mostIdle())), result(false, err) == resultFailed) {
+	fresh := s.due.failed(tenantID, s.now().Add(min(retryFailed, s.mostIdle())), result(false, err) == resultFailed)
+	if api.From(err).Reason == api.EngineUnavailable {
+		return err // the bucket: each other pack would be built in vain
+	}
+	if fresh {
 		s.cfg.Logger.Error("cannot seal a tenant automatically, retrying", "tenantId", tenantID, "err", err)
 	}
 	return nil
@@ -205,9 +210,9 @@ func (s *schedule) found(tenantID string, oldest time.Time) {
 	p.checked, p.oldest = true, oldest
 }
 
-// look seals a tenant if it is due, and plans the next check. own reports that an error comes from
+// sealIfDue seals a tenant if it is due, and plans the next check. own reports that an error comes from
 // sealing.
-func (s *packer) look(ctx context.Context, tenantID string) (own bool, err error) {
+func (s *packer) sealIfDue(ctx context.Context, tenantID string) (own bool, err error) {
 	h, err := readHead(ctx, s.db.Read(), tenantID)
 	if err != nil {
 		return false, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -97,6 +98,33 @@ muniment_proof_seal_failing_tenants %d
 		require.Len(t, h.packs(), before+1)
 		requireFailing(0)
 	}
+}
+
+// TestBucketAwayEndsTheRound: no other pack is built for a bucket that does not answer.
+func TestBucketAwayEndsTheRound(t *testing.T) {
+	h := build(t, byItself(time.Hour, 0))
+	for _, id := range []string{tenant, stranger} {
+		h.Deliver(delivery{Tenant: id, DwellMs: 1})
+	}
+	h.Advance(time.Hour)
+	h.Pause(0)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // else they are built at once
+	tries, works := 0, h.service.step
+	h.service.step = func(name string) error {
+		if name == "create pack" {
+			tries++
+			return api.Unavailable(api.EngineUnavailable, "the bucket does not answer", time.Second)
+		}
+		return nil
+	}
+	require.Equal(t, api.EngineUnavailable, api.From(h.service.SealDue(t.Context())).Reason)
+	require.Equal(t, 1, tries)
+	require.Equal(t, 1, h.service.due.failing())
+	h.service.step = works
+	h.Advance(retryFailed)
+	require.NoError(t, h.service.SealDue(t.Context()))
+	require.Zero(t, h.service.due.failing())
+	require.Len(t, h.packs(), 1)
 }
 
 // TestUnsealedAgeAfterARestart: it is not known before the first check, and then it is, though sealing

@@ -10,11 +10,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"syscall"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
 
 	"muniment/control/objects"
+	"muniment/gateway/api"
 	"muniment/sealer"
 	"muniment/sealer/keyfile"
 )
@@ -34,6 +36,8 @@ const PackType = "application/zstd"
 type folder struct {
 	packs objects.Place
 	dir   string
+	// free is how many bytes the disk of dir has free.
+	free func() (int64, error)
 	// step is called with the name of each operation that can fail, before it; an error simulates
 	// its failure.
 	step func(name string) error
@@ -52,8 +56,8 @@ type Sum struct {
 }
 
 // write writes the file of a pack with the lines that fill writes. When it returns nil, file and name
-// survive a crash of the machine. After an error there is no file, or one in a bucket that is swept
-// later.
+// survive a crash of the machine. After an error there is no file of this draft, unless the place of packs no longer
+// answers: then a later sweep removes what a lost response has left there.
 func (f folder) write(ctx context.Context, tenantID, packID string, fill func(io.Writer) error) (lines, file Sum, err error) {
 	if err := keyfile.MakeDir(f.name(tenantID, "")); err != nil {
 		return lines, file, err
@@ -65,6 +69,9 @@ func (f folder) write(ctx context.Context, tenantID, packID string, fill func(io
 	}
 	if err == nil {
 		err = f.packs.Create(ctx, key(tenantID, packID), draft)
+		if err != nil && !errors.Is(err, objects.ErrOther) { // nobody else has the id
+			err = errors.Join(err, f.remove(ctx, tenantID, packID))
+		}
 	}
 	if err != nil {
 		return lines, file, errors.Join(err, removeIfThere(draft))
@@ -105,7 +112,7 @@ func (f folder) writeDraft(name string, fill func(io.Writer) error) (lines, pack
 
 // open opens the file of a sealed pack, after it has read all of it and compared it with its hash. A
 // damaged file is refused. One in a bucket is copied to a file without a name, which ends with its
-// reader.
+// reader; if the disk has no space for that, the error is 503 STORAGE_FULL.
 func (f folder) open(ctx context.Context, p Pack) (*os.File, error) {
 	content, err := f.packs.Open(ctx, key(p.TenantID, p.ID))
 	if err != nil {
@@ -115,22 +122,54 @@ func (f folder) open(ctx context.Context, p Pack) (*os.File, error) {
 	found := newCounter(io.Discard)
 	if !local {
 		defer content.Close()
-		if file, err = f.unnamed(p.TenantID); err != nil {
-			return nil, fmt.Errorf("cannot copy pack %s: %w", p.ID, err)
+		if err = f.hasSpace(p.File.Bytes); err == nil {
+			file, err = f.unnamed(p.TenantID)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot copy pack %s: %w", p.ID, full(err))
 		}
 		found.w = file
 	}
-	_, err = io.Copy(found, io.LimitReader(content, p.File.Bytes+1)) // whoever writes to the bucket can't fill the disk
+	if err = f.step("read pack"); err == nil {
+		_, err = io.Copy(found, io.LimitReader(content, p.File.Bytes+1)) // whoever writes to the bucket can't fill the disk
+	}
+	err = full(err)
 	if err == nil {
 		_, err = file.Seek(0, io.SeekStart)
 	}
 	if err == nil && found.sum() != p.File {
-		err = errors.New("its file is damaged")
+		err = errDamaged
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot open pack %s: %w", p.ID, err), file.Close())
 	}
 	return file, nil
+}
+
+// errDamaged means that a pack's file is not the one that was sealed.
+var errDamaged = errors.New("its file is damaged")
+
+// leastFree is how many bytes copies of packs leave free on the process's disk, for what it has to write itself.
+const leastFree = 1 << 30
+
+// errFull answers who reads a pack that can't be copied.
+var errFull = api.Unavailable(api.StorageFull, "the disk has no space for a copy of the pack", time.Minute)
+
+// hasSpace returns errFull unless the disk has space for a copy.
+func (f folder) hasSpace(size int64) error {
+	free, err := f.free()
+	if err == nil && free < size+leastFree {
+		err = fmt.Errorf("%w: %d bytes are free, and %d have to stay free beside the copy", errFull, free, leastFree)
+	}
+	return err
+}
+
+// full makes an errFull of the error of a disk that is full.
+func full(err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return fmt.Errorf("%w: %w", errFull, err)
+	}
+	return err
 }
 
 // unnamed makes a file of the process's own folder, which ends with the process.
@@ -203,23 +242,47 @@ func each(ctx context.Context, packs objects.Place, prefix string, take func(ten
 }
 
 // PackEvents calls take for the events of all packs in a place, verbatim: the log may no longer have
-// them.
-func PackEvents(ctx context.Context, packs objects.Place, take func(event []byte) error) error {
-	return each(ctx, packs, "", func(tenantID, packID string) error {
-		if err := packEvents(ctx, packs, key(tenantID, packID), take); err != nil {
-			return fmt.Errorf("%s: %w", key(tenantID, packID), err)
+// them. known are those of Files that the place must have as they were sealed, or PackEvents fails; what take got by then
+// is void. Other packs are newer than the database, and are taken as they are.
+func PackEvents(ctx context.Context, packs objects.Place, known []File, take func(event []byte) error) error {
+	missing := make(map[string]File, len(known))
+	for _, f := range known {
+		missing[f.Name] = f
+	}
+	err := each(ctx, packs, "", func(tenantID, packID string) error {
+		name := key(tenantID, packID)
+		f, sealed := missing[name]
+		sum, err := packEvents(ctx, packs, name, take)
+		switch {
+		case errors.Is(err, objects.ErrNone) && !sealed: // another process has swept it
+			return nil
+		case err == nil && sealed && sum != Sum{f.Bytes, f.SHA256}:
+			err = errDamaged
 		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		delete(missing, name)
 		return nil
 	})
+	for name, f := range missing {
+		if err == nil && !f.Sandbox { // a visitor may have gone meanwhile, or since the database was copied
+			err = fmt.Errorf("%s: %w, but the database has the pack", name, objects.ErrNone)
+		}
+	}
+	return err
 }
 
-func packEvents(ctx context.Context, packs objects.Place, key string, take func(event []byte) error) error {
+// packEvents reads the events of one pack, and returns the sum of its whole file.
+func packEvents(ctx context.Context, packs objects.Place, key string, take func(event []byte) error) (Sum, error) {
 	f, err := packs.Open(ctx, key)
 	if err != nil {
-		return err
+		return Sum{}, err
 	}
 	defer f.Close()
-	pack, err := sealer.ReadPack(f)
+	file := newCounter(io.Discard)
+	text := io.TeeReader(f, file)
+	pack, err := sealer.ReadPack(text)
 	for err == nil {
 		var event []byte
 		if event, err = pack.Next(); err == nil {
@@ -227,7 +290,7 @@ func packEvents(ctx context.Context, packs objects.Place, key string, take func(
 		}
 	}
 	if err == io.EOF {
-		return nil
+		_, err = io.Copy(io.Discard, text)
 	}
-	return err
+	return file.sum(), err
 }

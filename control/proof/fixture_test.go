@@ -65,7 +65,7 @@ func (h *fixture) open(cfg Config) {
 		cfg.Warehouse = h.Warehouse
 	}
 	var err error
-	h.service, err = New(cfg)
+	h.service, err = New(h.T.Context(), cfg)
 	require.NoError(h.T, err)
 	h.service.leases.shared = false // the head decides, and a process that was killed delays no other
 }
@@ -73,7 +73,7 @@ func (h *fixture) open(cfg Config) {
 // another is another process on the same database and folder. It takes no leases, either.
 func (h *fixture) another() *Service {
 	h.T.Helper()
-	service, err := New(h.service.cfg)
+	service, err := New(h.T.Context(), h.service.cfg)
 	require.NoError(h.T, err)
 	service.leases.shared = false
 	return service

@@ -95,6 +95,7 @@ import (
 
 	"muniment/control/objects"
 	"muniment/control/store"
+	"muniment/gateway/api"
 	"muniment/pipeline"
 	"muniment/pipeline/trace"
 	"muniment/sealer"
@@ -241,8 +242,9 @@ type archive struct {
 	step func(name string) error
 }
 
-// New returns the service. It creates the folder, and sweeps the files that crashed seals left there.
-func New(cfg Config) (*Service, error) {
+// New returns the service. It creates the folder, and sweeps the files that crashed seals left there; if the bucket of
+// packs does not answer, the next start does.
+func New(ctx context.Context, cfg Config) (*Service, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("cannot open proof packs: %w", err)
 	}
@@ -250,10 +252,10 @@ func New(cfg Config) (*Service, error) {
 		db: cfg.DB, warehouse: cfg.Warehouse, log: cfg.Log, keys: cfg.Keys, cfg: cfg,
 		metrics: newMetrics(), step: func(string) error { return nil },
 	}
-	a.folder = folder{packs: cfg.Packs, dir: cfg.Dir, step: func(name string) error { return a.step(name) }}
+	a.folder = folder{packs: cfg.Packs, dir: cfg.Dir, free: func() (int64, error) { return store.Free(cfg.Dir) }, step: func(name string) error { return a.step(name) }}
 	p := &packer{archive: a, sealing: locks{held: map[string]*lock{}}, leases: newLeases(cfg.DB)}
 	s := &Service{a, p, &prover{a}, &quarantine{archive: a}}
-	if err := s.open(context.Background()); err != nil {
+	if err := s.open(ctx); err != nil {
 		return nil, fmt.Errorf("cannot open proof packs in %s: %w", cfg.Dir, err)
 	}
 	return s, nil
@@ -268,6 +270,10 @@ func (s *Service) open(ctx context.Context) error {
 		return err
 	}
 	swept, err := s.sweep(ctx)
+	if api.From(err).Reason == api.EngineUnavailable {
+		s.cfg.Logger.Warn("cannot sweep the files of unfinished seals: the next start tries again", "err", err)
+		err = nil
+	}
 	if err != nil {
 		return fmt.Errorf("cannot sweep: %w", err)
 	}

@@ -214,3 +214,39 @@ func TestDroppedTenant(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorContains(t, h.service.RunDrop(t.Context(), job), "is not a tenant id")
 }
+
+// TestPackThatComesAfterTheDrop of its tenant is swept at a start, but never one of a tenant that the database does not
+// know yet.
+func TestPackThatComesAfterTheDrop(t *testing.T) {
+	gone := false
+	cfg := Config{Purpose: func(context.Context, store.Querier, string) (string, error) {
+		if gone {
+			return "", api.NotFound("tenant")
+		}
+		return sealer.PurposePack, nil
+	}}
+	h := build(t, cfg)
+	h.Deliver(deliveries(3)...)
+	h.service.step = func(name string) error {
+		if name == "commit" {
+			panic(errInjected)
+		}
+		return nil
+	}
+	require.Panics(t, func() { h.seal() })
+	require.Len(t, h.files(), 1)
+	h.reopen(cfg)
+	require.Len(t, h.files(), 1)
+	pack := h.files()[0]
+	text, err := os.ReadFile(h.service.folder.name(tenant, pack))
+	require.NoError(t, err)
+
+	gone = true
+	older := build(t, cfg)
+	require.NoError(t, os.MkdirAll(older.service.folder.name(tenant, ""), 0o700))
+	require.NoError(t, os.WriteFile(older.service.folder.name(tenant, pack), text, 0o600))
+	older.reopen(cfg)
+	require.Len(t, older.files(), 1)
+	h.reopen(cfg)
+	require.Empty(t, h.files())
+}

@@ -231,8 +231,8 @@ func result(fresh bool, err error) string {
 	switch {
 	case refused != nil && refused.Reason == api.Quarantined:
 		return resultQuarantined
-	case refused != nil && refused.Reason == api.EngineUnavailable:
-		return resultFailed // the bucket of packs
+	case refused != nil && (refused.Reason == api.EngineUnavailable || refused.Reason == api.StorageFull):
+		return resultFailed // the bucket of packs, or the disk
 	case refused != nil:
 		return resultBehind
 	case err != nil:

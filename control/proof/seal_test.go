@@ -354,7 +354,7 @@ func TestConfig(t *testing.T) {
 	} {
 		cfg := h.service.cfg
 		spoil(&cfg)
-		_, err := New(cfg)
+		_, err := New(t.Context(), cfg)
 		require.ErrorContains(t, err, name)
 	}
 }

@@ -25,7 +25,7 @@ const draftAge = time.Hour
 // sweep deletes what crashed seals left: old drafts, nodes without a pack, and complete files that no pack
 // names and whose leaves the head has passed. A file beyond the head stays: another process may be about
 // to commit it, or the database was restored from an older copy than the packs, and then it is a real
-// pack.
+// pack. One of a dropped tenant goes too, if this database has promised its root: a bucket may take it after the drop.
 func (s *Service) sweep(ctx context.Context) (swept int, err error) {
 	err = each(ctx, s.folder.packs, "", func(tenantID, packID string) error {
 		left, err := s.superseded(ctx, tenantID, packID)
@@ -78,7 +78,8 @@ func (s *Service) Drop(ctx context.Context, tx *store.Tx, tenantID string) error
 	return err
 }
 
-// RunDrop runs a DropJob.
+// RunDrop runs a DropJob. Of the hashes beside packs in a bucket it deletes those of this process; the others' are
+// swept at their next start.
 func (s *Service) RunDrop(ctx context.Context, job *store.Job) error {
 	var dropped droppedPacks
 	if err := job.Read(&dropped); err != nil {
@@ -127,7 +128,19 @@ func (s *Service) superseded(ctx context.Context, tenantID, packID string) (bool
 		s.cfg.Logger.Error("a file in the folder of packs is not a pack", "tenantId", tenantID, "packId", packID, "err", err)
 		return false, nil
 	}
-	return pack.Header().TreeSize <= h.tree.Size(), nil
+	size := pack.Header().TreeSize
+	if size <= h.tree.Size() {
+		return true, nil
+	}
+	roots, err := promised(ctx, s.db.Read(), tenantID, h.tree.Size())
+	if err != nil || roots[size] != pack.Header().RootHash.String() {
+		return false, err // this database is older than the pack
+	}
+	_, err = s.cfg.Purpose(ctx, s.db.Read(), tenantID)
+	if api.From(err).Code == api.ResourceNotFound {
+		return true, nil
+	}
+	return false, err
 }
 
 // madeAt returns the time in a pack's id; for an invalid id a time in the far future, so no age is reached.

@@ -45,10 +45,10 @@ type nodesFile interface {
 }
 
 // prove calls attempt, which reads nodes and verifies its result. If it fails, it is called once
-// more with nodes rebuilt from the packs, unless the bucket that has these does not answer.
+// more with nodes rebuilt from the packs, unless the bucket that has these does not answer, or the disk is full.
 func (a *archive) prove(tenantID string, attempt func(*nodes) error) error {
 	err := a.attempt(tenantID, false, attempt)
-	if err != nil && api.From(err).Reason != api.EngineUnavailable {
+	if reason := api.From(err).Reason; err != nil && reason != api.EngineUnavailable && reason != api.StorageFull {
 		a.cfg.Logger.Warn("the hashes beside the packs are wrong, rebuilding them", "tenantId", tenantID, "err", err)
 		err = a.attempt(tenantID, true, attempt)
 	}

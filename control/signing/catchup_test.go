@@ -199,6 +199,45 @@ func TestStartLeavesKeysInUse(t *testing.T) {
 	require.False(t, slices.Contains(open(), first))
 }
 
+// TestFolderOfItsOwn: a process whose folder lacks a key that another one signs with does not replace it, and starts once
+// it was copied.
+func TestFolderOfItsOwn(t *testing.T) {
+	p := newPlace(t)
+	a, _ := p.two(t)
+	own := filepath.Join(t.TempDir(), "keys")
+	copyKeys := func() {
+		require.NoError(t, os.RemoveAll(own))
+		require.NoError(t, os.Mkdir(own, 0o700))
+		files, err := os.ReadDir(p.keys())
+		require.NoError(t, err)
+		for _, f := range files {
+			text, err := os.ReadFile(filepath.Join(p.keys(), f.Name()))
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(filepath.Join(own, f.Name()), text, 0o600))
+		}
+	}
+	copyKeys()
+	_, err := a.Rotate(t.Context(), a.mustPackSigner(t).KeyID, store.ByOperator())
+	require.NoError(t, err)
+	current := a.mustPackSigner(t).KeyID
+	cfg := Config{DB: a.db, Dir: own, OwnFolder: true}
+	_, err = New(t.Context(), cfg)
+	require.ErrorContains(t, err, "lacks the current key "+current)
+	require.ErrorContains(t, err, "copy the folder of a control process that has it")
+	require.Equal(t, current, a.mustPackSigner(t).KeyID)
+
+	copyKeys()
+	other, err := New(t.Context(), cfg)
+	require.NoError(t, err)
+	require.Equal(t, current, other.mustPackSigner(t).KeyID)
+
+	require.NoError(t, os.Remove(packRole.path(own, current)))
+	cfg.OwnFolder = false
+	other, err = New(t.Context(), cfg)
+	require.NoError(t, err)
+	require.NotEqual(t, current, other.mustPackSigner(t).KeyID)
+}
+
 // TestOthersChangeKeysMeanwhile: others may change keys while a revocation seals, and a call
 // that waits for another's change ends with its context.
 func TestOthersChangeKeysMeanwhile(t *testing.T) {

@@ -264,6 +264,10 @@ func (r *keyring) read(ctx context.Context, role role) (*ring, error) {
 		return g, nil
 	}
 	key, err := loadKey(r.cfg.Dir, role, current.KeyID)
+	if errors.Is(err, fs.ErrNotExist) && r.cfg.OwnFolder {
+		return nil, fmt.Errorf("the folder %s lacks the current key %s for %s: copy the folder of a control process that has it; a new key here would stop the others from signing",
+			r.cfg.Dir, current.KeyID, role)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		r.cfg.Logger.Warn("the file of the current key is missing: it is replaced by a new key", "keyId", current.KeyID, "purpose", role.purpose, "nodeId", role.node)
 		return g, nil

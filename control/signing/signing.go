@@ -4,7 +4,8 @@
 // Keys. A private key is in a key file of its own, never in the database. Its public half is
 // a row, which is written before the key first signs and never deleted, so every signature
 // stays verifiable. Each role (packs, directories and what else control signs, and receipts of
-// a node) has one current key. At a start control makes those of its keys that are missing.
+// a node) has one current key. At a start control makes those of its keys that are missing; but
+// see Config.OwnFolder.
 //
 // A new purpose takes five lines, and everything below applies to it:
 //
@@ -77,6 +78,9 @@ type Config struct {
 	// Dir is the folder of the key files; it is made if it is missing. Control processes that
 	// share a database share it (catchup.go).
 	Dir string
+	// OwnFolder says that other control processes may have key folders of their own, into which an operator copies the
+	// keys: New fails if Dir lacks a current key, instead of replacing it.
+	OwnFolder bool
 	// SealTime is how long a rotated key of control may still sign, for seals that have begun.
 	// Default 10 min.
 	SealTime time.Duration

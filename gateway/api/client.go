@@ -155,7 +155,7 @@ func (c *Client) send(ctx context.Context, base *url.URL, credential, method, pa
 	defer resp.Body.Close()
 	answer := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer))
 	if resp.StatusCode != http.StatusOK {
-		begun = resp.Header.Get(HeaderNotBegun) == ""
+		begun = resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get(HeaderNotBegun) == ""
 		var body ErrorBody
 		if err := answer.Decode(&body); err != nil || body.Code == "" {
 			return begun, &Refused{Status: resp.StatusCode, Message: resp.Status}

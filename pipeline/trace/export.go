@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -17,6 +18,11 @@ import (
 type (
 	exportRequest struct {
 		ResourceSpans []resourceSpans `json:"resourceSpans"`
+	}
+	exportResponse struct {
+		PartialSuccess struct {
+			RejectedSpans wholeNumber `json:"rejectedSpans"`
+		} `json:"partialSuccess"`
 	}
 	resourceSpans struct {
 		Resource   resource     `json:"resource"`
@@ -45,19 +51,28 @@ type (
 	}
 )
 
+// wholeNumber is a number of 64 bits, which collectors write as a text or as a number.
+type wholeNumber int64
+
+func (n *wholeNumber) UnmarshalJSON(text []byte) error {
+	v, err := strconv.ParseInt(strings.Trim(string(text), `"`), 10, 64)
+	*n = wholeNumber(v)
+	return err
+}
+
 // export sends spans once. What the collector does not take is dropped.
 func (t *Tracer) export(ctx context.Context, spans []*Span, atMost time.Duration) {
 	if len(spans) == 0 {
 		return
 	}
-	err := t.post(ctx, spans, atMost)
+	rejected, err := t.post(ctx, spans, atMost)
+	t.dropped.Add(float64(rejected))
 	if err != nil {
-		t.dropped.Add(float64(len(spans)))
 		if !t.failing {
 			t.cfg.Logger.Warn("cannot export traces, dropping them until the collector takes some", "url", t.url, "err", err)
 		}
 	} else {
-		t.exported.Add(float64(len(spans)))
+		t.exported.Add(float64(len(spans) - rejected))
 		if t.failing {
 			t.cfg.Logger.Info("exporting traces again", "url", t.url)
 		}
@@ -65,28 +80,32 @@ func (t *Tracer) export(ctx context.Context, spans []*Span, atMost time.Duration
 	t.failing = err != nil
 }
 
-func (t *Tracer) post(ctx context.Context, spans []*Span, atMost time.Duration) error {
+// post sends spans, and returns how many of them the collector did not take: all, after an error.
+func (t *Tracer) post(ctx context.Context, spans []*Span, atMost time.Duration) (rejected int, err error) {
+	all := len(spans)
 	ctx, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()
 	body, err := json.Marshal(t.request(spans))
 	if err != nil {
-		return err
+		return all, err
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.url, bytes.NewReader(body))
 	if err != nil {
-		return err
+		return all, err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := t.cfg.Client.Do(req)
 	if err != nil {
-		return err
+		return all, err
 	}
 	defer resp.Body.Close()
-	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10) // so that the connection is used again
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // to its end, so that the connection is used again
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return fmt.Errorf("the collector answers %d", resp.StatusCode)
+		return all, fmt.Errorf("the collector answers %d", resp.StatusCode)
 	}
-	return nil
+	var answer exportResponse
+	_ = json.Unmarshal(text, &answer) // a collector that says nothing has taken all
+	return int(min(max(0, int64(answer.PartialSuccess.RejectedSpans)), int64(all))), nil
 }
 
 func (t *Tracer) request(spans []*Span) exportRequest {

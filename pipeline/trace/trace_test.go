@@ -148,6 +148,24 @@ func TestSampling(t *testing.T) {
 	})
 }
 
+// TestLateArrivals: requests that come in another order than they arrived in don't renew what callers may decide of, and
+// a clock that was set back does not end it.
+func TestLateArrivals(t *testing.T) {
+	tracer, err := trace.New(trace.Config{Endpoint: "http://collector", Service: "test"})
+	require.NoError(t, err)
+	at := time.Unix(2_000_000_000, 0)
+	sampled := func(times ...time.Time) (count int) {
+		for i := range 1000 {
+			if tracer.Start(trace.Parse(good), trace.Server, "x", times[i%len(times)]) != nil {
+				count++
+			}
+		}
+		return count
+	}
+	require.LessOrEqual(t, sampled(at, at.Add(time.Second)), 2*100)
+	require.Equal(t, 100, sampled(at.Add(-time.Hour)))
+}
+
 // TestCollectorAway: nobody waits for it, what is dropped is counted, and one line says so, and one that it is over.
 func TestCollectorAway(t *testing.T) {
 	collector := tracetest.New(t)
@@ -184,6 +202,43 @@ func counted(t *testing.T, metrics prometheus.Gatherer, name string) float64 {
 		}
 	}
 	return -1
+}
+
+// TestRejectedSpans: what the collector says that it has not taken counts as dropped.
+func TestRejectedSpans(t *testing.T) {
+	for answer, rejected := range map[string]float64{
+		`{}`: 0, ``: 0, `{"partialSuccess":{}}`: 0, `{"partialSuccess":{"rejectedSpans":"2","errorMessage":"too old"}}`: 2,
+		`{"partialSuccess":{"rejectedSpans":1}}`: 1, `{"partialSuccess":{"rejectedSpans":"99"}}`: 3, `{"partialSuccess":{"rejectedSpans":"-1"}}`: 0,
+		`{"partialSuccess":{"rejectedSpans":null}}`: 0, `nonsense`: 0,
+	} {
+		collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(answer)) }))
+		metrics := prometheus.NewRegistry()
+		tracer, stop := run(t, trace.Config{Endpoint: collector.URL, Sample: 1, Registerer: metrics})
+		for range 3 {
+			tracer.Start(trace.ID{}, trace.Server, "x", time.Now()).End()
+		}
+		stop()
+		collector.Close()
+		require.Equal(t, rejected, counted(t, metrics, "muniment_trace_spans_dropped_total"), answer)
+		require.Equal(t, 3-rejected, counted(t, metrics, "muniment_trace_spans_exported_total"), answer)
+	}
+}
+
+// TestCollectorRedirects: spans go to the collector that is configured, and nowhere else.
+func TestCollectorRedirects(t *testing.T) {
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("spans came to another server: %s %s", r.Method, r.URL)
+	}))
+	defer elsewhere.Close()
+	for _, status := range []int{http.StatusMovedPermanently, http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
+		collector := httptest.NewServer(http.RedirectHandler(elsewhere.URL, status))
+		metrics := prometheus.NewRegistry()
+		tracer, stop := run(t, trace.Config{Endpoint: collector.URL, Sample: 1, Client: collector.Client(), Registerer: metrics})
+		tracer.Start(trace.ID{}, trace.Server, "x", time.Now()).End()
+		stop()
+		collector.Close()
+		require.Equal(t, 1.0, counted(t, metrics, "muniment_trace_spans_dropped_total"), status)
+	}
 }
 
 // TestCollectorHangs: the queue is bounded, and the process ends all the same.

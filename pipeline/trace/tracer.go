@@ -35,7 +35,7 @@ type Config struct {
 	Sample float64
 	// Service names the process to the collector, Version the program, and Host the machine; empty: not said.
 	Service, Version, Host string
-	// Client sends the spans; nil is one without options.
+	// Client sends the spans, and follows no redirect; nil is one without options.
 	Client *http.Client
 	// Logger logs when exporting begins to fail, and when it works again; nil discards it.
 	Logger *slog.Logger
@@ -79,6 +79,9 @@ func New(cfg Config) (*Tracer, error) {
 	if cfg.Client == nil {
 		cfg.Client = new(http.Client)
 	}
+	own := *cfg.Client
+	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	cfg.Client = &own
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -117,8 +120,9 @@ func (t *Tracer) Continue(behind ID, kind Kind, name string, began time.Time) *S
 func (t *Tracer) admit(now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if second := now.Unix(); second != t.second {
-		t.second, t.ofCalls = second, 0
+	// A request that arrived in the second before may come late. What is much older is a clock that was set back.
+	if since := now.Unix() - t.second; since > 0 || since < -60 {
+		t.second, t.ofCalls = now.Unix(), 0
 	}
 	t.ofCalls++
 	return t.ofCalls <= mostOfCallers
