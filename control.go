@@ -102,15 +102,15 @@ func (c *controlCmd) serve(p *process) error {
 	served.serve(nodes, forNodes)
 	p.logger.Info("muniment control is starting", "api", api.url(), "admin", admin.url(), "nodes", nodes.url(), "data", c.Data)
 
+	access, err := sharedAccess(c.Data, adminAccess{URL: admin.url(), Certificate: c.AdminTLS.Cert})
+	if err != nil {
+		return err
+	}
 	packs, err := c.openPacks(p, waits)
 	if err != nil {
 		return err
 	}
 	db, log, warehouse, err := c.openEngines(p, waits, packs)
-	if err != nil {
-		return err
-	}
-	access, err := sharedAccess(c.Data, adminAccess{URL: admin.url(), Certificate: c.AdminTLS.Cert})
 	if err != nil {
 		return err
 	}
