@@ -45,7 +45,7 @@ import (
 //
 //   - A process that meets another server or timeline answers nothing from it, and ends (session.go).
 //   - The next start finds that the newest epoch began on another server, and goes on as after an
-//     accepted restore, without being asked: it reads the log from the database's marks on, applies
+//     accepted restore, without being asked: it reads the log from the database's high-water marks on, applies
 //     the stops that the database lacks, and begins an epoch. If the log holds anything that the
 //     database never numbered, the epoch begins a new incarnation, too. Otherwise it is one of the
 //     same incarnation: with synchronous replication there is nothing more to it.
@@ -215,7 +215,10 @@ func (db *reconciler) BeginIncarnation(ctx context.Context, h History) (reapplie
 // lacked. All of it is one change. After a promotion that the log shows to have lost nothing it
 // begins an epoch of the same incarnation.
 func (db *reconciler) restored(ctx context.Context, h History, m missed, kind *Kind) (reapplied []string, err error) {
-	stops, err := db.findStops(ctx, h, m, kind == restored, true)
+	stops, err := db.findStops(ctx, h, m, kind)
+	if err == nil {
+		err = stops.readOn(ctx, h.Log)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -260,6 +263,7 @@ func (db *reconciler) restored(ctx context.Context, h History, m missed, kind *K
 	})
 	if err == nil {
 		db.incarnation = next
+		db.leave(h, m, stops)
 	}
 	return reapplied, err
 }

@@ -83,6 +83,61 @@ func TestPromotionWithoutLoss(t *testing.T) {
 	require.ErrorIs(t, mustOpenOn(t, left, "system/1").Reconcile(t.Context(), History{Log: log}), ErrOlder, "the server that was left is back")
 }
 
+// TestPromotionReadsFromTheMark: before it serves, a promoted standby reads what came since the log's
+// high-water mark, and within its change next to nothing. What came since the last start it searches
+// afterwards.
+func TestPromotionReadsFromTheMark(t *testing.T) {
+	dir, log := t.TempDir(), newMemoryLog()
+	db := mustOpenOn(t, dir, "system/1")
+	require.NoError(t, db.Reconcile(t.Context(), History{Log: log}))
+	db.emitRight(t, "right.suspended", "rgh_a")
+	log.deliver(t, 1000)
+	db.relayAll(t, log)
+	log.deliver(t, 10)
+	db.resign(t.Context())
+	log.entries = log.entries[1:] // the log is kept for less time than the last start is ago
+	require.NoError(t, db.Close())
+
+	db = mustOpenOn(t, dir, "system/2")
+	growing := &growingLog{memoryLog: log, db: db, t: t}
+	log.scanned = 0
+	older := func(context.Context, func([]byte) error) error { t.Error("it reads all packs"); return nil }
+	require.NoError(t, db.Reconcile(t.Context(), History{Log: growing, Append: log, Older: older, Replays: []Replay{replayNothing()}}))
+	require.Equal(t, 2*10+searchReads+1, log.scanned, "what the database lacks, the stops, and what came meanwhile")
+	require.Zero(t, growing.inChange)
+
+	require.NotNil(t, db.unsearched)
+	log.scanned = 0
+	require.NoError(t, db.SearchStops(t.Context()))
+	require.GreaterOrEqual(t, log.scanned, 1000)
+	require.Nil(t, db.unsearched)
+	require.NoError(t, db.SetHighWater(t.Context(), log.end))
+	log.scanned = 0
+	require.Empty(t, db.replayed(t, log, nil))
+	require.Zero(t, log.scanned, "it was searched")
+}
+
+// growingLog is a log in which nodes deliver while the stops are read.
+type growingLog struct {
+	*memoryLog
+	db       *DB
+	t        *testing.T
+	scans    int
+	inChange int // the records that were read within a change
+}
+
+func (l *growingLog) Scan(ctx context.Context, from, to sealer.Position, fn func(sealer.Entry) error) error {
+	before := l.scanned
+	err := l.memoryLog.Scan(ctx, from, to, fn)
+	if l.db.write.Stats().InUse > 0 {
+		l.inChange += l.scanned - before
+	}
+	if l.scans++; l.scans == 2 { // the first compares the database with the log
+		l.deliver(l.t, searchReads+1)
+	}
+	return err
+}
+
 // TestPromotionIsAnnouncedByTheNextStart, if the process that began the epoch ended before.
 func TestPromotionIsAnnouncedByTheNextStart(t *testing.T) {
 	dir, log := t.TempDir(), newMemoryLog()

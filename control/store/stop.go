@@ -183,12 +183,12 @@ func (u *unsearched) search(ctx context.Context) error {
 			return err
 		}
 	}
-	for i := range u.missed.parts {
+	for i := range u.stops.ends {
 		_, end, err := u.Log.Bounds(ctx, int32(i))
 		if err != nil {
 			return err
 		}
-		if err := u.read(ctx, &u.missed.parts[i].end, end); err != nil {
+		if err := u.read(ctx, &u.stops.ends[i], end); err != nil {
 			return err
 		}
 	}
