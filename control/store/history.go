@@ -107,7 +107,8 @@ type History struct {
 	// Accept continues with an older database or a shorter log, instead of refusing.
 	Accept bool
 	// Append is the log for the first event of an epoch, which must be there before anything rests on
-	// the epoch: it makes the log refuse the database that was left. nil: Relay appends it later.
+	// the epoch: it makes the log refuse the database that was left. nil: Relay appends it later. An
+	// embedded service needs none, and must start on a full disk.
 	Append Appender
 }
 
@@ -120,7 +121,7 @@ type reconciler struct {
 
 // Reconcile checks the database against the log, before anything else uses either. It fails with
 // ErrOlder, or records what was accepted as events of the system's tenant:
-// database.rollback_accepted or database.promoted, which is in the log when it returns, and
+// database.rollback_accepted or database.promoted, which is in the log when it returns if h.Append is set, and
 // log.rollback_accepted for each partition. When it returns nil, every stop that the database lacked
 // was re-applied.
 func (db *reconciler) Reconcile(ctx context.Context, h History) error {
