@@ -35,6 +35,18 @@ import (
 // record the polls of nodes (control/node), at least ten times within the lease bound. A process
 // that can still write gives leases, so a caller whose stop failed must retry until it is recorded.
 func (db *engine) Stop(ctx context.Context, fn func(tx *Tx) error) error {
+	err := db.StopUnconfirmed(ctx, fn)
+	if err == nil || api.From(err).Code == api.StateConflict { // a conflict with an earlier stop says that it took effect
+		if unconfirmed := db.Confirm(ctx); unconfirmed != nil {
+			return unconfirmed
+		}
+	}
+	return err
+}
+
+// StopUnconfirmed is Stop without Confirm, which the caller has to call before it acknowledges the stop,
+// and after it has released what others wait for.
+func (db *engine) StopUnconfirmed(ctx context.Context, fn func(tx *Tx) error) error {
 	err := db.change(ctx, fn, true)
 	if isFull(err) && (db.spend() || db.Reserved() != nil) { // released by another stop just now
 		err = db.change(ctx, fn, true)
@@ -48,11 +60,6 @@ func (db *engine) Stop(ctx context.Context, fn func(tx *Tx) error) error {
 		answer := *api.From(err)
 		answer.Message += "; until a stop can be recorded this process gives no node a lease, and a node without one signs nothing"
 		err = fmt.Errorf("%w: %w", &answer, err)
-	}
-	if err == nil || api.From(err).Code == api.StateConflict { // a conflict with an earlier stop says that it took effect
-		if unconfirmed := db.Confirm(ctx); unconfirmed != nil {
-			return unconfirmed
-		}
 	}
 	return err
 }
