@@ -54,7 +54,7 @@ import (
 //     the promotion: a node that has seen a later one begins again (gateway/snapshot), and the others go on.
 //   - The epoch's event is in the log before anything rests on the epoch. From then on a start on the
 //     primary that was left finds itself older than the log.
-//   - What is missed must be of an hour (mostLag). More is no failover, and needs consent.
+//   - The server may be an hour behind the log (mostLag). More is no failover, and needs consent.
 //
 // A primary that still runs beside the one that was promoted is not noticed by the processes that
 // use it: whoever promotes has to end it first.
@@ -129,7 +129,7 @@ func (db *reconciler) Reconcile(ctx context.Context, h History) error {
 	if err != nil {
 		return fmt.Errorf("cannot check the database against the log: %w", err)
 	}
-	promoted := db.server != db.cfg.server.current() && missed.lag() <= mostLag
+	promoted := db.moved() && missed.lag() <= mostLag
 	switch {
 	case missed.any() && !promoted && !h.Accept:
 		return fmt.Errorf("%w: %s", ErrOlder, missed)

@@ -218,6 +218,45 @@ func TestPromotionThatLostMuch(t *testing.T) {
 	}
 }
 
+// TestHowFarAServerIsBehind: from the records at its marks on, which may be deliveries.
+func TestHowFarAServerIsBehind(t *testing.T) {
+	delivery, keyID := signedDelivery(t)
+	delivered, err := sealer.ParseEvent(delivery.Event)
+	require.NoError(t, err)
+	for name, c := range map[string]struct {
+		known []string
+		after time.Duration // of the event that the server lacks; 0: none
+		err   error
+	}{
+		"an hour":            {known: []string{keyID}, after: mostLag},
+		"more":               {known: []string{keyID}, after: mostLag + time.Second, err: ErrOlder},
+		"an unknown time":    {err: ErrOlder},
+		"the key's event is": {after: time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, log := t.TempDir(), newMemoryLog()
+			db := mustOpenOn(t, dir, "system/1")
+			db.emitRight(t, "right.issued", "rgh_a")
+			db.relayAll(t, log)
+			_, err := log.Append(t.Context(), delivery)
+			require.NoError(t, err)
+			if c.after > 0 {
+				e := event("tnt_a", "rgh_a")
+				e.At, e.Type = delivered.At.Add(c.after), "right.revoked"
+				e.EventID = api.NewID(api.PrefixEvent, e.At)
+				text, err := sealer.AppendEvent(nil, &e)
+				require.NoError(t, err)
+				_, err = log.Append(t.Context(), &sealer.Record{TenantID: "tnt_a", EventID: e.EventID, Node: Node, Epoch: 1, Seq: 2, Event: text})
+				require.NoError(t, err)
+			}
+			err = mustOpenOn(t, dir, "system/2").Reconcile(t.Context(), History{
+				Log: log, Replays: []Replay{replayNothing()}, Keys: func(context.Context, Querier) ([]string, error) { return c.known, nil },
+			})
+			require.ErrorIs(t, err, c.err)
+		})
+	}
+}
+
 // TestNoConnectionToAnotherServer: a process that meets another server changes nothing there and reads
 // nothing, also after it has found the first one again, and ends.
 func TestNoConnectionToAnotherServer(t *testing.T) {
