@@ -315,6 +315,8 @@ func TestStopIsInTheLogBeforeItIsAcknowledged(t *testing.T) {
 		return db.Stop(t.Context(), func(*Tx) error { return api.Conflict("the right is SUSPENDED") })
 	}
 	require.Equal(t, api.LogUnavailable, api.From(conflict()).Reason, "that it is suspended already would acknowledge it")
+	require.Contains(t, api.From(conflict()).Message, "conflicts with an earlier change")
+	require.ErrorIs(t, conflict(), ErrUnconfirmed)
 	keyed := KeyedRequest{TenantID: "tnt_a", KeyHash: "k", RequestHash: "r"}
 	attempt, _, err := db.Attempt(t.Context(), keyed)
 	require.NoError(t, err)

@@ -36,12 +36,17 @@ import (
 // that can still write gives leases, so a caller whose stop failed must retry until it is recorded.
 func (db *engine) Stop(ctx context.Context, fn func(tx *Tx) error) error {
 	err := db.StopUnconfirmed(ctx, fn)
-	if err == nil || api.From(err).Code == api.StateConflict { // a conflict with an earlier stop says that it took effect
-		if unconfirmed := db.Confirm(ctx); unconfirmed != nil {
-			return unconfirmed
-		}
+	if err != nil && api.From(err).Code != api.StateConflict {
+		return err
 	}
-	return err
+	unconfirmed := db.Confirm(ctx)
+	switch {
+	case unconfirmed == nil:
+		return err
+	case err != nil: // a conflict with an earlier stop says that it took effect
+		return fmt.Errorf("%w: %w", errConflictUnconfirmed, unconfirmed)
+	}
+	return unconfirmed
 }
 
 // StopUnconfirmed is Stop without Confirm, which the caller has to call before it acknowledges the stop,
@@ -69,7 +74,11 @@ const confirmWithin = 5 * time.Second
 
 // ErrUnconfirmed is the error of a change that is recorded, but that the log may not have yet.
 var ErrUnconfirmed = api.Unavailable(api.LogUnavailable, "the change is recorded and takes effect, but the event log does not have it yet, "+
-	"so it would be lost if the database were: send the request again until it succeeds", time.Second)
+	"so it would be lost if the database were: send the request again until the answer is not 503. A 409 that says it is so already means that it holds", time.Second)
+
+// errConflictUnconfirmed is that of a stop that changed nothing.
+var errConflictUnconfirmed = api.Unavailable(api.LogUnavailable, "the request conflicts with an earlier change, which the event log does not have yet: "+
+	"send the request again until the answer is not 503", time.Second)
 
 // Confirm returns once all events of the changes that were made before are in the log: whatever
 // becomes of PostgreSQL, a start on a promoted standby finds them there. A server may lose what it has
