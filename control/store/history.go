@@ -53,7 +53,7 @@ import (
 //   - Nodes may know changes that are in neither. So the feed names the revision that the database had at
 //     the promotion: a node that has seen a later one begins again (gateway/snapshot), and the others go on.
 //   - The epoch's event is in the log before anything rests on the epoch. From then on a start on the
-//     primary that was left finds itself older than the log.
+//     old primary finds itself older than the log.
 //   - The server may be an hour behind the log (mostLag). More is no failover, and needs consent.
 //
 // A primary that still runs beside the one that was promoted is not noticed by the processes that

@@ -42,7 +42,7 @@ func (l *memoryLog) promotions(t *testing.T) (all []map[string]any) {
 
 // TestPromotionWithoutLoss: a start on a server that was promoted and lacks nothing of the log begins
 // an epoch of the same incarnation, once, and the log has that before anything rests on it. Neither the
-// server that was left nor a process that still uses it goes on.
+// old primary nor a process that still uses it goes on.
 func TestPromotionWithoutLoss(t *testing.T) {
 	dir, log := t.TempDir(), newMemoryLog()
 	db := mustOpenOn(t, dir, "system/1")
@@ -80,7 +80,7 @@ func TestPromotionWithoutLoss(t *testing.T) {
 	}
 	_, err = db.Feed(t.Context(), api.FeedRequest{})
 	require.ErrorIs(t, err, ErrWentBack, "another process has gone on")
-	require.ErrorIs(t, mustOpenOn(t, left, "system/1").Reconcile(t.Context(), History{Log: log}), ErrOlder, "the server that was left is back")
+	require.ErrorIs(t, mustOpenOn(t, left, "system/1").Reconcile(t.Context(), History{Log: log}), ErrOlder, "the old primary is back")
 }
 
 // TestPromotionReadsFromTheMark: before it serves, a promoted standby reads what came since the log's
