@@ -83,7 +83,7 @@ var errConflictUnconfirmed = api.Unavailable(api.LogUnavailable, "the request co
 // Confirm returns once all events of the changes that were made before are in the log: whatever
 // becomes of PostgreSQL, a start on a promoted standby finds them there. A server may lose what it has
 // committed, also one with synchronous standbys (history.go), so a stop is confirmed before it is
-// acknowledged, and a signing key before it signs. After an error, which is a 503, they are recorded
+// acknowledged, and a node's key before it signs. After an error, which is a 503, they are recorded
 // nevertheless. An embedded service has its database and its log on one disk: it returns at once.
 func (db *engine) Confirm(ctx context.Context) error {
 	if db.pg == nil || !db.hasLog.Load() {
