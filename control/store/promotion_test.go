@@ -287,6 +287,23 @@ func TestNoConnectionToAnotherServer(t *testing.T) {
 	require.Equal(t, 1, said.count("level=ERROR"), said)
 }
 
+// TestIdleConnectionsMeetAnotherServer: a process does not go on with connections to a server that its
+// address no longer leads to.
+func TestIdleConnectionsMeetAnotherServer(t *testing.T) {
+	onPostgres(t)
+	_, at := storetest.Place(t, t.TempDir())
+	db := mustOpenAt(t, Config{URL: at, maxLifetime: time.Millisecond, OnFailure: func(error) {}})
+	read := func() error {
+		_, err := List(t.Context(), db.read, "rows", Text, `SELECT id FROM incarnations`)
+		return err
+	}
+	require.NoError(t, read())
+	db.cfg.server.mu.Lock()
+	db.cfg.server.name = "system/1" // as if all connections from now on led to another server
+	db.cfg.server.mu.Unlock()
+	waittest.Until(t, func() bool { return errors.Is(read(), ErrWentBack) })
+}
+
 // TestStopIsInTheLogBeforeItIsAcknowledged: a server that is lost may take with it what it has
 // committed, but not the log.
 func TestStopIsInTheLogBeforeItIsAcknowledged(t *testing.T) {
