@@ -303,7 +303,7 @@ func (c *upCmd) openLog(ctx context.Context, db *store.DB, warehouse *sqlite.War
 		log, err = segment.Open(cfg)
 	}
 	if err == nil {
-		history.Log, history.Append = log, log
+		history.Log = log
 		if err = db.Reconcile(ctx, history); err == nil {
 			return log, nil
 		}

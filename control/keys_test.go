@@ -15,6 +15,7 @@ import (
 	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
 	"muniment/gateway/auth"
+	"muniment/pipeline/segment"
 	"muniment/sealer"
 )
 
@@ -70,6 +71,37 @@ func TestRotateAPIKey(t *testing.T) {
 	require.Contains(t, string(rotated.Data), `"successor":{"createdAt"`)
 	require.NotContains(t, string(rotated.Data), next[len(next)-52:len(next)-9], "no secret in an event")
 	require.NotContains(t, string(rotated.Data), "ecretHash")
+}
+
+// TestEndOfAKeyIsInTheLog: a key that is to end at once ends only where the log has it, as a revocation.
+func TestEndOfAKeyIsInTheLog(t *testing.T) {
+	stacktest.Postgres(t)
+	h := newFixture(t)
+	_, key := h.tenant("keys:write", "rights:read")
+	id := get[string](t, h.call(key, "GET", "/v1/tenant", "").ok(), "key", "keyId")
+	log, err := segment.Open(segment.Config{Dir: t.TempDir(), SegmentBytes: 64 << 10})
+	require.NoError(t, err)
+	defer log.Close()
+	require.NoError(t, h.db.Reconcile(t.Context(), store.History{Log: log}))
+	end := func() answer { return h.call(key, "POST", "/v1/api-keys/"+id+"/rotate", `{"overlapSeconds":0}`) }
+	require.Contains(t, end().refused(503, api.InternalError), "nothing was changed")
+	h.call(key, "GET", "/v1/tenant", "").ok()
+
+	relaying, stop := context.WithCancel(t.Context())
+	relayed := make(chan error, 1)
+	go func() { relayed <- h.db.Relay(relaying, log) }()
+	end().ok()
+	_, last, err := log.Bounds(t.Context(), segment.Partition)
+	require.NoError(t, err)
+	var types []string
+	require.NoError(t, log.Scan(t.Context(), sealer.Position{Generation: last.Generation}, last, func(e sealer.Entry) error {
+		event, err := sealer.ParseEvent(e.Event)
+		types = append(types, event.Type)
+		return err
+	}))
+	require.Contains(t, types, "key.rotated")
+	stop()
+	require.NoError(t, <-relayed)
 }
 
 // TestKeyInForce: the work of a key continues under its successor, and not if it was revoked or has

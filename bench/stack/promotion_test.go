@@ -333,7 +333,7 @@ func TestPromotionOnTheStack(t *testing.T) {
 	require.NoError(t, err)
 	f.requireComplete()
 	f.primary.start()
-	require.Contains(t, f.startOn(f.primary), "the database is older than the log", "the primary that was left")
+	require.Contains(t, f.startOn(f.primary), "the database is older than the log", "the old primary")
 	t.Logf("asynchronous: deliveries stopped for %v; %d receipts, %d of them within the bound after the revocation was acknowledged, 0 later; %d operations linearizable",
 		stopped.Round(10*time.Millisecond), len(f.ids), behind, operations)
 }

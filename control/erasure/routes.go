@@ -80,10 +80,16 @@ func (s *Service) postErase(ctx context.Context, in *eraseInput) (ErasureData, e
 	}
 	requested.Confirmation = t
 	made, used, err := s.begin(ctx, requested, named)
+	if err == nil { // also for one that was begun by a call that could not confirm it
+		err = s.db.Confirm(ctx)
+	}
+	if err != nil {
+		return ErasureData{}, err
+	}
 	if used != "" {
 		return ErasureData{}, refuse("the confirmationToken has begun the erasure " + used + ": to erase later data of the person, use the one in this response")
 	}
-	return ErasureData{made}, err
+	return ErasureData{made}, nil
 }
 
 // begin writes the tombstone and its event, replaces the name by the hash in control's tables, while

@@ -23,6 +23,7 @@ import (
 	"muniment/gateway/auth"
 	"muniment/pipeline"
 	"muniment/pipeline/conform"
+	"muniment/pipeline/segment"
 	"muniment/sealer"
 )
 
@@ -566,4 +567,29 @@ func TestPermanent(t *testing.T) {
 	done := s.find(t, made.ID)
 	require.Equal(t, want, done.Counts.Permanent)
 	require.Contains(t, *done.Certificate, `"permanent":{"basis.created":1,"offer.proposed":2,"quarantined":4,"right.issued":2,"telemetry":1}`)
+}
+
+// TestErasureIsInTheLog: an erasure is acknowledged once the log has it, which a standby that is promoted
+// may lack.
+func TestErasureIsInTheLog(t *testing.T) {
+	stacktest.Postgres(t)
+	s := newStage(t)
+	log, err := segment.Open(segment.Config{Dir: t.TempDir(), SegmentBytes: 64 << 10})
+	require.NoError(t, err)
+	defer log.Close()
+	require.NoError(t, s.db.Reconcile(t.Context(), store.History{Log: log}))
+	_, refused := s.erase(t, "key_1", "ada", "")
+	token := refused.ConfirmationToken
+	for range 2 { // the second finds that it was begun
+		_, refused = s.erase(t, "key_1", "ada", token)
+		require.NotNil(t, refused)
+		require.Equal(t, api.LogUnavailable, refused.Reason)
+	}
+	relaying, stop := context.WithCancel(t.Context())
+	relayed := make(chan error, 1)
+	go func() { relayed <- s.db.Relay(relaying, log) }()
+	_, refused = s.erase(t, "key_1", "ada", token)
+	require.Contains(t, refused.Message, "has begun the erasure")
+	stop()
+	require.NoError(t, <-relayed)
 }

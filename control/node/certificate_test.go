@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment/bench/waittest"
+	"muniment/control/signing"
 	"muniment/control/store"
 	"muniment/deploy/stack/stacktest"
 	"muniment/gateway/api"
@@ -125,6 +126,42 @@ func TestJoinIsInTheLog(t *testing.T) {
 	go func() { relayed <- joining.db.Relay(relaying, log) }()
 	_, err = joining.Join(t.Context(), q, chain)
 	require.NoError(t, err)
+	stop()
+	require.NoError(t, <-relayed)
+}
+
+// TestExpelWithoutTheLog: while the log does not answer, a node that was stolen is expelled nevertheless,
+// and directories are signed. The call says that the log lacks it, until it has it.
+func TestExpelWithoutTheLog(t *testing.T) {
+	stacktest.Postgres(t)
+	f := newFixture(t)
+	r, _ := f.two(t)
+	log, err := segment.Open(segment.Config{Dir: t.TempDir(), SegmentBytes: 64 << 10})
+	require.NoError(t, err)
+	defer log.Close()
+	require.NoError(t, r.db.Reconcile(t.Context(), store.History{Log: log}))
+	r.mustStartNode(t, "nod_a")
+	expel := func(ctx context.Context) error {
+		_, err := r.Expel(ctx, "nod_a", Expulsion{Revocation: signing.Revocation{Reason: "drill", Force: true}}, store.ByOperator())
+		return err
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- expel(ctx) }()
+	waittest.Until(t, func() bool {
+		m, err := find(t.Context(), r.db.Read(), "nod_a")
+		require.NoError(t, err)
+		return !m.expelledAt.IsZero()
+	})
+	_, err = r.keys.Directory(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, ended, "nobody relays")
+	cancel()
+	require.ErrorIs(t, <-ended, store.ErrUnconfirmed)
+	relaying, stop := context.WithCancel(t.Context())
+	relayed := make(chan error, 1)
+	go func() { relayed <- r.db.Relay(relaying, log) }()
+	require.NoError(t, expel(t.Context()))
 	stop()
 	require.NoError(t, <-relayed)
 }

@@ -99,7 +99,7 @@ func (r *Service) expel(ctx context.Context, nodeID string, q Expulsion, by seal
 		}
 		return r.expelledView(ctx, m)
 	}
-	if err := r.db.Stop(ctx, func(tx *store.Tx) error { return recallNode(ctx, tx, nodeID, q.Reason, by) }); err != nil {
+	if err := r.db.StopUnconfirmed(ctx, func(tx *store.Tx) error { return recallNode(ctx, tx, nodeID, q.Reason, by) }); err != nil {
 		return v, err
 	}
 	stopped, err := r.awaitOutOfUse(ctx, nodeID, q.Force || q.AbandonSpool, nil)
@@ -121,6 +121,9 @@ func (r *Service) expel(ctx context.Context, nodeID string, q Expulsion, by seal
 	r.cfg.Logger.Warn("a node was expelled", "nodeId", nodeID, "epoch", m.epoch)
 	v, err = r.expelledView(ctx, m)
 	v.Unsealed = unsealed
+	if err == nil { // last: without the log, too, the node is expelled
+		err = r.db.Confirm(ctx)
+	}
 	return v, err
 }
 

@@ -2,7 +2,6 @@ package signing
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -83,12 +82,8 @@ func (r *keyring) catchUp(ctx context.Context, g *ring) error {
 
 // markLeaving makes Vouches refuse the key, in every process, once it returns.
 func (r *keyring) markLeaving(ctx context.Context, keyID string) error {
-	err := r.db.Stop(ctx, func(tx *store.Tx) error {
+	return r.db.StopUnconfirmed(ctx, func(tx *store.Tx) error { // the mark is no event that the log could have
 		_, err := tx.ExecContext(ctx, `UPDATE signing_keys SET leaving = 1 WHERE key_id = $1`, keyID)
 		return err
 	})
-	if errors.Is(err, store.ErrUnconfirmed) { // the mark is no event: the log need not have it
-		err = nil
-	}
-	return err
 }

@@ -75,6 +75,9 @@ func (s *Service) Revoke(ctx context.Context, keyID string, q Revocation, by sea
 		return Revoked{}, fmt.Errorf("cannot revoke the key %s: %w", keyID, err)
 	}
 	s.cfg.Logger.Warn("a signing key was revoked", "keyId", keyID, "purpose", row.Purpose, "nodeId", row.Node)
+	if err := s.db.Confirm(ctx); err != nil { // no key is locked any more
+		return Revoked{}, err
+	}
 	return v, nil
 }
 
@@ -198,11 +201,11 @@ func (s *Service) writeRevocation(ctx context.Context, g *ring, keyID, reason st
 	return row, err
 }
 
-// Stop is store.DB.Stop for a change that revokes keys: no directory is signed meanwhile.
+// Stop is store.DB.StopUnconfirmed for a change that revokes keys: no directory is signed meanwhile.
 func (s *Service) Stop(ctx context.Context, fn func(tx *store.Tx) error) error {
 	s.keys.change.Lock()
 	defer s.keys.change.Unlock()
-	return s.db.Stop(ctx, fn)
+	return s.db.StopUnconfirmed(ctx, fn)
 }
 
 // RevokeAll revokes all keys of a node, within Stop, and returns those that were not revoked

@@ -24,7 +24,8 @@ type missed struct {
 	parts  []part
 	events int
 	epoch  uint64 // the newest among the events
-	// first and last are the earliest and the latest time of the events.
+	// first is the time of the earliest of the partitions' first records that were read, deliveries
+	// included; set if there are events and the server is another one. last is the latest time of the events.
 	first, last time.Time
 	// revision is the newest that an event names.
 	revision int64
@@ -72,9 +73,10 @@ func (s signer) String() string {
 // without being asked.
 const mostLag = time.Hour
 
-// lag is the time within which the events were made, without end if that is unknown.
+// lag is how far the database is behind: the time from the records at its marks to the last event. It
+// is without end if that is unknown.
 func (m *missed) lag() time.Duration {
-	if slices.ContainsFunc(m.parts, func(p part) bool { return p.gap != nil }) {
+	if m.events == 0 && len(m.signers) > 0 || slices.ContainsFunc(m.parts, func(p part) bool { return p.gap != nil }) {
 		return math.MaxInt64
 	}
 	return m.last.Sub(m.first)
@@ -154,7 +156,33 @@ func (db *reconciler) missed(ctx context.Context, h History) (m missed, err erro
 			err = m.read(ctx, h.Log, &m.parts[i], from[i], known)
 		}
 	}
+	for i := range m.parts {
+		if err == nil && m.events > 0 && db.moved() {
+			err = m.readFirst(ctx, h.Log, from[i], m.parts[i].end)
+		}
+	}
 	return m, err
+}
+
+// moved says whether the newest epoch began on another server.
+func (db *reconciler) moved() bool { return db.server != db.cfg.server.current() }
+
+// readFirst reads the time of the first record of a span.
+func (m *missed) readFirst(ctx context.Context, log Reader, from, to sealer.Position) error {
+	err := log.Scan(ctx, from, to, func(e sealer.Entry) error {
+		event, err := sealer.ParseEvent(e.Event)
+		if err != nil {
+			return nil // it is not for this to judge
+		}
+		if m.first.IsZero() || event.At.Before(m.first) {
+			m.first = event.At
+		}
+		return errFound
+	})
+	if errors.Is(err, errFound) {
+		return nil
+	}
+	return err
 }
 
 // bound finds where the partition ends, and the position from which it has to be read.
@@ -206,9 +234,6 @@ func (m *missed) read(ctx context.Context, log Reader, p *part, from sealer.Posi
 		event, err := sealer.ParseEvent(e.Event)
 		if err != nil {
 			return err
-		}
-		if m.first.IsZero() || event.At.Before(m.first) {
-			m.first = event.At
 		}
 		if event.At.After(m.last) {
 			m.last = event.At
@@ -312,12 +337,11 @@ func (h *History) Meets(ctx context.Context, q Querier, partition int32) (at sea
 	if !marked || from.Generation < at.Generation || from.Compare(first) < 0 {
 		from = first
 	}
-	found := errors.New("found")
 	err = known.beyond(ctx, h.Log, from, at, func(e *sealer.Entry, _ string) error {
 		at = e.Position
-		return found
+		return errFound
 	})
-	if errors.Is(err, found) {
+	if errors.Is(err, errFound) {
 		err = nil
 	}
 	return at, err

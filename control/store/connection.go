@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"database/sql"
@@ -213,11 +214,17 @@ func dial(ctx context.Context, network, address string) (net.Conn, error) {
 	return d.DialContext(ctx, network, address)
 }
 
+// maxLifetime is how long a connection of a pool is used, a third of the nodes' default bound. An old
+// primary may still answer idle connections when its address leads to another server already.
+const maxLifetime = 10 * time.Second
+
 // pool opens connections with the current certificates and password.
 func (cfg *Config) pool(config *pgx.ConnConfig) *sql.DB {
 	reads := config.RuntimeParams["default_transaction_read_only"] == "on"
 	own, s := cfg.begins(config)
-	return sql.OpenDB(connector{stdlib.GetConnector(*own, stdlib.OptionBeforeConnect(cfg.renew)), s, reads})
+	db := sql.OpenDB(connector{stdlib.GetConnector(*own, stdlib.OptionBeforeConnect(cfg.renew)), s, reads})
+	db.SetConnMaxLifetime(cmp.Or(cfg.maxLifetime, maxLifetime))
+	return db
 }
 
 // connect opens one connection of that kind.

@@ -45,7 +45,7 @@ import (
 //
 //   - A process that meets another server or timeline answers nothing from it, and ends (session.go).
 //   - The next start finds that the newest epoch began on another server, and goes on as after an
-//     accepted restore, without being asked: it reads the log from the database's marks on, applies
+//     accepted restore, without being asked: it reads the log from the database's high-water marks on, applies
 //     the stops that the database lacks, and begins an epoch. If the log holds anything that the
 //     database never numbered, the epoch begins a new incarnation, too. Otherwise it is one of the
 //     same incarnation: with synchronous replication there is nothing more to it.
@@ -53,8 +53,8 @@ import (
 //   - Nodes may know changes that are in neither. So the feed names the revision that the database had at
 //     the promotion: a node that has seen a later one begins again (gateway/snapshot), and the others go on.
 //   - The epoch's event is in the log before anything rests on the epoch. From then on a start on the
-//     primary that was left finds itself older than the log.
-//   - What is missed must be of an hour (mostLag). More is no failover, and needs consent.
+//     old primary finds itself older than the log.
+//   - The server may be an hour behind the log (mostLag). More is no failover, and needs consent.
 //
 // A primary that still runs beside the one that was promoted is not noticed by the processes that
 // use it: whoever promotes has to end it first.
@@ -107,7 +107,8 @@ type History struct {
 	// Accept continues with an older database or a shorter log, instead of refusing.
 	Accept bool
 	// Append is the log for the first event of an epoch, which must be there before anything rests on
-	// the epoch: it makes the log refuse the database that was left. nil: Relay appends it later.
+	// the epoch: it makes the log refuse the database that was left. nil: Relay appends it later. An
+	// embedded service needs none, and must start on a full disk.
 	Append Appender
 }
 
@@ -120,7 +121,7 @@ type reconciler struct {
 
 // Reconcile checks the database against the log, before anything else uses either. It fails with
 // ErrOlder, or records what was accepted as events of the system's tenant:
-// database.rollback_accepted or database.promoted, which is in the log when it returns, and
+// database.rollback_accepted or database.promoted, which is in the log when it returns if h.Append is set, and
 // log.rollback_accepted for each partition. When it returns nil, every stop that the database lacked
 // was re-applied.
 func (db *reconciler) Reconcile(ctx context.Context, h History) error {
@@ -128,7 +129,7 @@ func (db *reconciler) Reconcile(ctx context.Context, h History) error {
 	if err != nil {
 		return fmt.Errorf("cannot check the database against the log: %w", err)
 	}
-	promoted := db.server != db.cfg.server.current() && missed.lag() <= mostLag
+	promoted := db.moved() && missed.lag() <= mostLag
 	switch {
 	case missed.any() && !promoted && !h.Accept:
 		return fmt.Errorf("%w: %s", ErrOlder, missed)
@@ -215,7 +216,10 @@ func (db *reconciler) BeginIncarnation(ctx context.Context, h History) (reapplie
 // lacked. All of it is one change. After a promotion that the log shows to have lost nothing it
 // begins an epoch of the same incarnation.
 func (db *reconciler) restored(ctx context.Context, h History, m missed, kind *Kind) (reapplied []string, err error) {
-	stops, err := db.findStops(ctx, h, m, kind == restored, true)
+	stops, err := db.findStops(ctx, h, m, kind)
+	if err == nil {
+		err = stops.readOn(ctx, h.Log)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -260,6 +264,7 @@ func (db *reconciler) restored(ctx context.Context, h History, m missed, kind *K
 	})
 	if err == nil {
 		db.incarnation = next
+		db.leave(h, m, stops)
 	}
 	return reapplied, err
 }

@@ -68,10 +68,7 @@ type attempts struct{ *engine }
 // many keys is refused.
 func (db *attempts) Attempt(ctx context.Context, r KeyedRequest) (attempt *Attempt, answer *string, err error) {
 	if answer, err = r.earlier(ctx, db.read, db.Now()); answer != nil || err != nil {
-		if errors.Is(err, errAnswerLost) { // of a stop, it may be that it was not confirmed
-			err = cmp.Or(db.Confirm(ctx), err)
-		}
-		return nil, answer, err
+		return nil, answer, db.confirmLost(ctx, err)
 	}
 	if err = db.Reserved(); err != nil { // the disk space that is left is for stops, not for keys
 		return nil, nil, err
@@ -86,7 +83,16 @@ func (db *attempts) Attempt(ctx context.Context, r KeyedRequest) (attempt *Attem
 	if answer != nil || err != nil {
 		attempt = nil
 	}
-	return attempt, answer, err
+	return attempt, answer, db.confirmLost(ctx, err)
+}
+
+// confirmLost confirms the change of which the answer was lost: of a stop, it may be that it was not
+// confirmed.
+func (db *attempts) confirmLost(ctx context.Context, err error) error {
+	if errors.Is(err, errAnswerLost) {
+		return cmp.Or(db.Confirm(ctx), err)
+	}
+	return err
 }
 
 // earlier returns the answer that was kept for an earlier request with the key; nil if no request

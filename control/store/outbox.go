@@ -139,8 +139,9 @@ func (db *outbox) pending(ctx context.Context) ([]sealer.Record, error) {
 		`SELECT epoch, seq, tenant_id, event_id, event, private FROM outbox ORDER BY epoch, seq LIMIT $1`, relayBatch)
 }
 
-// announce returns when the first event of the epoch is durable in the log, or with ctx's error. A
-// process that began the epoch may have ended before that. It is for the time before Relay runs.
+// announce returns when the first event of the epoch is durable in the log, or with ctx's error: at once
+// if it is, also by another process's relay. The process that began the epoch may have ended before
+// that. Call it before Relay runs in this process.
 func (db *outbox) announce(ctx context.Context, log Appender) error {
 	waiting, err := One(ctx, db.read, "the epoch's first event", Text, `SELECT event_id FROM outbox WHERE epoch = $1 AND seq = 1`, db.epoch)
 	if waiting == nil || err != nil {

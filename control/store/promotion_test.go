@@ -42,7 +42,7 @@ func (l *memoryLog) promotions(t *testing.T) (all []map[string]any) {
 
 // TestPromotionWithoutLoss: a start on a server that was promoted and lacks nothing of the log begins
 // an epoch of the same incarnation, once, and the log has that before anything rests on it. Neither the
-// server that was left nor a process that still uses it goes on.
+// old primary nor a process that still uses it goes on.
 func TestPromotionWithoutLoss(t *testing.T) {
 	dir, log := t.TempDir(), newMemoryLog()
 	db := mustOpenOn(t, dir, "system/1")
@@ -80,7 +80,62 @@ func TestPromotionWithoutLoss(t *testing.T) {
 	}
 	_, err = db.Feed(t.Context(), api.FeedRequest{})
 	require.ErrorIs(t, err, ErrWentBack, "another process has gone on")
-	require.ErrorIs(t, mustOpenOn(t, left, "system/1").Reconcile(t.Context(), History{Log: log}), ErrOlder, "the server that was left is back")
+	require.ErrorIs(t, mustOpenOn(t, left, "system/1").Reconcile(t.Context(), History{Log: log}), ErrOlder, "the old primary is back")
+}
+
+// TestPromotionReadsFromTheMark: before it serves, a promoted standby reads what came since the log's
+// high-water mark, and within its change next to nothing. What came since the last start it searches
+// afterwards.
+func TestPromotionReadsFromTheMark(t *testing.T) {
+	dir, log := t.TempDir(), newMemoryLog()
+	db := mustOpenOn(t, dir, "system/1")
+	require.NoError(t, db.Reconcile(t.Context(), History{Log: log}))
+	db.emitRight(t, "right.suspended", "rgh_a")
+	log.deliver(t, 1000)
+	db.relayAll(t, log)
+	log.deliver(t, 10)
+	db.resign(t.Context())
+	log.entries = log.entries[1:] // the log is kept for less time than the last start is ago
+	require.NoError(t, db.Close())
+
+	db = mustOpenOn(t, dir, "system/2")
+	growing := &growingLog{memoryLog: log, db: db, t: t}
+	log.scanned = 0
+	older := func(context.Context, func([]byte) error) error { t.Error("it reads all packs"); return nil }
+	require.NoError(t, db.Reconcile(t.Context(), History{Log: growing, Append: log, Older: older, Replays: []Replay{replayNothing()}}))
+	require.Equal(t, 2*10+searchReads+1, log.scanned, "what the database lacks, the stops, and what came meanwhile")
+	require.Zero(t, growing.inChange)
+
+	require.NotNil(t, db.unsearched)
+	log.scanned = 0
+	require.NoError(t, db.SearchStops(t.Context()))
+	require.GreaterOrEqual(t, log.scanned, 1000)
+	require.Nil(t, db.unsearched)
+	require.NoError(t, db.SetHighWater(t.Context(), log.end))
+	log.scanned = 0
+	require.Empty(t, db.replayed(t, log, nil))
+	require.Zero(t, log.scanned, "it was searched")
+}
+
+// growingLog is a log in which nodes deliver while the stops are read.
+type growingLog struct {
+	*memoryLog
+	db       *DB
+	t        *testing.T
+	scans    int
+	inChange int // the records that were read within a change
+}
+
+func (l *growingLog) Scan(ctx context.Context, from, to sealer.Position, fn func(sealer.Entry) error) error {
+	before := l.scanned
+	err := l.memoryLog.Scan(ctx, from, to, fn)
+	if l.db.write.Stats().InUse > 0 {
+		l.inChange += l.scanned - before
+	}
+	if l.scans++; l.scans == 2 { // the first compares the database with the log
+		l.deliver(l.t, searchReads+1)
+	}
+	return err
 }
 
 // TestPromotionIsAnnouncedByTheNextStart, if the process that began the epoch ended before.
@@ -163,6 +218,45 @@ func TestPromotionThatLostMuch(t *testing.T) {
 	}
 }
 
+// TestHowFarAServerIsBehind: from the records at its marks on, which may be deliveries.
+func TestHowFarAServerIsBehind(t *testing.T) {
+	delivery, keyID := signedDelivery(t)
+	delivered, err := sealer.ParseEvent(delivery.Event)
+	require.NoError(t, err)
+	for name, c := range map[string]struct {
+		known []string
+		after time.Duration // of the event that the server lacks; 0: none
+		err   error
+	}{
+		"an hour":            {known: []string{keyID}, after: mostLag},
+		"more":               {known: []string{keyID}, after: mostLag + time.Second, err: ErrOlder},
+		"an unknown time":    {err: ErrOlder},
+		"the key's event is": {after: time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, log := t.TempDir(), newMemoryLog()
+			db := mustOpenOn(t, dir, "system/1")
+			db.emitRight(t, "right.issued", "rgh_a")
+			db.relayAll(t, log)
+			_, err := log.Append(t.Context(), delivery)
+			require.NoError(t, err)
+			if c.after > 0 {
+				e := event("tnt_a", "rgh_a")
+				e.At, e.Type = delivered.At.Add(c.after), "right.revoked"
+				e.EventID = api.NewID(api.PrefixEvent, e.At)
+				text, err := sealer.AppendEvent(nil, &e)
+				require.NoError(t, err)
+				_, err = log.Append(t.Context(), &sealer.Record{TenantID: "tnt_a", EventID: e.EventID, Node: Node, Epoch: 1, Seq: 2, Event: text})
+				require.NoError(t, err)
+			}
+			err = mustOpenOn(t, dir, "system/2").Reconcile(t.Context(), History{
+				Log: log, Replays: []Replay{replayNothing()}, Keys: func(context.Context, Querier) ([]string, error) { return c.known, nil },
+			})
+			require.ErrorIs(t, err, c.err)
+		})
+	}
+}
+
 // TestNoConnectionToAnotherServer: a process that meets another server changes nothing there and reads
 // nothing, also after it has found the first one again, and ends.
 func TestNoConnectionToAnotherServer(t *testing.T) {
@@ -193,6 +287,23 @@ func TestNoConnectionToAnotherServer(t *testing.T) {
 	require.Equal(t, 1, said.count("level=ERROR"), said)
 }
 
+// TestIdleConnectionsMeetAnotherServer: a process does not go on with connections to a server that its
+// address no longer leads to.
+func TestIdleConnectionsMeetAnotherServer(t *testing.T) {
+	onPostgres(t)
+	_, at := storetest.Place(t, t.TempDir())
+	db := mustOpenAt(t, Config{URL: at, maxLifetime: time.Millisecond, OnFailure: func(error) {}})
+	read := func() error {
+		_, err := List(t.Context(), db.read, "rows", Text, `SELECT id FROM incarnations`)
+		return err
+	}
+	require.NoError(t, read())
+	db.cfg.server.mu.Lock()
+	db.cfg.server.name = "system/1" // as if all connections from now on led to another server
+	db.cfg.server.mu.Unlock()
+	waittest.Until(t, func() bool { return errors.Is(read(), ErrWentBack) })
+}
+
 // TestStopIsInTheLogBeforeItIsAcknowledged: a server that is lost may take with it what it has
 // committed, but not the log.
 func TestStopIsInTheLogBeforeItIsAcknowledged(t *testing.T) {
@@ -221,6 +332,8 @@ func TestStopIsInTheLogBeforeItIsAcknowledged(t *testing.T) {
 		return db.Stop(t.Context(), func(*Tx) error { return api.Conflict("the right is SUSPENDED") })
 	}
 	require.Equal(t, api.LogUnavailable, api.From(conflict()).Reason, "that it is suspended already would acknowledge it")
+	require.Contains(t, api.From(conflict()).Message, "conflicts with an earlier change")
+	require.ErrorIs(t, conflict(), ErrUnconfirmed)
 	keyed := KeyedRequest{TenantID: "tnt_a", KeyHash: "k", RequestHash: "r"}
 	attempt, _, err := db.Attempt(t.Context(), keyed)
 	require.NoError(t, err)

@@ -20,7 +20,10 @@ import (
 //   - a start reads the records that came into the log since the last start: the newest startReads
 //     of them before the service is ready, the others afterwards (SearchStops). If the position of
 //     the last start is unknown, it reads all events;
-//   - a start that accepts an older database reads from the position in that database.
+//   - a start that accepts an older database reads from the position in that database;
+//   - a start on a promoted standby reads from the high-water mark: nobody is served before, and every
+//     event before the mark was committed before it. What came before, since the last start, is
+//     searched afterwards.
 //
 // A stop that is missing or undone is re-applied, by a change with a revision of its own. A stop
 // that was lifted later does not count, but nothing is lifted here.
@@ -54,11 +57,12 @@ type Replay struct {
 type stops struct {
 	replays  []Replay
 	events   []replayed
-	newest   map[subject]int // where in events
-	known    map[string]bool // ids of the events that are not in newest
-	revision int64           // the newest that an event names
-	has      int64           // the database's revision when it was opened
-	left     []span          // of the log, that were not read yet
+	newest   map[subject]int   // where in events
+	known    map[string]bool   // ids of the events that are not in newest
+	revision int64             // the newest that an event names
+	has      int64             // the database's revision when it was opened
+	left     []span            // of the log, that were not read yet
+	ends     []sealer.Position // up to which each partition was read, but for left
 }
 
 // span is a part of the log: from ≤ position < to.
@@ -145,25 +149,57 @@ func (s *stops) scan(ctx context.Context, log Reader, from, to sealer.Position) 
 	})
 }
 
-// stopsFrom returns the position from which a start has to read a partition, at most its newest
-// records; ok is false if it is unknown. mark is where the last start ended. A start that accepts
-// an older database reads from the database's mark, or everything if the log no longer holds that.
-func (p *part) stopsFrom(mark sealer.Position, most int64, older bool) (from sealer.Position, ok bool) {
+// scanOn adds the events that came since, and returns how many records of the log it has read.
+func (s *stops) scanOn(ctx context.Context, log Reader) (n int64, err error) {
+	for i := range s.ends {
+		_, end, err := log.Bounds(ctx, int32(i))
+		if err == nil {
+			err = s.scan(ctx, log, s.ends[i], end)
+		}
+		if err != nil {
+			return n, fmt.Errorf("cannot read the log's stops: %w", err)
+		}
+		n += end.Offset - s.ends[i].Offset
+		s.ends[i] = end
+	}
+	return n, nil
+}
+
+// readOn repeats scanOn until little has come meanwhile: what is left is read within a change, which
+// PostgreSQL ends if it takes stallLimit.
+func (s *stops) readOn(ctx context.Context, log Reader) error {
+	for {
+		if n, err := s.scanOn(ctx, log); err != nil || n <= searchReads {
+			return err
+		}
+	}
+}
+
+// stopsFrom returns the position from which a start has to read a partition; ok is false if it is
+// unknown. mark is where the last start ended. kind is that of the start's event, as restored has it:
+// nil reads at most the newest records, promotion from the high-water mark on, and an older database
+// from its mark on, or everything if the log no longer holds that.
+func (p *part) stopsFrom(mark sealer.Position, most int64, kind *Kind) (from sealer.Position, ok bool) {
+	older := kind != nil && kind != promotion
 	if older && p.mark.Compare(mark) < 0 {
 		mark = p.mark
 	}
 	if mark.Generation != p.end.Generation || mark.Compare(p.end) > 0 || older && mark.Compare(p.begin) < 0 {
 		return from, false
 	}
-	if !older {
+	switch kind {
+	case nil:
 		mark.Offset = max(mark.Offset, p.begin.Offset, p.end.Offset-most)
+	case promotion:
+		return p.mark, p.marked && p.mark.Generation == p.end.Generation
 	}
 	return mark, true
 }
 
-// findStops reads the events that the database is checked against: all of them, or those since the
-// last start, or since an older database.
-func (db *reconciler) findStops(ctx context.Context, h History, m missed, all, older bool) (*stops, error) {
+// findStops reads the events that the database is checked against: all of them after a restore, else
+// those that stopsFrom names. kind is that of restored, nil at a start that continues nothing.
+func (db *reconciler) findStops(ctx context.Context, h History, m missed, kind *Kind) (*stops, error) {
+	all := kind == restored
 	marks, err := positions(ctx, db.read, stopMarks)
 	if err != nil {
 		return nil, err
@@ -173,9 +209,9 @@ func (db *reconciler) findStops(ctx context.Context, h History, m missed, all, o
 	for i := range m.parts {
 		mark, marked := marks[int32(i)]
 		var known bool
-		from[i], known = m.parts[i].stopsFrom(mark, startReads/int64(len(m.parts)), older)
+		from[i], known = m.parts[i].stopsFrom(mark, startReads/int64(len(m.parts)), kind)
 		all = all || !marked || !known
-		if mark.Offset = max(mark.Offset, m.parts[i].begin.Offset); !older && mark.Compare(from[i]) < 0 {
+		if mark.Offset = max(mark.Offset, m.parts[i].begin.Offset); mark.Compare(from[i]) < 0 {
 			left = append(left, span{mark, from[i]})
 		}
 	}
@@ -184,6 +220,7 @@ func (db *reconciler) findStops(ctx context.Context, h History, m missed, all, o
 		return nil, fmt.Errorf("cannot read the database's revision: %w", err)
 	}
 	s := newStops(h.Replays, has)
+	s.ends = m.ends()
 	if !all {
 		s.left = left
 	}
@@ -206,7 +243,8 @@ func (db *reconciler) findStops(ctx context.Context, h History, m missed, all, o
 
 // replay applies the stops, and describes each that the database lacked. Events since the stops
 // were read are in the outbox, or in the log behind the ends that were read, which rescan reads
-// too, since one of them may lift a stop. No other change runs meanwhile.
+// too, since one of them may lift a stop. No other change runs meanwhile, so the caller has read on
+// before (readOn).
 func (tx *Tx) replay(ctx context.Context, h History, m missed, s *stops, rescan bool) (reapplied []string, err error) {
 	pending, err := List(ctx, tx, "the outbox", Text, `SELECT event FROM outbox ORDER BY epoch, seq`)
 	if err != nil {
@@ -217,15 +255,8 @@ func (tx *Tx) replay(ctx context.Context, h History, m missed, s *stops, rescan 
 			return nil, err
 		}
 	}
-	for i := range m.parts {
-		if !rescan {
-			break
-		}
-		_, end, err := h.Log.Bounds(ctx, int32(i))
-		if err == nil {
-			err = s.scan(ctx, h.Log, m.parts[i].end, end)
-		}
-		if err != nil {
+	if rescan {
+		if _, err := s.scanOn(ctx, h.Log); err != nil {
 			return nil, err
 		}
 	}
@@ -243,7 +274,7 @@ func (tx *Tx) replay(ctx context.Context, h History, m missed, s *stops, rescan 
 			reapplied = append(reapplied, fmt.Sprintf("%s: %s of %s", e.Type, e.Subject.ID, e.TenantID))
 		}
 	}
-	ends := slices.DeleteFunc(m.ends(), func(end sealer.Position) bool {
+	ends := slices.DeleteFunc(slices.Clone(s.ends), func(end sealer.Position) bool {
 		return slices.ContainsFunc(s.left, func(l span) bool { return l.to.Partition == end.Partition })
 	})
 	return reapplied, tx.setPositions(ctx, stopMarks, ends...)
@@ -255,14 +286,21 @@ var errUndone = errors.New("a stop is undone")
 // holdStops re-applies the stops since the last start that the database lacks, and records it in an
 // event. SearchStops reads what it has not read.
 func (db *reconciler) holdStops(ctx context.Context, h History, m missed) error {
-	s, err := db.findStops(ctx, h, m, false, false)
+	s, err := db.findStops(ctx, h, m, nil)
 	if err == nil {
 		err = db.holdAgainst(ctx, h, m, s)
 	}
-	if err == nil && len(s.left) > 0 {
-		db.unsearched = &unsearched{h, m, s}
+	if err == nil {
+		db.leave(h, m, s)
 	}
 	return err
+}
+
+// leave leaves what was not read to SearchStops.
+func (db *reconciler) leave(h History, m missed, s *stops) {
+	if len(s.left) > 0 {
+		db.unsearched = &unsearched{h, m, s}
+	}
 }
 
 // holdAgainst re-applies those of some stops that the database lacks. All other processes wait
@@ -276,6 +314,9 @@ func (db *reconciler) holdAgainst(ctx context.Context, h History, m missed, s *s
 		return err
 	})
 	if !errors.Is(err, errUndone) {
+		return err
+	}
+	if err := s.readOn(ctx, h.Log); err != nil {
 		return err
 	}
 	var reapplied []string

@@ -35,6 +35,23 @@ import (
 // record the polls of nodes (control/node), at least ten times within the lease bound. A process
 // that can still write gives leases, so a caller whose stop failed must retry until it is recorded.
 func (db *engine) Stop(ctx context.Context, fn func(tx *Tx) error) error {
+	err := db.StopUnconfirmed(ctx, fn)
+	if err != nil && api.From(err).Code != api.StateConflict {
+		return err
+	}
+	unconfirmed := db.Confirm(ctx)
+	switch {
+	case unconfirmed == nil:
+		return err
+	case err != nil: // a conflict with an earlier stop says that it took effect
+		return fmt.Errorf("%w: %w", errConflictUnconfirmed, unconfirmed)
+	}
+	return unconfirmed
+}
+
+// StopUnconfirmed is Stop without Confirm, which the caller has to call before it acknowledges the stop,
+// and after it has released what others wait for.
+func (db *engine) StopUnconfirmed(ctx context.Context, fn func(tx *Tx) error) error {
 	err := db.change(ctx, fn, true)
 	if isFull(err) && (db.spend() || db.Reserved() != nil) { // released by another stop just now
 		err = db.change(ctx, fn, true)
@@ -49,11 +66,6 @@ func (db *engine) Stop(ctx context.Context, fn func(tx *Tx) error) error {
 		answer.Message += "; until a stop can be recorded this process gives no node a lease, and a node without one signs nothing"
 		err = fmt.Errorf("%w: %w", &answer, err)
 	}
-	if err == nil || api.From(err).Code == api.StateConflict { // a conflict with an earlier stop says that it took effect
-		if unconfirmed := db.Confirm(ctx); unconfirmed != nil {
-			return unconfirmed
-		}
-	}
 	return err
 }
 
@@ -62,12 +74,16 @@ const confirmWithin = 5 * time.Second
 
 // ErrUnconfirmed is the error of a change that is recorded, but that the log may not have yet.
 var ErrUnconfirmed = api.Unavailable(api.LogUnavailable, "the change is recorded and takes effect, but the event log does not have it yet, "+
-	"so it would be lost if the database were: send the request again until it succeeds", time.Second)
+	"so it would be lost if the database were: send the request again until the answer is not 503. A 409 that says it is so already means that it holds", time.Second)
+
+// errConflictUnconfirmed is that of a stop that changed nothing.
+var errConflictUnconfirmed = api.Unavailable(api.LogUnavailable, "the request conflicts with an earlier change, which the event log does not have yet: "+
+	"send the request again until the answer is not 503", time.Second)
 
 // Confirm returns once all events of the changes that were made before are in the log: whatever
 // becomes of PostgreSQL, a start on a promoted standby finds them there. A server may lose what it has
 // committed, also one with synchronous standbys (history.go), so a stop is confirmed before it is
-// acknowledged, and a signing key before it signs. After an error, which is a 503, they are recorded
+// acknowledged, and a node's key before it signs. After an error, which is a 503, they are recorded
 // nevertheless. An embedded service has its database and its log on one disk: it returns at once.
 func (db *engine) Confirm(ctx context.Context) error {
 	if db.pg == nil || !db.hasLog.Load() {
@@ -183,12 +199,12 @@ func (u *unsearched) search(ctx context.Context) error {
 			return err
 		}
 	}
-	for i := range u.missed.parts {
+	for i := range u.stops.ends {
 		_, end, err := u.Log.Bounds(ctx, int32(i))
 		if err != nil {
 			return err
 		}
-		if err := u.read(ctx, &u.missed.parts[i].end, end); err != nil {
+		if err := u.read(ctx, &u.stops.ends[i], end); err != nil {
 			return err
 		}
 	}

@@ -126,6 +126,7 @@ type Config struct {
 	server                  *server                         // see session.go
 	serverName              string                          // of a server in its place, for tests
 	confirmWithin           time.Duration                   // see stop.go
+	maxLifetime             time.Duration                   // see connection.go
 	maxKeys                 int64                           // see idempotency.go
 	pollInterval            time.Duration                   // see postgres.go
 	lockWait, lockWarnAfter time.Duration                   // see keylock.go

@@ -215,12 +215,19 @@ func inFuture(field string, t *route.Time, now time.Time) (store.Instant, error)
 	return at, err
 }
 
+// errLogAway refuses to end a key that nothing would have ended if the database were lost.
+var errLogAway = api.Unavailable(api.LogUnavailable, "the event log does not answer; nothing was changed", time.Second)
+
 // rotateKey replaces a key by a new one, in one change with one event.
 func (s *Service) rotateKey(ctx context.Context, c changer, keyID string, q Rotation) (Rotated, error) {
 	now := s.db.Now()
 	expires, err := inFuture("expiresAt", q.ExpiresAt, now)
 	if err != nil {
 		return Rotated{}, err
+	}
+	// Who ends the key of the call can't repeat it, so that the log answers is known before, too.
+	if q.overlap() == 0 && s.db.Confirm(ctx) != nil {
+		return Rotated{}, errLogAway
 	}
 	var after Rotated
 	err = s.db.Change(ctx, func(tx *store.Tx) error {
@@ -260,6 +267,9 @@ func (s *Service) rotateKey(ctx context.Context, c changer, keyID string, q Rota
 		after.Key, after.Replaced = next, old
 		return keys.Emit(ctx, tx, keyRotated, &old, c.by, Successor{next})
 	})
+	if err == nil && q.overlap() == 0 { // the old key has ended
+		err = s.db.Confirm(ctx)
+	}
 	if err != nil {
 		return Rotated{}, err
 	}
