@@ -505,6 +505,8 @@ export interface components {
         CreatedWebhook: {
             /** @description The secret with which receivers verify v1 signatures; it can't be shown again. */
             secret: string;
+            /** @description The public keys with which receivers verify v1a signatures, as libraries of Standard Webhooks take them, the current one first: whpk_ and the base64 of publicKey of each key of the purpose webhook_signing in /.well-known/muniment/keys.json that is not revoked. */
+            verifyingKeys: string[];
             webhook: components["schemas"]["Webhook"];
         };
         CreatedWebhookResponse: {
@@ -2033,7 +2035,7 @@ export interface components {
             description?: string | null;
             /** @description Kinds of events such as offer.accepted, all kinds of a noun, such as right.*, or all kinds, *. x-event-kinds in this document lists them with the scopes of which the calling key needs one. Only its full name selects delivery.recorded, which is sent in batches. */
             events: ("*" | "basis.*" | "basis.created" | "beacon.*" | "beacon.created" | "challenge.*" | "challenge.opened" | "challenge.overturned" | "challenge.upheld" | "challenge.withdrawn" | "counterparty.*" | "counterparty.changed" | "counterparty.created" | "counterparty.deactivated" | "delivery.*" | "delivery.recorded" | "dispute.*" | "dispute.investigation_started" | "dispute.opened" | "dispute.resolved" | "dispute.responded" | "dsar.*" | "dsar.cancelled" | "dsar.collecting" | "dsar.download_started" | "dsar.downloaded" | "dsar.expired" | "dsar.failed" | "dsar.packaging" | "dsar.queued" | "dsar.ready" | "dsar.requested" | "erasure.*" | "erasure.completed" | "events.*" | "events.exported" | "gate.*" | "gate.refusals" | "held_row.*" | "held_row.expired" | "issuer.*" | "issuer.changed" | "key.*" | "key.created" | "key.revoked" | "key.rotated" | "mapping.*" | "mapping.created" | "mapping.retired" | "offer.*" | "offer.accepted" | "offer.countered" | "offer.expired" | "offer.proposed" | "offer.rejected" | "offer.withdrawn" | "pack.*" | "pack.downloaded" | "pack.sealed" | "payable.*" | "payable.issued" | "payable.paid" | "record.*" | "record.released" | "rejected_play.*" | "rejected_play.dismissed" | "right.*" | "right.issued" | "right.resumed" | "right.revoked" | "right.suspended" | "settlement_rule.*" | "settlement_rule.changed" | "settlement_rule.created" | "settlement_rule.retired" | "statement.*" | "statement.created" | "statement.discarded" | "statement.issued" | "statement.paid" | "statement.reopened" | "statement.settled" | "statement.voided" | "subject.*" | "subject.erased" | "tenant.*" | "tenant.created" | "tenant.dropped" | "webhook.*" | "webhook.changed" | "webhook.created" | "webhook.deleted" | "webhook.disabled" | "webhook.paused" | "webhook.recovered" | "webhook.resent" | "webhook.secret_rotated" | "webhook.tested")[];
-            /** @description Where events are sent: https, without user info and fragment. Kept in the audit log permanently: no place for secrets. */
+            /** @description Where events are sent: https, without user info and fragment; http leads to a loopback address alone that the operator allows by --webhook-allow. Kept in the audit log permanently: no place for secrets. */
             url: string;
         };
         NewWebhookRecovery: {
@@ -2974,6 +2976,8 @@ export interface components {
             previousUntil: string;
             /** @description The new secret; it can't be shown again. */
             secret: string;
+            /** @description The public keys with which receivers verify v1a signatures, the current one first; a rotation of the secret does not change them. */
+            verifyingKeys: string[];
             webhook: components["schemas"]["Webhook"];
         };
         RotatedWebhookResponse: {
