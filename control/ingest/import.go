@@ -33,7 +33,7 @@ const (
 	maxColumns = 64
 	// importChange is how many lines one change writes; other changes wait for it, and another tenant's
 	// stop, too.
-	importChange = 25
+	importChange = 10
 	// importWait bounds how long an import waits until the log has a change's events.
 	importWait = 10 * time.Second
 )
