@@ -148,7 +148,9 @@ func newFailover(t *testing.T) *failover {
 		Database: fmt.Sprintf("postgres://postgres@/muniment?host=%s,%s&port=5432,5432&target_session_attrs=read-write", f.primary.dir, f.standby.dir),
 	}
 	f.scaled.Migrate(t)
-	require.Contains(t, f.startOn(f.standby), "the server takes no changes")
+	waiting := systemtest.Launch(t, f.controlOn(f.standby)...)
+	waiting.AwaitNote(t, "the server is a standby")
+	waiting.Kill()
 	balancer := func() *system.Balancer {
 		b, err := system.NewBalancer()
 		require.NoError(t, err)
@@ -176,8 +178,12 @@ func (f *failover) gateway(data, listen string, door *system.Balancer, more ...s
 // startOn returns what control says when it refuses to start on one server alone.
 func (f *failover) startOn(server *databaseServer) (said string) {
 	f.Helper()
-	return systemtest.Fails(f.T, "control", "--database", "postgres://postgres@/muniment?host="+server.dir, "--kafka", f.scaled.Kafka, "--topic", f.scaled.Topic,
-		"--clickhouse", f.scaled.Clickhouse, "--data", f.scaled.Data, "--listen", "127.0.0.1:0", "--nodes", "127.0.0.1:0", "--admin", "127.0.0.1:0")
+	return systemtest.Fails(f.T, f.controlOn(server)...)
+}
+
+func (f *failover) controlOn(server *databaseServer) []string {
+	return []string{"control", "--database", "postgres://postgres@/muniment?host=" + server.dir, "--kafka", f.scaled.Kafka, "--topic", f.scaled.Topic,
+		"--clickhouse", f.scaled.Clickhouse, "--data", f.scaled.Data, "--listen", "127.0.0.1:0", "--nodes", "127.0.0.1:0", "--admin", "127.0.0.1:0"}
 }
 
 // startControl starts control, and opens doors of nodes to it.

@@ -153,7 +153,7 @@ func Unreachable(err error) bool {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return false
 	}
-	if errors.Is(err, errReadOnly) {
+	if errors.Is(err, errStandby) || errors.Is(err, errReadOnly) {
 		return true
 	}
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {

@@ -17,7 +17,7 @@ import (
 // and returns what is at its other end. So no statement of ours runs on a server that is not the one
 // that this process knows, or in a session without these settings:
 //
-//   - A server that takes no changes, such as a standby, is refused.
+//   - A standby is waited for, and a server whose sessions are read-only is refused.
 //   - The server is identified by its system identifier and its timeline. A running primary keeps
 //     both; its promoted standby has another timeline, and another cluster another system. A process
 //     knows one server, that of its first connection, and takes any other for a database that went
@@ -31,10 +31,15 @@ import (
 // settings, advisory locks and notifications, without an error. Open and Migrate refuse it
 // (checkSessions). One that keeps the server connection for as long as the session works.
 
-// errReadOnly refuses a server. A running process waits for one that takes changes, as it may see a
-// standby during a failover; a start is refused.
-var errReadOnly = errors.New("the server takes no changes: it is a standby, or its sessions are read-only by default. " +
-	"Name the primary, or all servers (postgres://user@host1,host2/database?target_session_attrs=read-write)")
+// A process waits for a standby, also at its start, as it may meet one during a failover. A start on a
+// server whose sessions are read-only by default is refused.
+var (
+	errStandby = errors.New("the server is a standby, which takes no changes until it is promoted. " + nameAll)
+
+	errReadOnly = errors.New("the server takes no changes: its sessions are read-only by default. " + nameAll)
+)
+
+const nameAll = "Name the primary, or all servers (postgres://user@host1,host2/database?target_session_attrs=read-write)"
 
 // sent are the parameters of the startup packet, which PgBouncer passes on. All others are made by
 // statements.
@@ -76,7 +81,9 @@ func (s session) begin(ctx context.Context, conn *pgx.Conn) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("cannot begin a session: %w", err)
-	case readOnly || name == "":
+	case name == "":
+		return errStandby
+	case readOnly:
 		return errReadOnly
 	}
 	return s.server.meet(name)

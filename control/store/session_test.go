@@ -36,7 +36,7 @@ func requireSessions(t *testing.T, at string) *DB {
 	return db
 }
 
-// TestReadOnlyServerIsRefused, as a standby is.
+// TestReadOnlyServerIsRefused at start, for its settings have to be changed.
 func TestReadOnlyServerIsRefused(t *testing.T) {
 	onPostgres(t)
 	_, at := storetest.Place(t, t.TempDir())
