@@ -16,8 +16,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"muniment/bench/system"
 	"muniment/bench/system/systemtest"
@@ -265,19 +263,7 @@ func (s *stage) command(arg ...string) string {
 
 // setTopic changes a setting of the topic beside muniment migrate.
 func (s *stage) setTopic(name, value string) {
-	s.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(s.Engines.Kafka))
-	require.NoError(s, err)
-	defer client.Close()
-	set := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
-	set.Name, set.Value = name, &value
-	resource := kmsg.NewIncrementalAlterConfigsRequestResource()
-	resource.ResourceType, resource.ResourceName, resource.Configs = kmsg.ConfigResourceTypeTopic, s.Topic, append(resource.Configs, set)
-	request := kmsg.NewPtrIncrementalAlterConfigsRequest()
-	request.Resources = append(request.Resources, resource)
-	answer, err := request.RequestWith(s.Context(), client)
-	require.NoError(s, err)
-	require.Zero(s, answer.Resources[0].ErrorCode)
+	systemtest.SetTopic(s.T, s.Engines.Kafka, s.Topic, name, value)
 }
 
 // launch starts a command as the part of the cluster whose admin listener it takes.

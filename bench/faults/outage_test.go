@@ -363,8 +363,8 @@ func TestFaultRetention(t *testing.T) {
 	t.Cleanup(func() { _ = door.Close() })
 	u.Host = door.Addr()
 	tr.Engines.ClickHouse = u.String()
-	tr.MigrateFlags = []string{"--retention", "1m"}
 	tr.begin(system.Size{Gateways: 2, Loaders: 1, Controls: 1, Partitions: 1})
+	systemtest.SetTopic(t, tr.Engines.Kafka, tr.Topic, "retention.ms", "60000")
 	used := func() float64 { return systemtest.Sum(tr.Loaders, "muniment_loader_retention_used_ratio") }
 	door.Set() // nobody
 	tr.until("the alarm rises", func() bool { return used() >= 0.5 })

@@ -74,8 +74,8 @@ type Cluster struct {
 	// TLS of the parts; nil: they speak plain HTTP.
 	TLS *Certificates
 	// GatewayFlags, LoaderFlags and ControlFlags are further ones of every such process that is
-	// started from then on, MigrateFlags of the migration.
-	GatewayFlags, LoaderFlags, ControlFlags, MigrateFlags []string
+	// started from then on.
+	GatewayFlags, LoaderFlags, ControlFlags []string
 	// Front is where all gateways forward requests to, and Doors where each of them gets
 	// its rights: a balancer of its own. Both stand in front of Controls.
 	Front *Balancer
@@ -137,7 +137,7 @@ func (c *Cluster) Raise(ctx context.Context, size Size) (err error) {
 
 // Migrate makes topic, database and warehouse, where they are missing.
 func (c *Cluster) Migrate(ctx context.Context, partitions int) error {
-	out, err := c.Command(ctx, append([]string{"migrate", "--partitions", strconv.Itoa(partitions), "--replication", "1"}, c.MigrateFlags...)...).CombinedOutput()
+	out, err := c.Command(ctx, "migrate", "--partitions", strconv.Itoa(partitions), "--replication", "1").CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("cannot migrate: %w: %s", err, out)
 	}
