@@ -139,29 +139,33 @@ type soaking struct {
 // register makes both tenants, and remembers what must stay between them and the
 // server.
 func (r *soaking) register(ctx context.Context) error {
-	var tenant *load.Tenant
-	for _, to := range []*[][]byte{&r.greedy, &r.requests} {
-		var err error
-		if tenant, err = load.Register(ctx, r.exe, r.server, r.server.API); err != nil {
-			return err
-		}
-		bodies, err := load.Bodies(min(256, max(r.enough, load.GoodConnections)), load.BodySeed, tenant.Rights)
-		if err != nil {
-			return err
-		}
-		if err := r.hide(tenant.Client.Key, bodies); err != nil {
-			return err
-		}
-		*to = load.Requests(tenant.Client.Key, bodies)
-		if to == &r.greedy {
-			r.changes = manyChanges(tenant)
-		}
+	greedy, deliveries, err := r.tenant(ctx)
+	if err != nil {
+		return err
 	}
-	r.client, r.rights = tenant.Client, slices.Sorted(maps.Values(tenant.Rights))
+	r.greedy, r.changes = deliveries, manyChanges(greedy)
+	good, deliveries, err := r.tenant(ctx)
+	if err != nil {
+		return err
+	}
+	r.requests, r.client, r.rights = deliveries, good.Client, slices.Sorted(maps.Values(good.Rights))
 	for _, list := range []string{"rights", "bases", "events", "receipts", "proof-packs"} {
 		r.reads = append(r.reads, fmt.Appendf(nil, "GET /v1/%s?limit=50 HTTP/1.1\r\nHost: muniment\r\nAuthorization: Bearer %s\r\n\r\n", list, r.client.Key))
 	}
 	return nil
+}
+
+// tenant makes a tenant, and the requests of its deliveries, which no log may hold.
+func (r *soaking) tenant(ctx context.Context) (*load.Tenant, [][]byte, error) {
+	tenant, err := load.Register(ctx, r.exe, r.server, r.server.API)
+	if err != nil {
+		return nil, nil, err
+	}
+	bodies, err := load.Bodies(min(256, max(r.enough, load.GoodConnections)), load.BodySeed, tenant.Rights)
+	if err != nil {
+		return nil, nil, err
+	}
+	return tenant, load.Requests(tenant.Client.Key, bodies), r.hide(tenant.Client.Key, bodies)
 }
 
 // manyChanges are imports of mappings, each of 100 others, and new bases between them.
