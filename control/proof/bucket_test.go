@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -47,26 +46,7 @@ func TestProcessesWithoutASharedFolder(t *testing.T) {
 	other.leases.shared = false
 	for range 3 {
 		h.Deliver(deliveries(20)...)
-		var built, group sync.WaitGroup // both have put their pack before the first of them commits
-		built.Add(2)
-		var answers [2]Sealed
-		for i, service := range []*Service{h.service, other} {
-			once := sync.OnceFunc(func() { built.Done(); built.Wait() })
-			service.step = func(name string) error {
-				if name == "commit" {
-					once()
-				}
-				return nil
-			}
-			group.Go(func() {
-				var err error
-				if answers[i], err = service.sealWhole(t.Context(), tenant, operator); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		group.Wait()
-		require.Equal(t, answers[0], answers[1])
+		h.sealAtOnce(t, other)
 		require.NoError(t, h.DB.Drain(t.Context(), tenant))
 	}
 	require.Len(t, h.packs(), 3)

@@ -143,6 +143,32 @@ func waiting(r *Service, tenantID string) int {
 	return r.sealing.held[tenantID].users
 }
 
+// sealAtOnce has two services seal, which get the same answer: both have built their pack before the first of
+// them commits.
+func (h *fixture) sealAtOnce(t *testing.T, other *Service) {
+	t.Helper()
+	var built, group sync.WaitGroup
+	built.Add(2)
+	var answers [2]Sealed
+	for i, service := range []*Service{h.service, other} {
+		once := sync.OnceFunc(func() { built.Done(); built.Wait() })
+		service.step = func(name string) error {
+			if name == "commit" {
+				once()
+			}
+			return nil
+		}
+		group.Go(func() {
+			var err error
+			if answers[i], err = service.sealWhole(t.Context(), tenant, operator); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	require.Equal(t, answers[0], answers[1])
+}
+
 // TestTwoProcessesAtOnce lets two services over one database and folder seal: only
 // the compare-and-set is between them.
 func TestTwoProcessesAtOnce(t *testing.T) {
@@ -151,28 +177,7 @@ func TestTwoProcessesAtOnce(t *testing.T) {
 	other := h.another()
 	for range 5 {
 		h.Deliver(deliveries(20)...)
-		// Both have built their pack before the first of them commits.
-		var built sync.WaitGroup
-		built.Add(2)
-		var group sync.WaitGroup
-		var answers [2]Sealed
-		for i, service := range []*Service{h.service, other} {
-			once := sync.OnceFunc(func() { built.Done(); built.Wait() })
-			service.step = func(name string) error {
-				if name == "commit" {
-					once()
-				}
-				return nil
-			}
-			group.Go(func() {
-				var err error
-				if answers[i], err = service.sealWhole(t.Context(), tenant, operator); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		group.Wait()
-		require.Equal(t, answers[0], answers[1])
+		h.sealAtOnce(t, other)
 	}
 	require.Len(t, h.packs(), 5)
 	require.Len(t, h.files(), 5, "who loses takes its file away")
