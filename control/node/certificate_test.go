@@ -55,18 +55,11 @@ func TestHolderPollsDuringAJoin(t *testing.T) {
 			f := newFixture(t)
 			f.now = time.Now() // certificates are valid now
 			joining, polled := start(t, f)
-			authority := certstest.New(t)
-			pool := x509.NewCertPool()
-			pool.AddCert(authority.Certificate())
-			joining.cfg.NodeCA = func() *x509.CertPool { return pool }
-			pair := authority.Issue(t, certstest.Leaf{URIs: []string{api.NodeURI + "edge-0"}})
-			loaded, err := tls.LoadX509KeyPair(pair.Cert, pair.Key)
-			require.NoError(t, err)
-			chain := []*x509.Certificate{loaded.Leaf}
+			chain := trusted(t, joining)
 			pass := func() { f.now, f.elapsed = f.now.Add(time.Minute), f.elapsed+time.Minute }
 
 			holder := joinRequest(t, chain, f.now)
-			_, err = joining.Join(t.Context(), holder, chain)
+			_, err := joining.Join(t.Context(), holder, chain)
 			require.NoError(t, err)
 			pass()
 			next := joinRequest(t, chain, f.now)
@@ -88,6 +81,19 @@ func TestHolderPollsDuringAJoin(t *testing.T) {
 	}
 }
 
+// trusted is the certificate of a node, edge-0, by an authority that a service trusts.
+func trusted(t *testing.T, s *Service) []*x509.Certificate {
+	t.Helper()
+	authority := certstest.New(t)
+	pool := x509.NewCertPool()
+	pool.AddCert(authority.Certificate())
+	s.cfg.NodeCA = func() *x509.CertPool { return pool }
+	pair := authority.Issue(t, certstest.Leaf{URIs: []string{api.NodeURI + "edge-0"}})
+	loaded, err := tls.LoadX509KeyPair(pair.Cert, pair.Key)
+	require.NoError(t, err)
+	return []*x509.Certificate{loaded.Leaf}
+}
+
 // TestJoinIsInTheLog: a node that joins signs only once the log has its key, which a standby that is
 // promoted may lack.
 func TestJoinIsInTheLog(t *testing.T) {
@@ -99,14 +105,7 @@ func TestJoinIsInTheLog(t *testing.T) {
 	require.NoError(t, err)
 	defer log.Close()
 	require.NoError(t, joining.db.Reconcile(t.Context(), store.History{Log: log}))
-	authority := certstest.New(t)
-	pool := x509.NewCertPool()
-	pool.AddCert(authority.Certificate())
-	joining.cfg.NodeCA = func() *x509.CertPool { return pool }
-	pair := authority.Issue(t, certstest.Leaf{URIs: []string{api.NodeURI + "edge-0"}})
-	loaded, err := tls.LoadX509KeyPair(pair.Cert, pair.Key)
-	require.NoError(t, err)
-	chain := []*x509.Certificate{loaded.Leaf}
+	chain := trusted(t, joining)
 	q := joinRequest(t, chain, f.now)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
