@@ -79,7 +79,7 @@ func TestAlertDrills(t *testing.T) {
 					}
 					token, err := s.Gateways[changed].AdminToken()
 					require.NoError(t, err)
-					return alerttest.Terminal{Dir: s.desk, Env: append(s.Command(t.Context()).Env, "ADMIN="+admin, "TOKEN="+token)}
+					return alerttest.Terminal{Dir: s.workspace, Env: append(s.Command(t.Context()).Env, "ADMIN="+admin, "TOKEN="+token)}
 				},
 			})
 		})
@@ -95,9 +95,9 @@ type stage struct {
 	olderTopic                  string // than that of the cluster; it has no records
 	client                      system.Client
 	rights                      map[string]string
-	// desk is where an operator types commands: it has control's data folder under the name that
+	// workspace is where an operator types commands: it has control's data folder under the name that
 	// commands find without a flag.
-	desk string
+	workspace string
 }
 
 // The gateways. The second one is that which drills start with other flags.
@@ -143,7 +143,7 @@ func newStage(t *testing.T) *stage {
 		GatewayFlags: []string{"--bound", bound},
 		ControlFlags: []string{"--bound", bound, "--seal-every", sealEvery},
 		LoaderFlags:  []string{"--session-timeout", "6s"}, // as short as brokers allow
-	}, desk: t.TempDir()}
+	}, workspace: t.TempDir()}
 	s.kafka = newDoor(t, "127.0.0.1:"+brokerPort)
 	at, err := url.Parse("//" + s.kafka.Addr())
 	require.NoError(t, err)
@@ -155,7 +155,7 @@ func newStage(t *testing.T) *stage {
 	systemtest.Command(t, "migrate", "--only", "kafka", "--kafka", s.Engines.Kafka, "--topic", s.olderTopic, "--partitions", "2", "--replication", "1")
 	t.Cleanup(s.End)
 	require.NoError(t, s.Raise(t.Context(), system.Size{Gateways: 2, Loaders: 1, Controls: 1, Partitions: 2}))
-	require.NoError(t, os.Symlink(s.Operator().Data, filepath.Join(s.desk, "muniment-data")))
+	require.NoError(t, os.Symlink(s.Operator().Data, filepath.Join(s.workspace, "muniment-data")))
 	s.client, s.rights = systemtest.RegisterOn(t, s.Cluster)
 	return s
 }
@@ -255,7 +255,7 @@ func (s *stage) deliver(n int) {
 func (s *stage) command(arg ...string) string {
 	s.Helper()
 	cmd := s.Command(s.Context(), arg...)
-	cmd.Dir = s.desk
+	cmd.Dir = s.workspace
 	out, err := cmd.CombinedOutput()
 	require.NoError(s, err, "%v: %s", arg, out)
 	return string(out)

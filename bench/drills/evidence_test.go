@@ -108,7 +108,7 @@ func jobsLocked(s *stage) act {
 
 // delegationShort has the root, which is offline, delegate for hours.
 func delegationShort(s *stage) act {
-	offline := filepath.Join(s.desk, "offline")
+	offline := filepath.Join(s.workspace, "offline")
 	require.NoError(s, os.Mkdir(offline, 0o700))
 	require.NoError(s, os.Rename(filepath.Join(s.Operator().Data, "keys", "root.skey"), filepath.Join(offline, "root.skey")))
 	_, text, found := strings.Cut(string(systemtest.ReadFile(s.T, "deploy/procedures.md")), "\n## Renew the delegation\n")
@@ -117,7 +117,7 @@ func delegationShort(s *stage) act {
 	procedure, _, _ := strings.Cut(text, "```\n")
 	renew := func(commands string) {
 		cmd := exec.CommandContext(s.Context(), "sh", "-e")
-		cmd.Dir, cmd.Env, cmd.Stdin = s.desk, s.Command(s.Context()).Env, strings.NewReader(commands)
+		cmd.Dir, cmd.Env, cmd.Stdin = s.workspace, s.Command(s.Context()).Env, strings.NewReader(commands)
 		out, err := cmd.CombinedOutput()
 		require.NoError(s, err, "%s", out)
 	}
