@@ -127,14 +127,14 @@ func (l *Log) commit(g *group) error {
 	switch {
 	case err == nil:
 		g.first = l.publish(&h)
-		close(g.done)
-		// Hashed while the callers prepare the next group.
-		l.chain, l.clean = l.tail.link(g.buf), false
 		if l.full {
 			l.full = false
 			l.metrics.full.Set(0)
 			l.cfg.Log.Info("log is no longer full", "end", l.end.String())
 		}
+		close(g.done)
+		// Hashed while the callers prepare the next group.
+		l.chain, l.clean = l.tail.link(g.buf), false
 		l.forget(l.tail.pos)
 	case !errors.Is(err, errSync) && (isExhausted(err) || errors.Is(err, errMaxBytes)):
 		g.err = fmt.Errorf("%w: %w", pipeline.ErrFull, err)
