@@ -10,16 +10,16 @@ import (
 	"os"
 	"path/filepath"
 
-	"muniment/control/backup"
-	"muniment/control/erasure"
-	"muniment/control/objects"
-	"muniment/control/proof"
-	"muniment/control/store"
-	"muniment/pipeline"
-	"muniment/pipeline/segment"
-	"muniment/pipeline/sqlite"
-	"muniment/sealer"
-	"muniment/sealer/terminal"
+	"muniment.example/control/backup"
+	"muniment.example/control/erasure"
+	"muniment.example/control/objects"
+	"muniment.example/control/proof"
+	"muniment.example/control/store"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/segment"
+	"muniment.example/pipeline/sqlite"
+	"muniment.example/sealer"
+	"muniment.example/sealer/terminal"
 )
 
 type backupCmd struct {

@@ -11,11 +11,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system/systemtest"
-	"muniment/bench/waittest"
-	"muniment/control/backup"
-	"muniment/control/store"
-	"muniment/sealer"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/bench/waittest"
+	"muniment.example/control/backup"
+	"muniment.example/control/store"
+	"muniment.example/sealer"
 )
 
 // forgetful is a log that holds no event of control any more.

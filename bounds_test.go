@@ -11,9 +11,9 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
 
-	"muniment/gateway/api"
-	"muniment/gateway/issue"
-	"muniment/pipeline/segment"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/issue"
+	"muniment.example/pipeline/segment"
 )
 
 // unbounded are flags with a number that any value suits.

@@ -22,7 +22,7 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system/systemtest"
+	"muniment.example/bench/system/systemtest"
 )
 
 // TestLimits compares each row of the page of limits with the constant and the flag that it names.

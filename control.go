@@ -15,17 +15,17 @@ import (
 	"strconv"
 	"time"
 
-	"muniment/control/objects"
-	"muniment/control/proof"
-	"muniment/control/sandbox"
-	"muniment/control/signing"
-	"muniment/control/store"
-	"muniment/gateway"
-	"muniment/gateway/api"
-	"muniment/gateway/certs"
-	"muniment/pipeline/clickhouse"
-	"muniment/pipeline/kafka"
-	"muniment/sealer/keyfile"
+	"muniment.example/control/objects"
+	"muniment.example/control/proof"
+	"muniment.example/control/sandbox"
+	"muniment.example/control/signing"
+	"muniment.example/control/store"
+	"muniment.example/gateway"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/certs"
+	"muniment.example/pipeline/clickhouse"
+	"muniment.example/pipeline/kafka"
+	"muniment.example/sealer/keyfile"
 )
 
 // controlCmd is one of any number of control processes on one database. They have one data

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"strings"
 
-	"muniment/control/ingest"
-	"muniment/gateway/api"
-	"muniment/gateway/issue"
-	"muniment/sealer"
+	"muniment.example/control/ingest"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/issue"
+	"muniment.example/sealer"
 )
 
 // errNotSandboxed says that a tenant is not one of the sandbox, or not any more: its key may

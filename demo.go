@@ -8,9 +8,9 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"muniment/bench/demo"
-	"muniment/bench/system"
-	"muniment/pipeline/kafka"
+	"muniment.example/bench/demo"
+	"muniment.example/bench/system"
+	"muniment.example/pipeline/kafka"
 )
 
 type demoCmd struct {

@@ -10,14 +10,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"muniment/control/store"
-	"muniment/gateway/certs"
-	"muniment/pipeline"
-	"muniment/pipeline/clickhouse"
-	"muniment/pipeline/kafka"
-	"muniment/pipeline/segment"
-	"muniment/pipeline/sqlite"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/gateway/certs"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/clickhouse"
+	"muniment.example/pipeline/kafka"
+	"muniment.example/pipeline/segment"
+	"muniment.example/pipeline/sqlite"
+	"muniment.example/sealer"
 )
 
 // The flags with an engine's address, for every command that uses it, with the files of

@@ -14,12 +14,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"muniment/control/access"
-	"muniment/control/sandbox"
-	"muniment/control/webhook"
-	"muniment/gateway/api"
-	"muniment/gateway/certs"
-	"muniment/pipeline/trace"
+	"muniment.example/control/access"
+	"muniment.example/control/sandbox"
+	"muniment.example/control/webhook"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/certs"
+	"muniment.example/pipeline/trace"
 )
 
 // serverFlags are those of every command that serves.

@@ -18,16 +18,16 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"muniment/control/sandbox"
-	"muniment/gateway"
-	"muniment/gateway/api"
-	"muniment/gateway/certs"
-	"muniment/gateway/identity"
-	"muniment/gateway/issue"
-	"muniment/gateway/snapshot"
-	"muniment/pipeline/edge"
-	"muniment/pipeline/kafka"
-	"muniment/pipeline/segment"
+	"muniment.example/control/sandbox"
+	"muniment.example/gateway"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/certs"
+	"muniment.example/gateway/identity"
+	"muniment.example/gateway/issue"
+	"muniment.example/gateway/snapshot"
+	"muniment.example/pipeline/edge"
+	"muniment.example/pipeline/kafka"
+	"muniment.example/pipeline/segment"
 )
 
 // gatewayCmd is an edge node.

@@ -1,4 +1,4 @@
-module muniment
+module muniment.example
 
 go 1.26.8
 

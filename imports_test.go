@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system/systemtest"
+	"muniment.example/bench/system/systemtest"
 )
 
 // packages says which package may import which of ours. A new package
@@ -165,7 +165,7 @@ func TestImportMap(t *testing.T) {
 			continue
 		}
 		for _, path := range imports {
-			if ours, ok := strings.CutPrefix(path, "muniment/"); ok {
+			if ours, ok := strings.CutPrefix(path, "muniment.example/"); ok {
 				require.True(t, covers(allowed, ours), "%s: %s may not import %s", file, pkg, path)
 				if !slices.Contains(testsOnly, pkg) {
 					require.NotContains(t, testsOnly, ours, "%s: %s is for tests only", file, path)

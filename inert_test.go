@@ -12,8 +12,8 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/route"
-	"muniment/sealer/terminal"
+	"muniment.example/control/route"
+	"muniment.example/sealer/terminal"
 )
 
 // lie is what a server, or whoever wrote a label, would have a terminal obey: a line of its own, colours,

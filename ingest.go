@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"muniment/gateway/certs"
-	"muniment/gateway/upload"
+	"muniment.example/gateway/certs"
+	"muniment.example/gateway/upload"
 )
 
 // apiKey names the variable that holds the API key: as a flag it would be visible to every user

@@ -23,19 +23,19 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"muniment/bench/system"
-	"muniment/control/access"
-	"muniment/control/console"
-	"muniment/control/node"
-	"muniment/control/proof"
-	"muniment/control/route"
-	"muniment/control/sandbox"
-	"muniment/control/settle"
-	"muniment/control/signing"
-	"muniment/control/tenant"
-	"muniment/gateway/certs"
-	"muniment/sealer/terminal"
-	"muniment/sealer/verify"
+	"muniment.example/bench/system"
+	"muniment.example/control/access"
+	"muniment.example/control/console"
+	"muniment.example/control/node"
+	"muniment.example/control/proof"
+	"muniment.example/control/route"
+	"muniment.example/control/sandbox"
+	"muniment.example/control/settle"
+	"muniment.example/control/signing"
+	"muniment.example/control/tenant"
+	"muniment.example/gateway/certs"
+	"muniment.example/sealer/terminal"
+	"muniment.example/sealer/verify"
 )
 
 // commands is the command line; declaredVariables says which flags the environment gives, too.

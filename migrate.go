@@ -8,9 +8,9 @@ import (
 	"io"
 	"time"
 
-	"muniment/control/store"
-	"muniment/pipeline/clickhouse"
-	"muniment/pipeline/kafka"
+	"muniment.example/control/store"
+	"muniment.example/pipeline/clickhouse"
+	"muniment.example/pipeline/kafka"
 )
 
 // migrateCmd makes the tables and the topic of a scaled service, and changes older ones.

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"time"
 
-	"muniment/gateway"
-	"muniment/gateway/certs"
-	"muniment/pipeline"
-	"muniment/pipeline/clickhouse"
-	"muniment/pipeline/kafka"
-	"muniment/sealer"
+	"muniment.example/gateway"
+	"muniment.example/gateway/certs"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/clickhouse"
+	"muniment.example/pipeline/kafka"
+	"muniment.example/sealer"
 )
 
 // pipelineCmd is one of any number of loader processes. It has no state: the warehouse has

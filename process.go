@@ -18,10 +18,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
-	"muniment/gateway"
-	"muniment/gateway/certs"
-	"muniment/pipeline/trace"
-	"muniment/sealer/keyfile"
+	"muniment.example/gateway"
+	"muniment.example/gateway/certs"
+	"muniment.example/pipeline/trace"
+	"muniment.example/sealer/keyfile"
 )
 
 // process is the runtime of a server command: its log, its metrics, its listeners, its

@@ -21,10 +21,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/netutil"
 
-	"muniment/bench/system/systemtest"
-	"muniment/bench/waittest"
-	"muniment/control/objects/s3test"
-	"muniment/gateway/certs"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/bench/waittest"
+	"muniment.example/control/objects/s3test"
+	"muniment.example/gateway/certs"
 )
 
 func TestMain(m *testing.M) { systemtest.Main(m) }

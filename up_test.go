@@ -8,10 +8,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/store"
-	"muniment/pipeline/segment"
-	"muniment/pipeline/sqlite"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/pipeline/segment"
+	"muniment.example/pipeline/sqlite"
+	"muniment.example/sealer"
 )
 
 // TestEmbeddedStartWaitsForNoAppend: a full disk keeps no embedded service from starting, although

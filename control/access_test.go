@@ -12,11 +12,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control"
-	"muniment/control/access"
-	"muniment/control/node"
-	"muniment/control/roomtest"
-	"muniment/control/sandbox"
+	"muniment.example/control"
+	"muniment.example/control/access"
+	"muniment.example/control/node"
+	"muniment.example/control/roomtest"
+	"muniment.example/control/sandbox"
 )
 
 // applied is a fixture with access to the sandbox, and a clock.

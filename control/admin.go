@@ -6,12 +6,12 @@ import (
 	"net/http"
 	"time"
 
-	"muniment/control/node"
-	"muniment/control/route"
-	"muniment/control/signing"
-	"muniment/control/store"
-	"muniment/control/tenant"
-	"muniment/gateway/api"
+	"muniment.example/control/node"
+	"muniment.example/control/route"
+	"muniment.example/control/signing"
+	"muniment.example/control/store"
+	"muniment.example/control/tenant"
+	"muniment.example/gateway/api"
 )
 
 // operatorRoutes adds the operations for operators: those of the services, and those on nodes and

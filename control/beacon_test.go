@@ -9,11 +9,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/node"
-	"muniment/control/signing"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/node"
+	"muniment.example/control/signing"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // TestBeacons: the content of a beacon, its signature, and what is refused.

@@ -15,13 +15,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/node"
-	"muniment/control/signing"
-	"muniment/control/store"
-	"muniment/deploy/stack/stacktest"
-	"muniment/gateway/api"
-	"muniment/gateway/certs/certstest"
-	"muniment/sealer"
+	"muniment.example/control/node"
+	"muniment.example/control/signing"
+	"muniment.example/control/store"
+	"muniment.example/deploy/stack/stacktest"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/certs/certstest"
+	"muniment.example/sealer"
 )
 
 // shown is a handler whose requests come over connections that showed certificates.

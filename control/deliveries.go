@@ -4,9 +4,9 @@ import (
 	"context"
 	"net/http"
 
-	"muniment/control/route"
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
+	"muniment.example/control/route"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
 )
 
 // DeliverSandbox issues a receipt for the body of POST /v1/delivery, for a key of a tenant of the

@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/gateway/api"
-	"muniment/pipeline"
+	"muniment.example/gateway/api"
+	"muniment.example/pipeline"
 )
 
 // receipts is a warehouse of deliveries: the tenants by the ids of their receipts.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"muniment/control/assets"
-	"muniment/control/route"
+	"muniment.example/control/assets"
+	"muniment.example/control/route"
 )
 
 //go:embed page

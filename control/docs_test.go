@@ -16,7 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/gate"
+	"muniment.example/gate"
 )
 
 func TestDocsPages(t *testing.T) {

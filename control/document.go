@@ -10,9 +10,9 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"muniment/control/route"
-	"muniment/gate"
-	"muniment/gateway/api"
+	"muniment.example/control/route"
+	"muniment.example/gate"
+	"muniment.example/gateway/api"
 )
 
 // schemaName is the name of a type in the OpenAPI document: the one that the type has

@@ -11,10 +11,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
-	"muniment/control/node"
-	"muniment/control/store"
-	"muniment/gateway/api"
+	"muniment.example/bench/waittest"
+	"muniment.example/control/node"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 )
 
 // bundleSize is the size of the bundles of these tests, many times what is sent at a time.

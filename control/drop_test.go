@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control"
-	"muniment/control/store"
+	"muniment.example/control"
+	"muniment.example/control/store"
 )
 
 // TestDroppedWhileRead drops tenants that are being read: each response is complete, until the record

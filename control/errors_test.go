@@ -9,10 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/store"
-	"muniment/control/store/storetest"
-	"muniment/deploy/stack/stacktest"
-	"muniment/gateway/api"
+	"muniment.example/control/store"
+	"muniment.example/control/store/storetest"
+	"muniment.example/deploy/stack/stacktest"
+	"muniment.example/gateway/api"
 )
 
 // TestWhichEngineIsAway: an engine that can't be reached is not taken for the database,

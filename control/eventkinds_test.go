@@ -12,9 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control"
-	"muniment/control/store"
-	"muniment/gateway/api"
+	"muniment.example/control"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 )
 
 // TestKindsAreComplete: an event is emitted by its kind alone (store.Tx.Emit), a kind is made by a

@@ -12,11 +12,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
-	"muniment/control"
-	"muniment/control/node"
-	"muniment/control/sandbox"
-	"muniment/control/store"
-	"muniment/gateway/api"
+	"muniment.example/control"
+	"muniment.example/control/node"
+	"muniment.example/control/sandbox"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 )
 
 // reopen makes the fixture's control anew, with another clock or logger.

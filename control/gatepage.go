@@ -11,8 +11,8 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"muniment/gate"
-	"muniment/gateway/api"
+	"muniment.example/gate"
+	"muniment.example/gateway/api"
 )
 
 // gateCatalogue is the document at /gate.json: the gate's tables, and its examples as bodies of

@@ -18,11 +18,11 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"muniment/control/route"
-	"muniment/control/sandbox"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/pipeline/trace"
+	"muniment.example/control/route"
+	"muniment.example/control/sandbox"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/pipeline/trace"
 )
 
 // handler serves one set of operations.

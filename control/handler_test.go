@@ -18,9 +18,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control"
-	"muniment/control/route"
-	"muniment/gateway/api"
+	"muniment.example/control"
+	"muniment.example/control/route"
+	"muniment.example/gateway/api"
 )
 
 // trouble is a service whose operations go wrong.

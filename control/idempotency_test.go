@@ -16,15 +16,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
-	"muniment/control"
-	"muniment/control/node"
-	"muniment/control/route"
-	"muniment/control/store"
-	"muniment/deploy/stack/stacktest"
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
-	"muniment/sealer"
+	"muniment.example/bench/waittest"
+	"muniment.example/control"
+	"muniment.example/control/node"
+	"muniment.example/control/route"
+	"muniment.example/control/store"
+	"muniment.example/deploy/stack/stacktest"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
+	"muniment.example/sealer"
 )
 
 // noted is a service with one operation, which writes down a note.

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"net/http"
 
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
 )
 
 // inProcess is the context key of a caller within this process. Requests from outside never have it.

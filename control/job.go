@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"muniment/control/store"
+	"muniment.example/control/store"
 )
 
 // Worker does the jobs of one kind, in every process that has it: store/jobs.go says what a job is,

@@ -15,11 +15,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/node"
-	"muniment/control/signing"
-	"muniment/control/store"
-	"muniment/control/tenant"
-	"muniment/deploy/stack/stacktest"
+	"muniment.example/control/node"
+	"muniment.example/control/signing"
+	"muniment.example/control/store"
+	"muniment.example/control/tenant"
+	"muniment.example/deploy/stack/stacktest"
 )
 
 // workshop is a database with jobs of one kind, in a bubble with a clock of its own.

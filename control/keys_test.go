@@ -9,14 +9,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
-	"muniment/control/store"
-	"muniment/control/tenant"
-	"muniment/deploy/stack/stacktest"
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
-	"muniment/pipeline/segment"
-	"muniment/sealer"
+	"muniment.example/bench/waittest"
+	"muniment.example/control/store"
+	"muniment.example/control/tenant"
+	"muniment.example/deploy/stack/stacktest"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
+	"muniment.example/pipeline/segment"
+	"muniment.example/sealer"
 )
 
 // admin sends a request of the operator's.

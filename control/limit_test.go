@@ -10,11 +10,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
-	"muniment/control/route"
-	"muniment/control/sandbox"
-	"muniment/control/store"
-	"muniment/gateway/api"
+	"muniment.example/bench/waittest"
+	"muniment.example/control/route"
+	"muniment.example/control/sandbox"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 )
 
 // slow is a service whose operations answer when the test lets them.

@@ -19,11 +19,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/historytest"
-	"muniment/control/node"
-	"muniment/deploy/stack/stacktest"
-	"muniment/gateway/api"
-	"muniment/gateway/snapshot"
+	"muniment.example/control/historytest"
+	"muniment.example/control/node"
+	"muniment.example/deploy/stack/stacktest"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/snapshot"
 )
 
 // What nodes decide while rights are suspended, resumed and revoked is held against the

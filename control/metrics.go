@@ -9,7 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"muniment/gateway/auth"
+	"muniment.example/gateway/auth"
 )
 
 // newMetrics returns the histogram of requests by operation and status.

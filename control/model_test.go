@@ -17,11 +17,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"muniment/control/node"
-	"muniment/control/rapidtest"
-	"muniment/control/store"
-	"muniment/deploy/stack/stacktest"
-	"muniment/sealer"
+	"muniment.example/control/node"
+	"muniment.example/control/rapidtest"
+	"muniment.example/control/store"
+	"muniment.example/deploy/stack/stacktest"
+	"muniment.example/sealer"
 )
 
 // TestRightsOffersAndChallengesAgainstAModel plays random operations on rights, offers

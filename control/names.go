@@ -14,9 +14,9 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/go-json-experiment/json"
 
-	"muniment/control/route"
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
+	"muniment.example/control/route"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
 )
 
 // openSchemas are the objects whose unknown members are not refused here: the gateway reads

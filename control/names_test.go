@@ -13,8 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/sandbox"
-	"muniment/gateway/api"
+	"muniment.example/control/sandbox"
+	"muniment.example/gateway/api"
 )
 
 // openMembers are read by their operations, in ways of their own: scopes by package right, telemetry by

@@ -4,11 +4,11 @@ import (
 	"context"
 	"time"
 
-	"muniment/control/node"
-	"muniment/control/right"
-	"muniment/control/signing"
-	"muniment/control/store"
-	"muniment/gateway/api"
+	"muniment.example/control/node"
+	"muniment.example/control/right"
+	"muniment.example/control/signing"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 )
 
 // feedWait is how long a poll of the feed waits for a commit. Nodes renew their lease by polling, so

@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control"
-	"muniment/deploy/stack/stacktest"
-	"muniment/gateway/api"
+	"muniment.example/control"
+	"muniment.example/deploy/stack/stacktest"
+	"muniment.example/gateway/api"
 )
 
 func mustControl(t *testing.T, cfg control.Config) *control.Control {

@@ -10,10 +10,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/gateway/snapshot"
+	"muniment.example/bench/waittest"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/snapshot"
 )
 
 // TestNodeFollowsOverHTTP has a view in another process: it holds a lease, reads

@@ -8,10 +8,10 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"muniment/control/node"
-	"muniment/control/route"
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
+	"muniment.example/control/node"
+	"muniment.example/control/route"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
 )
 
 // nodeRoutes adds the operations for nodes in processes of their own, with Source over HTTP.

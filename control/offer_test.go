@@ -14,7 +14,7 @@ import (
 	"github.com/gowebpki/jcs"
 	"github.com/stretchr/testify/require"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 // TestOffers is a negotiation over HTTP, and what is refused on the way.

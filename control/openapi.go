@@ -11,12 +11,12 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"muniment/control/calendar"
-	"muniment/control/route"
-	"muniment/control/sandbox"
-	"muniment/control/webhook"
-	"muniment/gate"
-	"muniment/gateway/api"
+	"muniment.example/control/calendar"
+	"muniment.example/control/route"
+	"muniment.example/control/sandbox"
+	"muniment.example/control/webhook"
+	"muniment.example/gate"
+	"muniment.example/gateway/api"
 )
 
 // object is a JSON object.

@@ -14,17 +14,17 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/stretchr/testify/require"
 
-	"muniment/control"
-	"muniment/control/access"
-	"muniment/control/event"
-	"muniment/control/meter"
-	page "muniment/control/playground"
-	"muniment/control/proof"
-	"muniment/control/route"
-	"muniment/control/sandbox"
-	"muniment/gate"
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
+	"muniment.example/control"
+	"muniment.example/control/access"
+	"muniment.example/control/event"
+	"muniment.example/control/meter"
+	page "muniment.example/control/playground"
+	"muniment.example/control/proof"
+	"muniment.example/control/route"
+	"muniment.example/control/sandbox"
+	"muniment.example/gate"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
 )
 
 // registrar sees what the API has registered.

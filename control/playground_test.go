@@ -15,10 +15,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
-	"muniment/control/node"
-	"muniment/control/sandbox"
-	"muniment/gateway/api"
+	"muniment.example/bench/waittest"
+	"muniment.example/control/node"
+	"muniment.example/control/sandbox"
+	"muniment.example/gateway/api"
 )
 
 const issued = `{"ok":true,"data":{"receipt":{"receiptId":"rcp_1"},"substrate":"DOOH"},"contractVersion":"v1.0"}`

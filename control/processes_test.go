@@ -15,14 +15,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
-	"muniment/control"
-	"muniment/control/node"
-	"muniment/control/store"
-	"muniment/deploy/stack/stacktest"
-	"muniment/gateway/api"
-	"muniment/gateway/snapshot"
-	"muniment/sealer"
+	"muniment.example/bench/waittest"
+	"muniment.example/control"
+	"muniment.example/control/node"
+	"muniment.example/control/store"
+	"muniment.example/deploy/stack/stacktest"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/snapshot"
+	"muniment.example/sealer"
 )
 
 // stallingLog stands still now and then, and the relay that writes it.

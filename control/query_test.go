@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/route"
-	"muniment/gateway/api"
+	"muniment.example/control/route"
+	"muniment.example/gateway/api"
 )
 
 // TestUnknownQueryParameters sends every operation under /v1 a parameter that it does not

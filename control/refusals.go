@@ -5,9 +5,9 @@ import (
 	"net/http"
 	"time"
 
-	"muniment/control/sandbox"
-	"muniment/gate"
-	"muniment/gateway/api"
+	"muniment.example/control/sandbox"
+	"muniment.example/gate"
+	"muniment.example/gateway/api"
 )
 
 // refusal is the contract's error of one HTTP status.

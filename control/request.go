@@ -20,9 +20,9 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"muniment/control/route"
-	"muniment/control/store"
-	"muniment/gateway/api"
+	"muniment.example/control/route"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 )
 
 const (

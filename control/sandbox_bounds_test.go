@@ -15,14 +15,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
-	"muniment/control/node"
-	"muniment/control/route"
-	"muniment/control/sandbox"
-	"muniment/control/store"
-	"muniment/deploy/stack/stacktest"
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
+	"muniment.example/bench/waittest"
+	"muniment.example/control/node"
+	"muniment.example/control/route"
+	"muniment.example/control/sandbox"
+	"muniment.example/control/store"
+	"muniment.example/deploy/stack/stacktest"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
 )
 
 // TestSandboxIsFull: a tenant that was used within the hour is not dropped for a later visitor.

@@ -9,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/node"
-	"muniment/control/sandbox"
-	"muniment/control/store"
+	"muniment.example/control/node"
+	"muniment.example/control/sandbox"
+	"muniment.example/control/store"
 )
 
 const (

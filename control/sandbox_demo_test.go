@@ -9,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/sandbox"
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
+	"muniment.example/control/sandbox"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
 )
 
 func TestSandboxConstraints(t *testing.T) {

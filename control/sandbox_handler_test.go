@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/sandbox"
+	"muniment.example/control/sandbox"
 )
 
 // sandboxBodies are the bodies of all operations that take one, with every required field.

@@ -12,12 +12,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control"
-	page "muniment/control/playground"
-	"muniment/control/sandbox"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
+	"muniment.example/control"
+	page "muniment.example/control/playground"
+	"muniment.example/control/sandbox"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
 )
 
 // playground is a fixture with the sandbox and its page, whose limits are out of the way.

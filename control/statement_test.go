@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/route"
+	"muniment.example/control/route"
 )
 
 // TestCursorsOfASettlement: a cursor that names no row is refused.

@@ -9,10 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control"
-	"muniment/control/store"
-	"muniment/control/store/storetest"
-	"muniment/sealer"
+	"muniment.example/control"
+	"muniment.example/control/store"
+	"muniment.example/control/store/storetest"
+	"muniment.example/sealer"
 )
 
 // column is one of the database, of whichever engine.

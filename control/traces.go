@@ -4,8 +4,8 @@ import (
 	"net/http"
 	"time"
 
-	"muniment/gateway/auth"
-	"muniment/pipeline/trace"
+	"muniment.example/gateway/auth"
+	"muniment.example/pipeline/trace"
 )
 
 // beginSpan begins the span of a request, if it is sampled: the gateway says so. Control decides of requests that

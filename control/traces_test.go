@@ -9,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control"
-	"muniment/pipeline/trace"
-	"muniment/pipeline/trace/tracetest"
+	"muniment.example/control"
+	"muniment.example/pipeline/trace"
+	"muniment.example/pipeline/trace/tracetest"
 )
 
 // TestRequestsTraced: control follows what the gateway decided, and decides itself where nobody did. What it refuses

@@ -17,13 +17,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"muniment/bench/system"
-	"muniment/bench/waittest"
-	"muniment/deploy/alerttest"
-	"muniment/gateway"
-	"muniment/pipeline/kafka"
-	"muniment/pipeline/segment"
-	"muniment/sealer"
+	"muniment.example/bench/system"
+	"muniment.example/bench/waittest"
+	"muniment.example/deploy/alerttest"
+	"muniment.example/gateway"
+	"muniment.example/pipeline/kafka"
+	"muniment.example/pipeline/segment"
+	"muniment.example/sealer"
 )
 
 // drills are those of one process or of a part of one. bench/drills has those that need the engines.

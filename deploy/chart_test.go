@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
-	"muniment/gateway"
+	"muniment.example/gateway"
 )
 
 // issued and handed are those by which edges join by certificates, of cert-manager or of a Secret.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/deploy/alerttest"
+	"muniment.example/deploy/alerttest"
 )
 
 // TestEachAlertHasADrill: the runbooks' table has a row for each alert, in the order of the rules. The row

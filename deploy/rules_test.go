@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/deploy/alerttest"
+	"muniment.example/deploy/alerttest"
 )
 
 // rules reads the rule file, and adds what it records to what is shown.

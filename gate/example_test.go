@@ -6,7 +6,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"muniment/gate"
+	"muniment.example/gate"
 )
 
 // A car at speed is refused; parked, its delivery is billed.

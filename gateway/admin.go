@@ -15,8 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
 )
 
 // Check is a part that must be ready before the process receives requests.

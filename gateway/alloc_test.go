@@ -12,13 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
-	"muniment/bench/waittest"
-	"muniment/gate"
-	"muniment/gateway/api"
-	"muniment/gateway/issue"
-	"muniment/gateway/issue/issuetest"
-	"muniment/gateway/snapshot"
-	"muniment/sealer"
+	"muniment.example/bench/waittest"
+	"muniment.example/gate"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/issue"
+	"muniment.example/gateway/issue/issuetest"
+	"muniment.example/gateway/snapshot"
+	"muniment.example/sealer"
 )
 
 // nullLog takes everything and keeps nothing.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 const (

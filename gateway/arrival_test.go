@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
-	"muniment/bench/waittest"
+	"muniment.example/bench/waittest"
 )
 
 // large is a good delivery of 60,000 bytes.

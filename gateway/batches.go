@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 // batches limits what batches take of the node, so that single deliveries are always served.

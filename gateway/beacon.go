@@ -11,11 +11,11 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"muniment/gateway/adapter"
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
-	"muniment/gateway/issue"
-	"muniment/sealer"
+	"muniment.example/gateway/adapter"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
+	"muniment.example/gateway/issue"
+	"muniment.example/sealer"
 )
 
 // Beacons are for players that can only call a URL. The answer is always an image of one pixel:

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 const (

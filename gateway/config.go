@@ -14,10 +14,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"muniment/gateway/api"
-	"muniment/gateway/issue"
-	"muniment/gateway/snapshot"
-	"muniment/pipeline/trace"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/issue"
+	"muniment.example/gateway/snapshot"
+	"muniment.example/pipeline/trace"
 )
 
 // Config configures a Gateway. Rights, Issuer and DialControl are required.

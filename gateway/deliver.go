@@ -9,10 +9,10 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
-	"muniment/gateway/issue"
-	"muniment/pipeline/trace"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
+	"muniment.example/gateway/issue"
+	"muniment.example/pipeline/trace"
 )
 
 var errTenantBusy = &api.Error{Code: api.RateLimited, Message: "this tenant has too many deliveries in hand on this node", RetryAfter: time.Second}

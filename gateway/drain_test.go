@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
+	"muniment.example/bench/waittest"
 )
 
 // accepting records the clients whose connections were accepted.

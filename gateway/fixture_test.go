@@ -19,13 +19,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
-	"muniment/gate"
-	"muniment/gateway/api"
-	"muniment/gateway/certs/certstest"
-	"muniment/gateway/issue"
-	"muniment/gateway/issue/issuetest"
-	"muniment/gateway/snapshot"
+	"muniment.example/bench/waittest"
+	"muniment.example/gate"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/certs/certstest"
+	"muniment.example/gateway/issue"
+	"muniment.example/gateway/issue/issuetest"
+	"muniment.example/gateway/snapshot"
 )
 
 // today is the fixture's clock; that of the lease stands still too.

@@ -71,9 +71,9 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"muniment/gateway/api"
-	"muniment/gateway/issue"
-	"muniment/gateway/snapshot"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/issue"
+	"muniment.example/gateway/snapshot"
 )
 
 // Gateway serves one node. Make it with New, run it with Run.

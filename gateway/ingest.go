@@ -13,11 +13,11 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/valyala/fasthttp"
 
-	"muniment/gateway/adapter"
-	"muniment/gateway/api"
-	"muniment/gateway/issue"
-	"muniment/pipeline/trace"
-	"muniment/sealer"
+	"muniment.example/gateway/adapter"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/issue"
+	"muniment.example/pipeline/trace"
+	"muniment.example/sealer"
 )
 
 // byteOrderMark begins what some editors and tools write.

@@ -17,12 +17,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
-	"muniment/gate"
-	"muniment/gateway/api"
-	"muniment/gateway/issue"
-	"muniment/gateway/issue/issuetest"
-	"muniment/sealer"
+	"muniment.example/bench/waittest"
+	"muniment.example/gate"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/issue"
+	"muniment.example/gateway/issue/issuetest"
+	"muniment.example/sealer"
 )
 
 // batchRequest is a request with a body of some type.

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
-	"muniment/bench/waittest"
+	"muniment.example/bench/waittest"
 )
 
 // TestLimitedTenants: whoever is refused or delayed is named to operators, with the limit.

@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/valyala/fasthttp"
 
-	"muniment/gateway/issue"
-	"muniment/pipeline/trace"
+	"muniment.example/gateway/issue"
+	"muniment.example/pipeline/trace"
 )
 
 // metrics holds the gateway's counters. Their labels are bounded: routes and status

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
-	"muniment/gateway/api"
-	"muniment/gateway/issue/issuetest"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/issue/issuetest"
 )
 
 // delivered returns the status and field of a delivery's response; the handler is called without a

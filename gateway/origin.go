@@ -6,7 +6,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 const forwardedFor = "X-Forwarded-For"

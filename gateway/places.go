@@ -6,8 +6,8 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
 )
 
 // places limit how many requests of each owner, and of all, are in hand at a time. They are safe for

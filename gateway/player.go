@@ -14,11 +14,11 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/valyala/fasthttp"
 
-	"muniment/gateway/adapter"
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
-	"muniment/gateway/issue"
-	"muniment/pipeline/trace"
+	"muniment.example/gateway/adapter"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
+	"muniment.example/gateway/issue"
+	"muniment.example/pipeline/trace"
 )
 
 // A Broadsign player posts its plays by itself to POST /adapters/broadsign, as it is configured to: its

@@ -13,9 +13,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
-	"muniment/gateway/api"
-	"muniment/gateway/issue/issuetest"
+	"muniment.example/bench/waittest"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/issue/issuetest"
 )
 
 // playersRoom is a gateway with a mapping for the display unit 1, and a key that a player may have.

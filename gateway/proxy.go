@@ -15,9 +15,9 @@ import (
 	"github.com/valyala/fasthttp"
 	"golang.org/x/net/http/httpguts"
 
-	"muniment/gateway/api"
-	"muniment/gateway/issue"
-	"muniment/pipeline/trace"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/issue"
+	"muniment.example/pipeline/trace"
 )
 
 const reachControl = "reach control"

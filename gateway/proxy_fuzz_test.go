@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 // one is a listener of one connection.

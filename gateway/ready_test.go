@@ -17,14 +17,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"muniment/bench/waittest"
-	"muniment/gate"
-	"muniment/gateway/api"
-	"muniment/gateway/issue/issuetest"
-	"muniment/pipeline/edge"
-	"muniment/pipeline/kafka"
-	"muniment/pipeline/segment"
-	"muniment/sealer"
+	"muniment.example/bench/waittest"
+	"muniment.example/gate"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/issue/issuetest"
+	"muniment.example/pipeline/edge"
+	"muniment.example/pipeline/kafka"
+	"muniment.example/pipeline/segment"
+	"muniment.example/sealer"
 )
 
 // shortage is one way to a 503.

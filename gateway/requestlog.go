@@ -7,7 +7,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 // tenantOf is the user value of a request that holds its tenant, while requests are logged.

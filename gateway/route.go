@@ -10,10 +10,10 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"muniment/gate"
-	"muniment/gateway/api"
-	"muniment/gateway/issue"
-	"muniment/pipeline/trace"
+	"muniment.example/gate"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/issue"
+	"muniment.example/pipeline/trace"
 )
 
 const (

@@ -8,8 +8,8 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"muniment/gateway/api"
-	"muniment/gateway/issue"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/issue"
 )
 
 const (

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/gateway/api"
-	"muniment/gateway/issue"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/issue"
 )
 
 // TestHostileEnvelopes: what stands beside the rows of a body is bounded, and costs no more than

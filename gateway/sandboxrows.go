@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"muniment/gateway/api"
-	"muniment/gateway/issue"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/issue"
 )
 
 // sandboxTimeout bounds a batch of the sandbox, which has a slot all the while: short, so that

@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
-	"muniment/gateway/api"
+	"muniment.example/bench/waittest"
+	"muniment.example/gateway/api"
 )
 
 // longAndShort is a control whose answer is 48 MiB under /long, 5,000 bytes in chunks under all other

@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
+	"muniment.example/bench/waittest"
 )
 
 // TestQuietConnectionsEndWithTheGrace holds connections that have said nothing, or

@@ -5,8 +5,8 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"muniment/gateway/issue"
-	"muniment/pipeline/trace"
+	"muniment.example/gateway/issue"
+	"muniment.example/pipeline/trace"
 )
 
 // spanNames are the names of routes' spans. A route without one is not traced: beacons, as they are calls of

@@ -15,11 +15,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
-	"muniment/gateway/api"
-	"muniment/pipeline/trace"
-	"muniment/pipeline/trace/tracetest"
-	"muniment/sealer"
+	"muniment.example/bench/waittest"
+	"muniment.example/gateway/api"
+	"muniment.example/pipeline/trace"
+	"muniment.example/pipeline/trace/tracetest"
+	"muniment.example/sealer"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/valyala/fasthttp"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 // coding is a content coding in which batches are taken.

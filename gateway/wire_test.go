@@ -16,9 +16,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
-	"muniment/gateway/api"
-	"muniment/gateway/issue/issuetest"
+	"muniment.example/bench/waittest"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/issue/issuetest"
 )
 
 // requireEnvelope requires the contract's error envelope.

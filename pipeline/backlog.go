@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // backlog sets a gauge to the number of records of a partition that are not loaded, once

@@ -6,7 +6,7 @@ import (
 	"runtime"
 	"sync"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // arena allocates the copies of a batch in few pieces of memory: two pieces for each record

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/pipeline"
+	"muniment.example/pipeline"
 )
 
 func TestBloom(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // SubjectKey is the secret key of the hashes of references to persons. A plain hash of an

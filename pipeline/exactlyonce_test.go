@@ -11,10 +11,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/pipeline"
-	"muniment/pipeline/segment"
-	"muniment/pipeline/sqlite"
-	"muniment/sealer"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/segment"
+	"muniment.example/pipeline/sqlite"
+	"muniment.example/sealer"
 )
 
 // These tests run the loader between the real embedded engines.

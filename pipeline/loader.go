@@ -13,8 +13,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"muniment/pipeline/trace"
-	"muniment/sealer"
+	"muniment.example/pipeline/trace"
+	"muniment.example/sealer"
 )
 
 var (

@@ -23,7 +23,7 @@ import (
 	"context"
 	"errors"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // Log is the durable, ordered event log.

@@ -12,9 +12,9 @@ import (
 	"github.com/oklog/ulid/v2"
 	"github.com/stretchr/testify/require"
 
-	"muniment/gate"
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/gate"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)

@@ -3,7 +3,7 @@ package pipeline
 import (
 	"fmt"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // NewRow checks that the headers, event, private part and witness of a record

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // PartitionBacklog says what of a partition is not loaded, and whose it is. Loading is in order, so a tenant waits for

@@ -9,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/pipeline"
-	"muniment/pipeline/conform"
-	"muniment/sealer"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/conform"
+	"muniment.example/sealer"
 )
 
 // TestBacklog: while the warehouse is away, operators see which partitions are behind, and whose records wait there.

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // Chained is a log that proves what it holds: Chain is equal for two logs only if they hold

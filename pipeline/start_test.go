@@ -13,10 +13,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
-	"muniment/pipeline"
-	"muniment/pipeline/conform"
-	"muniment/pipeline/segment"
-	"muniment/sealer"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/conform"
+	"muniment.example/pipeline/segment"
+	"muniment.example/sealer"
 )
 
 // An older copy of the warehouse is put under a loader that runs: at once, or while nothing

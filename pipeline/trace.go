@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"muniment/pipeline/trace"
-	"muniment/sealer"
+	"muniment.example/pipeline/trace"
+	"muniment.example/sealer"
 )
 
 // mostTraced is how many records of a batch get a span: anyone who may write to the topic can add the header.

@@ -8,11 +8,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
-	"muniment/pipeline"
-	"muniment/pipeline/trace"
-	"muniment/pipeline/trace/tracetest"
-	"muniment/sealer"
+	"muniment.example/bench/waittest"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/trace"
+	"muniment.example/pipeline/trace/tracetest"
+	"muniment.example/sealer"
 )
 
 // traceparentOf is that of the n-th record's append.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // Warehouse keeps the loaded events and answers queries. Every result is computed from

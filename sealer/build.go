@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"muniment/sealer/signature"
+	"muniment.example/sealer/signature"
 )
 
 // PackConfig is what a pack is built from, besides its entries.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"muniment/gate"
+	"muniment.example/gate"
 )
 
 // ErrWitness says that a receipt's witness is not that of the event that holds it:

@@ -10,7 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"muniment/gate"
+	"muniment.example/gate"
 )
 
 // MaxDwellMs is the longest dwell that a receipt may state, two years and a bit.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // TestRightIn: campaigns and labels are each absent or of their type; of a scope that breaks this nothing counts.

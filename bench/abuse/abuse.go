@@ -19,8 +19,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"muniment/bench/load"
-	"muniment/bench/system"
+	"muniment.example/bench/load"
+	"muniment.example/bench/system"
 )
 
 // Abuse is what a process does to a server until its standard input ends.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/load"
+	"muniment.example/bench/load"
 )
 
 // speaker is a server on a port of its own that treats each connection in the same way.

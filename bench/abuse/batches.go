@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"muniment/bench/load"
+	"muniment.example/bench/load"
 )
 
 // batches sends them until ctx is done, and returns when that has begun.

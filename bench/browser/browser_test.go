@@ -6,7 +6,7 @@ package browser
 import (
 	"testing"
 
-	"muniment/bench/system/systemtest"
+	"muniment.example/bench/system/systemtest"
 )
 
 func TestMain(m *testing.M) { systemtest.Main(m) }

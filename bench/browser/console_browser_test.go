@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system/systemtest"
-	"muniment/bench/waittest"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/bench/waittest"
 )
 
 // TestConsoleInABrowser has Chromium visit the operators' page of a running service, as many times as

@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system/systemtest"
-	"muniment/bench/waittest"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/bench/waittest"
 )
 
 // TestPlaygroundInABrowser has Chromium visit the page of a running service: control/playground/browser

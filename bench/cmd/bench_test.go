@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/compare"
-	"muniment/deploy/stack/stacktest"
+	"muniment.example/bench/compare"
+	"muniment.example/deploy/stack/stacktest"
 )
 
 // read returns the figures of --json.

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"muniment/bench/compare"
-	"muniment/bench/system"
-	"muniment/pipeline/kafka"
+	"muniment.example/bench/compare"
+	"muniment.example/bench/system"
+	"muniment.example/pipeline/kafka"
 )
 
 // comparison are the flags of both comparisons.

@@ -10,11 +10,11 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"muniment/bench/abuse"
-	"muniment/bench/compare"
-	"muniment/bench/soak"
-	"muniment/bench/system"
-	"muniment/pipeline/kafka"
+	"muniment.example/bench/abuse"
+	"muniment.example/bench/compare"
+	"muniment.example/bench/soak"
+	"muniment.example/bench/system"
+	"muniment.example/pipeline/kafka"
 )
 
 type commands struct {

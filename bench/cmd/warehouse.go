@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"muniment/bench/measure"
-	"muniment/bench/scale"
-	"muniment/bench/warehouse"
-	"muniment/pipeline/clickhouse"
+	"muniment.example/bench/measure"
+	"muniment.example/bench/scale"
+	"muniment.example/bench/warehouse"
+	"muniment.example/pipeline/clickhouse"
 )
 
 type loadCmd struct {

@@ -11,10 +11,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"muniment/bench/measure"
-	"muniment/bench/system"
-	"muniment/pipeline/segment"
-	"muniment/sealer"
+	"muniment.example/bench/measure"
+	"muniment.example/bench/system"
+	"muniment.example/pipeline/segment"
+	"muniment.example/sealer"
 )
 
 // Append is what appending to the log costs, the waiting for it left out.

@@ -18,12 +18,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/valyala/fasthttp"
 
-	"muniment/gateway"
-	"muniment/gateway/api"
-	"muniment/gateway/issue"
-	"muniment/pipeline"
-	"muniment/pipeline/segment"
-	"muniment/sealer"
+	"muniment.example/gateway"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/issue"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/segment"
+	"muniment.example/sealer"
 )
 
 // Bare is the server that the product is measured against: fasthttp, the

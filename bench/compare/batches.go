@@ -17,10 +17,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"muniment/bench/abuse"
-	"muniment/bench/load"
-	"muniment/bench/measure"
-	"muniment/bench/system"
+	"muniment.example/bench/abuse"
+	"muniment.example/bench/load"
+	"muniment.example/bench/measure"
+	"muniment.example/bench/system"
 )
 
 // Batched is what a server makes of batches, beside single deliveries and bare signatures.

@@ -22,10 +22,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"muniment/bench/load"
-	"muniment/bench/measure"
-	"muniment/bench/system"
-	"muniment/sealer"
+	"muniment.example/bench/load"
+	"muniment.example/bench/measure"
+	"muniment.example/bench/system"
+	"muniment.example/sealer"
 )
 
 // Variant is one of the servers that are compared.

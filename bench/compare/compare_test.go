@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
-	"muniment/bench/load"
+	"muniment.example/bench/load"
 )
 
 // TestForgedReceipt: what the comparison calls verified is.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"muniment/bench/measure"
+	"muniment.example/bench/measure"
 )
 
 // Report is what a Comparison found. It is also its JSON form.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/measure"
+	"muniment.example/bench/measure"
 )
 
 // TestRatios pairs synthetic rounds. A measurement is variant, round, receipts/s,
@@ -154,13 +154,13 @@ Duration: 5s, Total samples = 100us
 -----------+-------------------------------------------------------
       60us   crypto/internal/fips140/edwards25519/field.feMul
              crypto/ed25519.Sign
-             muniment/sealer.(*Signer).SealDelivery
-             muniment/gateway.(*Gateway).deliver
+             muniment.example/sealer.(*Signer).SealDelivery
+             muniment.example/gateway.(*Gateway).deliver
 -----------+-------------------------------------------------------
      label:  x
       10us   runtime.memmove
-             muniment/pipeline/segment.(*group).add
-             muniment/gateway.(*Gateway).deliver
+             muniment.example/pipeline/segment.(*group).add
+             muniment.example/gateway.(*Gateway).deliver
 -----------+-------------------------------------------------------
       20us   internal/runtime/syscall.Syscall6
              syscall.write

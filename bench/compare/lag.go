@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"muniment/bench/load"
-	"muniment/bench/measure"
-	"muniment/bench/system"
+	"muniment.example/bench/load"
+	"muniment.example/bench/measure"
+	"muniment.example/bench/system"
 )
 
 // looked is how far the loader had come at a moment.

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"muniment/bench/load"
-	"muniment/bench/measure"
-	"muniment/bench/system"
+	"muniment.example/bench/load"
+	"muniment.example/bench/measure"
+	"muniment.example/bench/system"
 )
 
 // Loading is what one loader did with a backlog, and with a steady stream.

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"muniment/bench/measure"
+	"muniment.example/bench/measure"
 )
 
 // Part is what one step on the way to a receipt takes, alone and with its memory at
@@ -50,7 +50,7 @@ func ReadParts(file string) ([]Part, error) {
 	for line := range strings.Lines(string(text)) {
 		f := strings.Fields(line)
 		if len(f) == 2 && f[0] == "pkg:" {
-			pkg = strings.TrimPrefix(f[1], "muniment/")
+			pkg = strings.TrimPrefix(f[1], "muniment.example/")
 		}
 		if len(f) < 4 || !strings.HasPrefix(f[0], "Benchmark") {
 			continue

@@ -11,26 +11,26 @@ import (
 
 func TestReadParts(t *testing.T) {
 	const printed = `goos: linux
-pkg: muniment/gate
+pkg: muniment.example/gate
 BenchmarkEvaluate/DOOH-2         	77146226	        15.81 ns/op	       0 B/op	       0 allocs/op
 BenchmarkEvaluate/DRONE-2        	43146226	        31.20 ns/op	       0 B/op	       0 allocs/op
 BenchmarkEvaluate/ANY-2          	77146226	        15.81 ns/op	       0 B/op	       0 allocs/op
 BenchmarkDecode-2                	 1000000	      9999 ns/op	       0 B/op	       0 allocs/op
 BenchmarkAppendProjection-2      	 5000000	       231 ns/op	       0 B/op	       0 allocs/op
 PASS
-pkg: muniment/sealer
+pkg: muniment.example/sealer
 BenchmarkAppendReceipt           	 4000000	       280.0 ns/op
 BenchmarkSealDelivery-2          	   60000	     18700 ns/op	     176 B/op	       4 allocs/op
 BenchmarkSplitDelivery-2         	 5000000	       220.5 ns/op	       0 B/op	       0 allocs/op
-pkg: muniment/gateway
+pkg: muniment.example/gateway
 BenchmarkSign-2                  	   70000	     17300 ns/op
 BenchmarkHandler-2               	   50000	     24000 ns/op	     200 B/op	       7 allocs/op
-pkg: muniment/gateway/issue
+pkg: muniment.example/gateway/issue
 BenchmarkDecode-2                	  900000	      1300 ns/op	 450.00 MB/s	       0 B/op	       0 allocs/op
-pkg: muniment/pipeline/segment
+pkg: muniment.example/pipeline/segment
 BenchmarkAppend/1-2              	    5000	    210000 ns/op	   4.7 MB/s	     40000 cpu-ns/op	       1 B/op	       0 allocs/op
 BenchmarkAppend/256-2            	  900000	      2100 ns/op	 476.2 MB/s	      2345 cpu-ns/op	       3 B/op	       0 allocs/op
-pkg: muniment/pipeline/sqlite
+pkg: muniment.example/pipeline/sqlite
 BenchmarkLoad-2                  	       8	 150000000 ns/op	     25000 rows/s
 `
 	file := filepath.Join(t.TempDir(), "parts.txt")

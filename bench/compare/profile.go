@@ -11,9 +11,9 @@ import (
 	"strconv"
 	"strings"
 
-	"muniment/bench/load"
-	"muniment/bench/measure"
-	"muniment/bench/system"
+	"muniment.example/bench/load"
+	"muniment.example/bench/measure"
+	"muniment.example/bench/system"
 )
 
 // Usage is the CPU that one kind of work took of a server.
@@ -36,11 +36,11 @@ var kinds = []struct {
 }{
 	{"Ed25519 signature", []string{"crypto/ed25519", "edwards25519", "crypto/internal/fips140/ed25519", "sha512"}},
 	{"SHA-256 (witness, commitment, idempotency, log chain)", []string{"sha256"}},
-	{"log append (encode, checksum, write, fdatasync)", []string{"muniment/pipeline/segment.", "sealer.AppendRecord", "hash/crc32"}},
-	{"Kafka (queue, encoding, requests)", []string{"segmentio/kafka-go", "muniment/pipeline/kafka."}},
+	{"log append (encode, checksum, write, fdatasync)", []string{"muniment.example/pipeline/segment.", "sealer.AppendRecord", "hash/crc32"}},
+	{"Kafka (queue, encoding, requests)", []string{"segmentio/kafka-go", "muniment.example/pipeline/kafka."}},
 	{"JSON decode", []string{"jsontext", "jsonwire", "gate.(*Telemetry).Decode", "issue.(*Observation)", "issue.(*row)", "issue.TooDeep", "gateway.readJSON"}},
-	{"gate, metering, projected telemetry", []string{"muniment/gate."}},
-	{"sealing text (receipt, event, private part, answer, ids)", []string{"muniment/sealer.", "issue.appendAnswer", "gateway.appendDelivered", "gateway.(*Gateway).appendResults", "issue.(*work).name", "issue.(*work).commit", "api.AppendID", "base64"}},
+	{"gate, metering, projected telemetry", []string{"muniment.example/gate."}},
+	{"sealing text (receipt, event, private part, answer, ids)", []string{"muniment.example/sealer.", "issue.appendAnswer", "gateway.appendDelivered", "gateway.(*Gateway).appendResults", "issue.(*work).name", "issue.(*work).commit", "api.AppendID", "base64"}},
 	{"random bits", []string{"crypto/rand", "drbg", "sysrand"}},
 	{"idempotency keys", []string{"issue.(*claim", "issue.(*kept", "issue.(*work).keyHash", "issue.(*work).identify"}},
 	{"API key and right", []string{"gateway/auth.", "gateway/snapshot.", "ristretto"}},
@@ -48,7 +48,7 @@ var kinds = []struct {
 	{"socket reads and writes", []string{"internal/poll.(*FD).Read", "internal/poll.(*FD).Write", "net.(*conn)", "net.(*TCPConn)", "gateway.(*conn)"}},
 	{"deadlines and timers", []string{"issue.(*deadline", "SetWriteDeadline", "SetReadDeadline", "setDeadline", "time.(*Timer)", "time.resetTimer"}},
 	{"HTTP", []string{"valyala/fasthttp", "bufio."}},
-	{"the rest of the handler", []string{"muniment/"}},
+	{"the rest of the handler", []string{"muniment.example/"}},
 }
 
 const (

@@ -11,9 +11,9 @@ import (
 	"sync"
 	"time"
 
-	"muniment/bench/load"
-	"muniment/bench/measure"
-	"muniment/bench/system"
+	"muniment.example/bench/load"
+	"muniment.example/bench/measure"
+	"muniment.example/bench/system"
 )
 
 // The variants of a StackComparison, beside Signed.

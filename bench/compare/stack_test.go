@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/measure"
+	"muniment.example/bench/measure"
 )
 
 // TestDelays follows receipts of two partitions: the n-th of a partition is loaded when

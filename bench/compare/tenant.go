@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"muniment/bench/load"
-	"muniment/bench/measure"
-	"muniment/bench/system"
+	"muniment.example/bench/load"
+	"muniment.example/bench/measure"
+	"muniment.example/bench/system"
 )
 
 // TenantRate is what one tenant, whose records are all in one partition, can sustain, and beside it what as many callers get done as

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"muniment/bench/measure"
+	"muniment.example/bench/measure"
 )
 
 var variantNames = map[Variant]string{

@@ -3,7 +3,7 @@ package compare
 import (
 	"fmt"
 
-	"muniment/bench/measure"
+	"muniment.example/bench/measure"
 )
 
 // The bounds that no Ratio has.

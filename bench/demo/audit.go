@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"muniment/bench/load"
-	"muniment/bench/system"
-	"muniment/pipeline"
+	"muniment.example/bench/load"
+	"muniment.example/bench/system"
+	"muniment.example/pipeline"
 )
 
 // Caller is a tenant's client, and every answer that its deliveries were given.

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"muniment/bench/load"
-	"muniment/bench/measure"
-	"muniment/sealer"
+	"muniment.example/bench/load"
+	"muniment.example/bench/measure"
+	"muniment.example/sealer"
 )
 
 // receipts are the receipts found in one place: how often each stands there, and

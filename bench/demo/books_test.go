@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/load"
-	"muniment/bench/measure"
+	"muniment.example/bench/load"
+	"muniment.example/bench/measure"
 )
 
 // sound makes books in which three receipts, one of them suppressed, balance.

@@ -5,7 +5,7 @@ import (
 	"crypto/tls"
 	"strings"
 
-	"muniment/bench/system"
+	"muniment.example/bench/system"
 )
 
 // scaled is the service as a cluster.

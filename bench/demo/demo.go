@@ -18,12 +18,12 @@ import (
 	"path/filepath"
 	"time"
 
-	"muniment/bench/load"
-	"muniment/bench/measure"
-	"muniment/bench/system"
-	"muniment/pipeline"
-	"muniment/pipeline/segment"
-	"muniment/sealer"
+	"muniment.example/bench/load"
+	"muniment.example/bench/measure"
+	"muniment.example/bench/system"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/segment"
+	"muniment.example/sealer"
 )
 
 // Demo runs the product against a throw-away data folder: real

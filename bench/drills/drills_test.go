@@ -17,11 +17,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system"
-	"muniment/bench/system/systemtest"
-	"muniment/bench/waittest"
-	"muniment/deploy/alerttest"
-	"muniment/deploy/stack/stacktest"
+	"muniment.example/bench/system"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/bench/waittest"
+	"muniment.example/deploy/alerttest"
+	"muniment.example/deploy/stack/stacktest"
 )
 
 func TestMain(m *testing.M) { systemtest.Main(m) }

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system"
-	"muniment/bench/system/systemtest"
+	"muniment.example/bench/system"
+	"muniment.example/bench/system/systemtest"
 )
 
 func databaseAway(s *stage) act {

@@ -13,11 +13,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system"
-	"muniment/bench/system/systemtest"
-	"muniment/gate"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/bench/system"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/gate"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // rowsChanged has somebody write to ClickHouse beside the loaders.

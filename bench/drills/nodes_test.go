@@ -15,11 +15,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/load"
-	"muniment/bench/system"
-	"muniment/bench/system/systemtest"
-	"muniment/gateway/api"
-	"muniment/gateway/certs/certstest"
+	"muniment.example/bench/load"
+	"muniment.example/bench/system"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/certs/certstest"
 )
 
 // nodeCutOff has a node that changes its key often lose its way to control, until its lease has ended: its

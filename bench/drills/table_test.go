@@ -1,6 +1,6 @@
 package drills
 
-import "muniment/deploy/alerttest"
+import "muniment.example/deploy/alerttest"
 
 // drills in the order in which they are run. A factor of less than 60 leaves a count that a rule wants
 // within its window the time to be reached; a higher one is for an hour.

@@ -20,15 +20,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/load"
-	"muniment/bench/system/systemtest"
-	"muniment/control/backup"
-	"muniment/control/signing"
-	"muniment/control/store"
-	"muniment/gate"
-	"muniment/gateway/api"
-	"muniment/pipeline/segment"
-	"muniment/sealer"
+	"muniment.example/bench/load"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/control/backup"
+	"muniment.example/control/signing"
+	"muniment.example/control/store"
+	"muniment.example/gate"
+	"muniment.example/gateway/api"
+	"muniment.example/pipeline/segment"
+	"muniment.example/sealer"
 )
 
 // TestBackupUnderLoad backs up a service again and again, while 64 clients deliver

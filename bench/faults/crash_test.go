@@ -18,11 +18,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/load"
-	"muniment/bench/system/systemtest"
-	"muniment/bench/waittest"
-	"muniment/control/store"
-	"muniment/sealer"
+	"muniment.example/bench/load"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/bench/waittest"
+	"muniment.example/control/store"
+	"muniment.example/sealer"
 )
 
 // TestKillUnderLoad kills the server again and again, at random moments, under

@@ -3,8 +3,8 @@ package faults
 import (
 	"testing"
 
-	"muniment/bench/system/storytest"
-	"muniment/bench/system/systemtest"
+	"muniment.example/bench/system/storytest"
+	"muniment.example/bench/system/systemtest"
 )
 
 func TestWorkersKilled(t *testing.T) {

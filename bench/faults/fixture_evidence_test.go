@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"testing"
 
-	"muniment/bench/system/systemtest"
-	"muniment/sealer"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/sealer"
 )
 
 // inLog counts the receipts in a data folder's log, by id.

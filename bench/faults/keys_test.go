@@ -10,9 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system"
-	"muniment/bench/system/systemtest"
-	"muniment/sealer"
+	"muniment.example/bench/system"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/sealer"
 )
 
 // TestKeysUnderLoad rotates and revokes keys of every kind through the admin

@@ -17,10 +17,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"muniment/bench/load"
-	"muniment/bench/system"
-	"muniment/bench/system/systemtest"
-	"muniment/sealer"
+	"muniment.example/bench/load"
+	"muniment.example/bench/system"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/sealer"
 )
 
 // The faults of the scaled service, each under load with clients that keep every

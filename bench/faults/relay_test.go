@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"muniment/bench/system/systemtest"
+	"muniment.example/bench/system/systemtest"
 )
 
 // batchTap is in front of ClickHouse, and holds a batch in the middle on request.

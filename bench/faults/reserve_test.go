@@ -12,9 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system/systemtest"
-	"muniment/bench/waittest"
-	"muniment/sealer"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/bench/waittest"
+	"muniment.example/sealer"
 )
 
 // newOnSmallDisk is newService on a disk of its own, of so many MiB. It needs root.

@@ -16,10 +16,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system/systemtest"
-	"muniment/control/backup"
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/control/backup"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // TestRestoreIsHeldAgainstAPack restores a backup beside packs and checkpoints that

@@ -13,9 +13,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system/systemtest"
-	"muniment/bench/waittest"
-	"muniment/sealer"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/bench/waittest"
+	"muniment.example/sealer"
 )
 
 // TestNoReceiptOnARevokedRight revokes right after right, itself, by its parent, and by

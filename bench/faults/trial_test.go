@@ -13,13 +13,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/demo"
-	"muniment/bench/load"
-	"muniment/bench/system"
-	"muniment/bench/system/systemtest"
-	"muniment/bench/waittest"
-	"muniment/deploy/stack/stacktest"
-	"muniment/pipeline/clickhouse"
+	"muniment.example/bench/demo"
+	"muniment.example/bench/load"
+	"muniment.example/bench/system"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/bench/waittest"
+	"muniment.example/deploy/stack/stacktest"
+	"muniment.example/pipeline/clickhouse"
 )
 
 // trial is a cluster under the load of some tenants.

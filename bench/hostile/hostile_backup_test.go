@@ -16,8 +16,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system/systemtest"
-	"muniment/control/backup"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/control/backup"
 )
 
 // handedIn is a backup that somebody else has made, of a service with a pack.

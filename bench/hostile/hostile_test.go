@@ -18,10 +18,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system"
-	"muniment/bench/system/systemtest"
-	"muniment/bench/waittest"
-	"muniment/gateway/api"
+	"muniment.example/bench/system"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/bench/waittest"
+	"muniment.example/gateway/api"
 )
 
 func TestMain(m *testing.M) { systemtest.Main(m) }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"muniment/gate"
+	"muniment.example/gate"
 )
 
 // bodySize is that of a typical delivery: identifiers, a dozen telemetry fields

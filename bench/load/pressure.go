@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"muniment/bench/system"
+	"muniment.example/bench/system"
 )
 
 // Pressure is a closed loop: each connection sends its next delivery as soon as

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"muniment/bench/system"
+	"muniment.example/bench/system"
 )
 
 // Tenant is a tenant with a right on each substrate that has a profile.

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"muniment/bench/system"
+	"muniment.example/bench/system"
 )
 
 // The good traffic beside which abuse is measured: fine enough that a window has a p99, and far from what

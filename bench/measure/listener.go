@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 // Listeners are the processes of this machine that listen on the ports of addresses,

@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"time"
 
-	"muniment/bench/measure"
-	"muniment/bench/system"
+	"muniment.example/bench/measure"
+	"muniment.example/bench/system"
 )
 
 // seal seals everything: the first call alone, to measure what a pack takes, the others while

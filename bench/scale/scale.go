@@ -14,10 +14,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"muniment/bench/load"
-	"muniment/bench/measure"
-	"muniment/bench/system"
-	"muniment/sealer"
+	"muniment.example/bench/load"
+	"muniment.example/bench/measure"
+	"muniment.example/bench/system"
+	"muniment.example/sealer"
 )
 
 // Scale measures an embedded service whose one tenant has much: what its queries take, how soon the

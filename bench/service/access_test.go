@@ -5,10 +5,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system/storytest"
-	"muniment/bench/system/systemtest"
-	"muniment/bench/waittest"
-	"muniment/gateway/api"
+	"muniment.example/bench/system/storytest"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/bench/waittest"
+	"muniment.example/gateway/api"
 )
 
 // TestAccessOfAService is the whole story: a stranger applies, an operator approves, the mail comes,

@@ -3,8 +3,8 @@ package service
 import (
 	"testing"
 
-	"muniment/bench/system/storytest"
-	"muniment/bench/system/systemtest"
+	"muniment.example/bench/system/storytest"
+	"muniment.example/bench/system/systemtest"
 )
 
 // TestBeaconOfAService: a player calls what the API has made. Each play is metered once, also

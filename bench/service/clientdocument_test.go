@@ -18,8 +18,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system/systemtest"
-	"muniment/gateway/client"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/gateway/client"
 )
 
 // clientOperation is an operation of the document as the client calls it.

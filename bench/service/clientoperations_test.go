@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"muniment/gateway/client"
+	"muniment.example/gateway/client"
 )
 
 // clientOperations are the client's methods by the operations of the document. Each is called with

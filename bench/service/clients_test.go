@@ -13,8 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system/systemtest"
-	"muniment/gateway/client"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/gateway/client"
 )
 
 // TestClientsOfAService runs the suites of the clients in gateway/client/typescript and

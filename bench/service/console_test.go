@@ -10,10 +10,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system/systemtest"
-	"muniment/bench/waittest"
-	"muniment/control/console"
-	"muniment/control/proof"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/bench/waittest"
+	"muniment.example/control/console"
+	"muniment.example/control/proof"
 )
 
 // TestConsoleOfAService: the page shows what there is, releases a record that holds sealing, and none

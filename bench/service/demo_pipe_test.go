@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/sealer/keyfile"
+	"muniment.example/sealer/keyfile"
 )
 
 // TestDemoEndsWithItsReader: muniment demo | head ends the demo, its server with it.

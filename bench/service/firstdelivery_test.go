@@ -18,7 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system/systemtest"
+	"muniment.example/bench/system/systemtest"
 )
 
 // TestFirstDelivery runs the programs of the page for integrators: through refusals that pass and an answer that is lost

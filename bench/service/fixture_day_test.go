@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system"
-	"muniment/bench/system/systemtest"
+	"muniment.example/bench/system"
+	"muniment.example/bench/system/systemtest"
 )
 
 // day goes through the operations of a document.

@@ -16,13 +16,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system/systemtest"
-	"muniment/control/node"
-	"muniment/control/signing"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/gateway/certs"
-	"muniment/gateway/certs/certstest"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/control/node"
+	"muniment.example/control/signing"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/certs"
+	"muniment.example/gateway/certs/certstest"
 )
 
 func nodesOf(t *testing.T, keys *signing.Service) []signing.SigningKey {

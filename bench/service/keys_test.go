@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system/systemtest"
-	"muniment/sealer"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/sealer"
 )
 
 // TestRootOffline serves with a root key that never was on the server.

@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system"
-	"muniment/bench/system/systemtest"
-	"muniment/bench/waittest"
+	"muniment.example/bench/system"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/bench/waittest"
 )
 
 // inBulk plants secrets in batches, in mappings and rows that wait for them, and in beacons.

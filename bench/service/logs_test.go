@@ -15,8 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system"
-	"muniment/bench/system/systemtest"
+	"muniment.example/bench/system"
+	"muniment.example/bench/system/systemtest"
 )
 
 // TestLogsHoldNoSecrets sends a service every kind of secret, in good requests and in refused

@@ -10,8 +10,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"muniment/bench/system"
-	"muniment/bench/waittest"
+	"muniment.example/bench/system"
+	"muniment.example/bench/waittest"
 )
 
 // TestCommands runs the scripts of bench/service/testdata/commands, in the form of testscript, which has

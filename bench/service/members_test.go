@@ -15,8 +15,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system/systemtest"
-	"muniment/gateway/api"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/gateway/api"
 )
 
 // contract is an OpenAPI document that judges bodies.

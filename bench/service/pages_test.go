@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system/systemtest"
+	"muniment.example/bench/system/systemtest"
 )
 
 var (

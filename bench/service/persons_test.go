@@ -18,11 +18,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system/systemtest"
-	"muniment/bench/waittest"
-	"muniment/control"
-	"muniment/control/store"
-	"muniment/sealer"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/bench/waittest"
+	"muniment.example/control"
+	"muniment.example/control/store"
+	"muniment.example/sealer"
 )
 
 // rowsOf reads all rows of a database of the running service, by table and the values of its first two

@@ -8,10 +8,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system"
-	"muniment/bench/system/systemtest"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/bench/system"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // TestQuarantineHoldsOneTenant: a record that can't be trusted holds one tenant. A

@@ -3,8 +3,8 @@ package service
 import (
 	"testing"
 
-	"muniment/bench/system/storytest"
-	"muniment/bench/system/systemtest"
+	"muniment.example/bench/system/storytest"
+	"muniment.example/bench/system/systemtest"
 )
 
 func TestRightHistory(t *testing.T) { storytest.RightHistory(t, systemtest.Shared(t)) }

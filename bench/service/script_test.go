@@ -3,8 +3,8 @@ package service
 import (
 	"testing"
 
-	"muniment/bench/system/storytest"
-	"muniment/bench/system/systemtest"
+	"muniment.example/bench/system/storytest"
+	"muniment.example/bench/system/systemtest"
 )
 
 // TestScripts plays the scripts, each as a tenant of its own. Every operation of the

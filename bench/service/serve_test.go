@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system/systemtest"
-	"muniment/bench/waittest"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/bench/waittest"
 )
 
 // TestOneKeyOneReceipt sends one delivery a hundred times at once with one key,

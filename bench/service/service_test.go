@@ -5,7 +5,7 @@ package service
 import (
 	"testing"
 
-	"muniment/bench/system/systemtest"
+	"muniment.example/bench/system/systemtest"
 )
 
 func TestMain(m *testing.M) { systemtest.Main(m) }

@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system"
-	"muniment/bench/system/systemtest"
+	"muniment.example/bench/system"
+	"muniment.example/bench/system/systemtest"
 )
 
 // A page's session is the blocks of commands behind <!-- session -->. All pages continue the

@@ -12,9 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system/storytest"
-	"muniment/bench/system/systemtest"
-	"muniment/pipeline/trace/tracetest"
+	"muniment.example/bench/system/storytest"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/pipeline/trace/tracetest"
 )
 
 var update = flag.Bool("update", false, "draw deploy/trace.svg anew")

@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system/systemtest"
-	"muniment/gateway/api"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/gateway/api"
 )
 
 // TestVersion requests the version wherever it is shown.

@@ -5,8 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system/storytest"
-	"muniment/bench/system/systemtest"
+	"muniment.example/bench/system/storytest"
+	"muniment.example/bench/system/systemtest"
 )
 
 // TestWebhookOfAService: an event is sent although the service is killed while it sends it, under

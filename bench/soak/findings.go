@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"muniment/bench/abuse"
-	"muniment/bench/measure"
+	"muniment.example/bench/abuse"
+	"muniment.example/bench/measure"
 )
 
 // findings are the things that must hold under abuse, as they were found.

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"muniment/bench/abuse"
+	"muniment.example/bench/abuse"
 )
 
 // Words that stand in requests of Soak and in nothing that a server may log: of

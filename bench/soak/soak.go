@@ -15,10 +15,10 @@ import (
 	"strconv"
 	"time"
 
-	"muniment/bench/abuse"
-	"muniment/bench/load"
-	"muniment/bench/measure"
-	"muniment/bench/system"
+	"muniment.example/bench/abuse"
+	"muniment.example/bench/load"
+	"muniment.example/bench/measure"
+	"muniment.example/bench/system"
 )
 
 // Soak holds a server under abuse beside good traffic and compares what the good

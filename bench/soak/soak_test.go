@@ -17,9 +17,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/abuse"
-	"muniment/bench/measure"
-	"muniment/bench/system"
+	"muniment.example/bench/abuse"
+	"muniment.example/bench/measure"
+	"muniment.example/bench/system"
 )
 
 // calm is a pair of windows in which nothing is felt, on a machine of its own.

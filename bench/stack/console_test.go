@@ -5,10 +5,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system/systemtest"
-	"muniment/bench/waittest"
-	"muniment/control/console"
-	"muniment/control/node"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/bench/waittest"
+	"muniment.example/control/console"
+	"muniment.example/control/node"
 )
 
 // TestConsoleOnTheStack has two control processes, each with links and sessions of its own, which

@@ -16,19 +16,19 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system"
-	"muniment/bench/system/systemtest"
-	"muniment/bench/waittest"
-	"muniment/control/node"
-	"muniment/control/objects/s3test"
-	"muniment/control/store/storetest"
-	"muniment/deploy/stack/stacktest"
-	"muniment/gateway/api"
-	"muniment/gateway/certs"
-	"muniment/gateway/certs/certstest"
-	"muniment/gateway/snapshot"
-	"muniment/pipeline/kafka"
-	"muniment/sealer"
+	"muniment.example/bench/system"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/bench/waittest"
+	"muniment.example/control/node"
+	"muniment.example/control/objects/s3test"
+	"muniment.example/control/store/storetest"
+	"muniment.example/deploy/stack/stacktest"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/certs"
+	"muniment.example/gateway/certs/certstest"
+	"muniment.example/gateway/snapshot"
+	"muniment.example/pipeline/kafka"
+	"muniment.example/sealer"
 )
 
 // TestControlProcessesOnTheStack has two of them, a node at the second, and a caller who revokes

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system/systemtest"
+	"muniment.example/bench/system/systemtest"
 )
 
 // TestDriftOfStatementsOnTheStack: a statement whose rows somebody has changed in ClickHouse is found.

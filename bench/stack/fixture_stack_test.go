@@ -12,14 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
 
-	"muniment/bench/system"
-	"muniment/bench/system/systemtest"
-	"muniment/control/store/storetest"
-	"muniment/deploy/stack/stacktest"
-	"muniment/pipeline"
-	"muniment/pipeline/clickhouse"
-	"muniment/pipeline/kafka"
-	"muniment/sealer"
+	"muniment.example/bench/system"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/control/store/storetest"
+	"muniment.example/deploy/stack/stacktest"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/clickhouse"
+	"muniment.example/pipeline/kafka"
+	"muniment.example/sealer"
 )
 
 // warehouseAt is a database of its own on the stack's ClickHouse.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system/storytest"
+	"muniment.example/bench/system/storytest"
 )
 
 // TestIngestOnTheStack runs the scenarios of batches, held rows and beacons on two gateways, two

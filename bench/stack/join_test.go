@@ -7,9 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system/systemtest"
-	"muniment/gateway/api"
-	"muniment/gateway/certs/certstest"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/certs/certstest"
 )
 
 // TestJoinByCertificateOnTheStack: control and gateways are processes. The name is the node's until

@@ -17,13 +17,13 @@ import (
 	"github.com/oklog/ulid/v2"
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system/systemtest"
-	"muniment/bench/waittest"
-	"muniment/gate"
-	"muniment/pipeline"
-	"muniment/pipeline/clickhouse"
-	"muniment/pipeline/kafka"
-	"muniment/sealer"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/bench/waittest"
+	"muniment.example/gate"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/clickhouse"
+	"muniment.example/pipeline/kafka"
+	"muniment.example/sealer"
 )
 
 // sealedDelivery is the n-th delivery of a tenant, of n+1 ms. Every third one has the key of

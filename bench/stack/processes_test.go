@@ -13,12 +13,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system"
-	"muniment/bench/system/systemtest"
-	"muniment/bench/waittest"
-	"muniment/gateway/api"
-	"muniment/pipeline"
-	"muniment/pipeline/clickhouse"
+	"muniment.example/bench/system"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/bench/waittest"
+	"muniment.example/gateway/api"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/clickhouse"
 )
 
 // systemctl is what the page needs of systemd's: it starts what a unit says, with the variables that it names and no others, and

@@ -7,7 +7,7 @@ import (
 	"net"
 	"strconv"
 
-	"muniment/bench/system/systemtest"
+	"muniment.example/bench/system/systemtest"
 )
 
 // renameBroker is for a relay in front of a broker of 127.0.0.1 that is to be known by

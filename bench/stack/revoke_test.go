@@ -13,11 +13,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system"
-	"muniment/bench/system/systemtest"
-	"muniment/bench/waittest"
-	"muniment/control/historytest"
-	"muniment/gateway/api"
+	"muniment.example/bench/system"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/bench/waittest"
+	"muniment.example/control/historytest"
+	"muniment.example/gateway/api"
 )
 
 // onRecord is what gateways answered on rights, while those are stopped and resumed.

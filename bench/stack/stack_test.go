@@ -11,9 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system"
-	"muniment/bench/system/storytest"
-	"muniment/bench/system/systemtest"
+	"muniment.example/bench/system"
+	"muniment.example/bench/system/storytest"
+	"muniment.example/bench/system/systemtest"
 )
 
 func TestMain(m *testing.M) { systemtest.Main(m) }

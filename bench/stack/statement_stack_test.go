@@ -3,8 +3,8 @@ package stack
 import (
 	"testing"
 
-	"muniment/bench/system/storytest"
-	"muniment/bench/system/systemtest"
+	"muniment.example/bench/system/storytest"
+	"muniment.example/bench/system/systemtest"
 )
 
 // TestStatementsOnTheStack runs the scenario of a statement on two gateways, two control processes, a

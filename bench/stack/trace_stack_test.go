@@ -3,8 +3,8 @@ package stack
 import (
 	"testing"
 
-	"muniment/bench/system/storytest"
-	"muniment/pipeline/trace/tracetest"
+	"muniment.example/bench/system/storytest"
+	"muniment.example/pipeline/trace/tracetest"
 )
 
 // TestTraceOnTheStack follows a delivery from its caller through a gateway, Kafka and a loader into ClickHouse.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system/storytest"
+	"muniment.example/bench/system/storytest"
 )
 
 // TestWebhooksOnTheStack runs TestWebhookOfAService on two control processes, of

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"muniment/gateway/api"
-	"muniment/sealer/terminal"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer/terminal"
 )
 
 // Client calls the JSON operations of the service with one API key.

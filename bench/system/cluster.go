@@ -17,7 +17,7 @@ import (
 	"strconv"
 	"strings"
 
-	"muniment/pipeline"
+	"muniment.example/pipeline"
 )
 
 // Engines are those that a scaled service stands on. What else its processes need to

@@ -8,8 +8,8 @@ import (
 	native "github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
-	"muniment/bench/system"
-	"muniment/pipeline/clickhouse"
+	"muniment.example/bench/system"
+	"muniment.example/pipeline/clickhouse"
 )
 
 // database is one of ClickHouse with the product's schema.

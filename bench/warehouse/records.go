@@ -11,9 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"muniment/gate"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/gate"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // author writes the records of a log as nodes do: event, witness, private part and its

@@ -13,11 +13,11 @@ import (
 	"syscall"
 	"time"
 
-	"muniment/bench/measure"
-	"muniment/pipeline"
-	"muniment/pipeline/clickhouse"
-	"muniment/pipeline/segment"
-	"muniment/sealer"
+	"muniment.example/bench/measure"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/clickhouse"
+	"muniment.example/pipeline/segment"
+	"muniment.example/sealer"
 )
 
 // RowCost measures what it costs to bring rows that are in memory into a warehouse, so that

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/measure"
+	"muniment.example/bench/measure"
 )
 
 // TestRowCosts holds figures against their bounds.

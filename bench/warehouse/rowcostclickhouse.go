@@ -10,8 +10,8 @@ import (
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
-	"muniment/bench/measure"
-	"muniment/pipeline"
+	"muniment.example/bench/measure"
+	"muniment.example/pipeline"
 )
 
 // clickhouseWays makes a database with the product's schema, and in it a copy of the table

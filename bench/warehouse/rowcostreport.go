@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"muniment/bench/measure"
+	"muniment.example/bench/measure"
 )
 
 // The bounds of RowCost.

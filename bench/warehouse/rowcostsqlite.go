@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"muniment/pipeline"
-	"muniment/pipeline/sqlite"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/sqlite"
 )
 
 // sqliteWays makes a warehouse, one without what only searches need, and a file with nothing

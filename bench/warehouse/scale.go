@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"muniment/bench/measure"
-	"muniment/gateway/api"
-	"muniment/pipeline"
-	"muniment/pipeline/clickhouse"
+	"muniment.example/bench/measure"
+	"muniment.example/gateway/api"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/clickhouse"
 )
 
 // Scale measures the queries of analysts and of a tenant in a ClickHouse in which that

@@ -11,12 +11,12 @@ import (
 
 	native "github.com/ClickHouse/clickhouse-go/v2"
 
-	"muniment/bench/measure"
-	"muniment/bench/system"
-	"muniment/control/statement"
-	"muniment/pipeline"
-	"muniment/pipeline/clickhouse"
-	"muniment/sealer"
+	"muniment.example/bench/measure"
+	"muniment.example/bench/system"
+	"muniment.example/control/statement"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/clickhouse"
+	"muniment.example/sealer"
 )
 
 // Settlement holds what a tenant's month takes to be settled, in a ClickHouse with many rows,

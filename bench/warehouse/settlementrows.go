@@ -8,8 +8,8 @@ import (
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
-	"muniment/bench/measure"
-	"muniment/sealer"
+	"muniment.example/bench/measure"
+	"muniment.example/sealer"
 )
 
 // generated is a table of events that the server fills by itself: four months, in which rows came

@@ -74,8 +74,8 @@ import (
 	"time"
 	"unicode"
 
-	"muniment/control/store"
-	"muniment/gateway/api"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 )
 
 // Application is the record of an application for a key of the sandbox.

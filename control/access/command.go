@@ -12,9 +12,9 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"muniment/control/route"
-	"muniment/sealer"
-	"muniment/sealer/terminal"
+	"muniment.example/control/route"
+	"muniment.example/sealer"
+	"muniment.example/sealer/terminal"
 )
 
 // Commands are what "muniment access" does, in the form that kong reads.

@@ -1,6 +1,6 @@
 package access
 
-import "muniment/control/store"
+import "muniment.example/control/store"
 
 // The events about applications.
 var (

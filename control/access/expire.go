@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"muniment/control/store"
-	"muniment/gateway/api"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 )
 
 // expireBatch is how many applications one change erases; other changes wait for it.

@@ -16,8 +16,8 @@ import (
 
 	"github.com/wneessen/go-mail"
 
-	"muniment/control/store"
-	"muniment/sealer/keyfile"
+	"muniment.example/control/store"
+	"muniment.example/sealer/keyfile"
 )
 
 // Server is a mail server that takes the mails by SMTP. Address and From are required.

@@ -5,11 +5,11 @@ import (
 	"net/http"
 	"strings"
 
-	"muniment/control/route"
-	"muniment/control/sandbox"
-	"muniment/control/store"
-	"muniment/control/tenant"
-	"muniment/gateway/api"
+	"muniment.example/control/route"
+	"muniment.example/control/sandbox"
+	"muniment.example/control/store"
+	"muniment.example/control/tenant"
+	"muniment.example/gateway/api"
 )
 
 // Base begins the path of every route for strangers.

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"muniment/control/rapidtest"
-	"muniment/control/store"
-	"muniment/gateway/api"
+	"muniment.example/control/rapidtest"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 )
 
 var begin = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)

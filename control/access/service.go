@@ -11,10 +11,10 @@ import (
 	"strings"
 	"time"
 
-	"muniment/control/sandbox"
-	"muniment/control/store"
-	"muniment/control/tenant"
-	"muniment/gateway/api"
+	"muniment.example/control/sandbox"
+	"muniment.example/control/store"
+	"muniment.example/control/tenant"
+	"muniment.example/gateway/api"
 )
 
 // Config of the service. DB, PublicURL and Failed are required, and Server or Outbox.

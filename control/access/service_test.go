@@ -15,11 +15,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/roomtest"
-	"muniment/control/route"
-	"muniment/control/store"
-	"muniment/deploy/stack/stacktest"
-	"muniment/gateway/api"
+	"muniment.example/control/roomtest"
+	"muniment.example/control/route"
+	"muniment.example/control/store"
+	"muniment.example/deploy/stack/stacktest"
+	"muniment.example/gateway/api"
 )
 
 // fixture is the service on a database with a clock, whose jobs the test does.

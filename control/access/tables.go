@@ -1,6 +1,6 @@
 package access
 
-import "muniment/control/store"
+import "muniment.example/control/store"
 
 // Tables are those of this package. Its rows belong to the system's tenant, which is never dropped.
 var Tables = store.Tables{

@@ -19,7 +19,7 @@ import (
 	"slices"
 	"strings"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 //go:embed shared

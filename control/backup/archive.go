@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"time"
 
-	"muniment/sealer"
-	"muniment/sealer/keyfile"
+	"muniment.example/sealer"
+	"muniment.example/sealer/keyfile"
 )
 
 // tarSuffix ends the name of a backup that is one file.

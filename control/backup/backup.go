@@ -58,11 +58,11 @@ import (
 	"strings"
 	"time"
 
-	"muniment/control/proof"
-	"muniment/control/signing"
-	"muniment/control/store"
-	"muniment/sealer"
-	"muniment/sealer/terminal"
+	"muniment.example/control/proof"
+	"muniment.example/control/signing"
+	"muniment.example/control/store"
+	"muniment.example/sealer"
+	"muniment.example/sealer/terminal"
 )
 
 // Names within a data folder and a backup of it.

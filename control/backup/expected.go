@@ -12,9 +12,9 @@ import (
 	"os"
 	"strings"
 
-	"muniment/control/proof"
-	"muniment/control/signing"
-	"muniment/sealer"
+	"muniment.example/control/proof"
+	"muniment.example/control/signing"
+	"muniment.example/sealer"
 )
 
 // Expected is evidence kept elsewhere: that a tenant's Merkle log once had a root at a size.

@@ -18,12 +18,12 @@ import (
 	"slices"
 	"time"
 
-	"muniment/control/proof"
-	"muniment/control/signing"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/sealer"
-	"muniment/sealer/terminal"
+	"muniment.example/control/proof"
+	"muniment.example/control/signing"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
+	"muniment.example/sealer/terminal"
 )
 
 // OpenLog is the log of a restored folder, open for its next generation.

@@ -11,7 +11,7 @@ import (
 
 	"modernc.org/sqlite"
 
-	"muniment/sealer/keyfile"
+	"muniment.example/sealer/keyfile"
 )
 
 // stepPages is how many pages of SQLite's default size make a piece.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/store"
+	"muniment.example/control/store"
 )
 
 // busy is a context under which something happens each time that it is asked how it

@@ -24,8 +24,8 @@
 package challenge
 
 import (
-	"muniment/control/store"
-	"muniment/gateway/api"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 )
 
 // Challenge is the record of a challenge.

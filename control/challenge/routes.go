@@ -4,12 +4,12 @@ import (
 	"context"
 	"net/http"
 
-	"muniment/control/node"
-	"muniment/control/right"
-	"muniment/control/route"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
+	"muniment.example/control/node"
+	"muniment.example/control/right"
+	"muniment.example/control/route"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
 )
 
 // Routes adds the service's operations to the API.

@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"muniment/control/rapidtest"
-	"muniment/control/store"
-	"muniment/gateway/api"
+	"muniment.example/control/rapidtest"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 )
 
 // TestSequences applies random operations to a right's challenges in memory, and compares them with a

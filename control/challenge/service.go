@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 
-	"muniment/control/right"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/right"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // Config of the service. Both are required.

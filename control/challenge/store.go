@@ -3,8 +3,8 @@ package challenge
 import (
 	"context"
 
-	"muniment/control/store"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/sealer"
 )
 
 var challenges = store.Machine[Challenge, Action, State]{

@@ -6,9 +6,9 @@ import (
 	"io"
 	"net/http"
 
-	"muniment/control/route"
-	"muniment/control/store"
-	"muniment/sealer/terminal"
+	"muniment.example/control/route"
+	"muniment.example/control/store"
+	"muniment.example/sealer/terminal"
 )
 
 // Command is "muniment console", as kong reads it.

@@ -45,12 +45,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"muniment/control/access"
-	"muniment/control/assets"
-	"muniment/control/node"
-	"muniment/control/proof"
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/control/access"
+	"muniment.example/control/assets"
+	"muniment.example/control/node"
+	"muniment.example/control/proof"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 //go:embed page

@@ -7,10 +7,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/assets"
-	"muniment/control/assets/assetstest"
-	"muniment/control/route/routetest"
-	"muniment/control/store"
+	"muniment.example/control/assets"
+	"muniment.example/control/assets/assetstest"
+	"muniment.example/control/route/routetest"
+	"muniment.example/control/store"
 )
 
 func page(t *testing.T) *assets.Page {

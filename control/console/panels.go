@@ -7,12 +7,12 @@ import (
 	"strings"
 	"time"
 
-	"muniment/control/access"
-	"muniment/control/node"
-	"muniment/control/proof"
-	"muniment/control/route"
-	"muniment/control/store"
-	"muniment/gateway/api"
+	"muniment.example/control/access"
+	"muniment.example/control/node"
+	"muniment.example/control/proof"
+	"muniment.example/control/route"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 )
 
 // away is the answer where a part of the service can't be read. It names the part and the cause, as

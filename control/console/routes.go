@@ -7,11 +7,11 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"muniment/control/assets"
-	"muniment/control/proof"
-	"muniment/control/route"
-	"muniment/control/store"
-	"muniment/gateway/api"
+	"muniment.example/control/assets"
+	"muniment.example/control/proof"
+	"muniment.example/control/route"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 )
 
 const (

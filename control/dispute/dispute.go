@@ -40,9 +40,9 @@ import (
 	"time"
 	"unicode"
 
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // Dispute is the record of a dispute.

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"muniment/control/rapidtest"
-	"muniment/deploy/stack/stacktest"
+	"muniment.example/control/rapidtest"
+	"muniment.example/deploy/stack/stacktest"
 )
 
 // TestParts: deliveries that several disputes cover appear once.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
 )
 
 // TestHeldAmount: a dispute has an amount while it is unresolved and once it is upheld, and none once

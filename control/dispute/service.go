@@ -7,11 +7,11 @@ import (
 	"sync"
 	"time"
 
-	"muniment/control/right"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/control/right"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // Warehouse has the deliveries.

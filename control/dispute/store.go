@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"muniment/control/store"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/sealer"
 )
 
 var (

@@ -1,6 +1,6 @@
 package dispute
 
-import "muniment/control/store"
+import "muniment.example/control/store"
 
 // Tables lists this package's tables.
 var Tables = store.Tables{{Name: "dispute_receipts"}, {Name: "disputes", Public: []string{"reason", "evidence", "resolution"}}}

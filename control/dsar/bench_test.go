@@ -14,8 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/gate"
-	"muniment/pipeline"
+	"muniment.example/gate"
+	"muniment.example/pipeline"
 )
 
 // BenchmarkExport exports all of a tenant of 50,000 deliveries, 5 million with

@@ -5,8 +5,8 @@ import (
 	"reflect"
 	"strings"
 
-	"muniment/control/store"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/sealer"
 )
 
 // sort is the type of a column. A document is a JSON text; so is each list and structure.

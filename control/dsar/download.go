@@ -18,11 +18,11 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"muniment/control/objects"
-	"muniment/control/route"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
+	"muniment.example/control/objects"
+	"muniment.example/control/route"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
 )
 
 // BundleType is the media type of a bundle.

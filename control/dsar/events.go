@@ -1,6 +1,6 @@
 package dsar
 
-import "muniment/control/store"
+import "muniment.example/control/store"
 
 // The events about jobs, which audit:read alone reads.
 var (

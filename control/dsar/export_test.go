@@ -18,12 +18,12 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/roomtest"
-	"muniment/control/store"
-	"muniment/gate"
-	"muniment/pipeline"
-	"muniment/sealer"
-	"muniment/sealer/verify"
+	"muniment.example/control/roomtest"
+	"muniment.example/control/store"
+	"muniment.example/gate"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
+	"muniment.example/sealer/verify"
 )
 
 func rowsOf(t require.TestingT, section []byte) (rows []row) {

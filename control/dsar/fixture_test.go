@@ -21,16 +21,16 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/mod/sumdb/note"
 
-	"muniment/control/ingest"
-	"muniment/control/objects"
-	"muniment/control/roomtest"
-	"muniment/gate"
-	"muniment/gateway/api"
-	"muniment/pipeline"
-	"muniment/pipeline/segment"
-	"muniment/pipeline/sqlite"
-	"muniment/sealer"
-	"muniment/sealer/verify"
+	"muniment.example/control/ingest"
+	"muniment.example/control/objects"
+	"muniment.example/control/roomtest"
+	"muniment.example/gate"
+	"muniment.example/gateway/api"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/segment"
+	"muniment.example/pipeline/sqlite"
+	"muniment.example/sealer"
+	"muniment.example/sealer/verify"
 )
 
 // fixture is what the service stands on, as the embedded service has it, in one folder.

@@ -12,8 +12,8 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/compress/zstd"
 
-	"muniment/control/route"
-	"muniment/sealer"
+	"muniment.example/control/route"
+	"muniment.example/sealer"
 )
 
 // sectionWriter writes the rows of one section in a format.

@@ -3,9 +3,9 @@ package dsar
 import (
 	"slices"
 
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // Job is the record of a DSAR job. View is its form in responses.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // abouts say what is in each section.

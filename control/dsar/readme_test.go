@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/route"
-	"muniment/gate"
+	"muniment.example/control/route"
+	"muniment.example/gate"
 )
 
 // TestReadme: a bundle has a README that says of each file what it is and how many rows it has, also of

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"net/http"
 
-	"muniment/control/route"
-	"muniment/control/store"
-	"muniment/gate"
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
+	"muniment.example/control/route"
+	"muniment.example/control/store"
+	"muniment.example/gate"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
 )
 
 // Routes adds the service's operations to the API.

@@ -7,8 +7,8 @@ import (
 	"maps"
 	"time"
 
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 const (

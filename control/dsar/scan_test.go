@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // late is a warehouse that loads a record every so often, up to a position.

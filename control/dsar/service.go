@@ -8,11 +8,11 @@ import (
 	"log/slog"
 	"time"
 
-	"muniment/control/objects"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/control/objects"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // Keys has the signing keys and the key directory.

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"strings"
 
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // Tables lists this package's tables. Erasing a person clears the notes of the jobs about them. What

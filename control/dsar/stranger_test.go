@@ -12,10 +12,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/store"
-	"muniment/gate"
-	"muniment/sealer"
-	"muniment/sealer/verify"
+	"muniment.example/control/store"
+	"muniment.example/gate"
+	"muniment.example/sealer"
+	"muniment.example/sealer/verify"
 )
 
 // awkward are texts that readers of some format take for something else.

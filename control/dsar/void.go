@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"muniment/control/store"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/sealer"
 )
 
 // Subjects lists the references to persons that the tenant's bundles, finished or not, are about.

@@ -12,11 +12,11 @@ import (
 	"strings"
 	"time"
 
-	"muniment/control/objects"
-	"muniment/control/store"
-	"muniment/control/tenant"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/objects"
+	"muniment.example/control/store"
+	"muniment.example/control/tenant"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // Attempts bounds how often an export is begun.

@@ -15,13 +15,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/store"
-	"muniment/deploy/stack/stacktest"
-	"muniment/gate"
-	"muniment/gateway/api"
-	"muniment/pipeline"
-	"muniment/sealer"
-	"muniment/sealer/verify"
+	"muniment.example/control/store"
+	"muniment.example/deploy/stack/stacktest"
+	"muniment.example/gate"
+	"muniment.example/gateway/api"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
+	"muniment.example/sealer/verify"
 )
 
 // TestProgress: the progress of a running job is visible.

@@ -6,9 +6,9 @@ import (
 	"maps"
 	"slices"
 
-	"muniment/control/store"
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // count counts the data about a person, and the events that will still name the person.

@@ -52,10 +52,10 @@ import (
 	"slices"
 	"time"
 
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 const prefix api.Prefix = "era_"

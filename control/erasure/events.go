@@ -1,8 +1,8 @@
 package erasure
 
 import (
-	"muniment/control/store"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/sealer"
 )
 
 // The events about erasures. No operation reads erasures but by audit:read.

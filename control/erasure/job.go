@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"muniment/control/store"
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // EraseJob is the kind of the jobs that Erase runs. EraseAttempts is so large that an erasure is

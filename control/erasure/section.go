@@ -1,6 +1,6 @@
 package erasure
 
-import "muniment/control/store"
+import "muniment.example/control/store"
 
 // Sections are the data of this package in an export of the tenant.
 var Sections = []store.Section{erasures.Section("erasures")}

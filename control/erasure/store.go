@@ -7,8 +7,8 @@ import (
 	"errors"
 	"time"
 
-	"muniment/control/store"
-	"muniment/pipeline"
+	"muniment.example/control/store"
+	"muniment.example/pipeline"
 )
 
 var erasures = store.Records[Erasure]{Noun: "erasure", Table: "erasures"}

@@ -1,6 +1,6 @@
 package erasure
 
-import "muniment/control/store"
+import "muniment.example/control/store"
 
 // Tables lists this package's tables.
 var Tables = store.Tables{

@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/proof"
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/control/proof"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // resumer is a warehouse that calls back when its resume position is read.

@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"strings"
 
-	"muniment/control/route"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/control/route"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // LoggedEvent is an event of the tenant's log and its position. Its private part stays in the

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"io"
 
-	"muniment/control/proof"
-	"muniment/control/route"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/control/proof"
+	"muniment.example/control/route"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 type exportRequest struct {

@@ -11,11 +11,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/proof"
-	"muniment/control/route/routetest"
-	"muniment/pipeline"
-	"muniment/pipeline/segment"
-	"muniment/sealer"
+	"muniment.example/control/proof"
+	"muniment.example/control/route/routetest"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/segment"
+	"muniment.example/sealer"
 )
 
 // exportOf downloads an export and returns it with its header and entries.

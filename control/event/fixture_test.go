@@ -13,16 +13,16 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/proof"
-	"muniment/control/proof/prooftest"
-	"muniment/control/route/routetest"
-	"muniment/control/settle"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
-	"muniment/pipeline"
-	"muniment/pipeline/kafka"
-	"muniment/sealer"
+	"muniment.example/control/proof"
+	"muniment.example/control/proof/prooftest"
+	"muniment.example/control/route/routetest"
+	"muniment.example/control/settle"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/kafka"
+	"muniment.example/sealer"
 )
 
 type delivery = prooftest.Delivery

@@ -1,9 +1,9 @@
 package event
 
 import (
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // The events that nodes write: gateway/issue makes them.

@@ -8,10 +8,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/proof"
-	"muniment/control/proof/prooftest"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/proof"
+	"muniment.example/control/proof/prooftest"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // TestTenantsOfSeveralPartitions seals, lists and exports two tenants, each for itself

@@ -10,12 +10,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/proof"
-	"muniment/control/route"
-	"muniment/control/route/routetest"
-	"muniment/gate"
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/control/proof"
+	"muniment.example/control/route"
+	"muniment.example/control/route/routetest"
+	"muniment.example/gate"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // TestReceiptsAreFound searches receipts by each filter, and by several; the last delivery belongs to

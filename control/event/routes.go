@@ -3,8 +3,8 @@ package event
 import (
 	"net/http"
 
-	"muniment/control/route"
-	"muniment/gateway/api"
+	"muniment.example/control/route"
+	"muniment.example/gateway/api"
 )
 
 // Routes adds the service's operations to the API.

@@ -20,9 +20,9 @@ import (
 	"errors"
 	"log/slog"
 
-	"muniment/control/proof"
-	"muniment/control/store"
-	"muniment/pipeline"
+	"muniment.example/control/proof"
+	"muniment.example/control/store"
+	"muniment.example/pipeline"
 )
 
 // Config of the service. All but Logger is required.

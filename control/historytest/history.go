@@ -32,7 +32,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 // History of rights, each ACTIVE at first. Its methods may be called at the same time.

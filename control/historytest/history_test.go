@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/historytest"
-	"muniment/gateway/api"
+	"muniment.example/control/historytest"
+	"muniment.example/gateway/api"
 )
 
 // TestCheck tells the promise by its edges. The bound is ten seconds.

@@ -10,11 +10,11 @@ import (
 	"strings"
 	"time"
 
-	"muniment/control/right"
-	"muniment/control/store"
-	"muniment/control/tenant"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/right"
+	"muniment.example/control/store"
+	"muniment.example/control/tenant"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // ReplayJob is the kind of the jobs that deliver a tenant's held rows that a mapping covers, or whose

@@ -5,9 +5,9 @@ import (
 	"database/sql"
 	"slices"
 
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 var errFull = &api.Error{Code: api.RateLimited, Message: "this tenant has the maximum of rows that wait: create the mappings or resume the rights that they wait for, then send the row again"}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/roomtest"
-	"muniment/gateway/api"
+	"muniment.example/control/roomtest"
+	"muniment.example/gateway/api"
 )
 
 const header = "vendor,idType,vendorId,rightId,spatialAnchorId,spatialPlacementId,effectiveFrom,effectiveUntil\n"

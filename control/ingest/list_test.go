@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/roomtest"
-	"muniment/control/store"
+	"muniment.example/control/roomtest"
+	"muniment.example/control/store"
 )
 
 // TestListsHaveIndexes: every query on many mappings and held rows finds the newest without scanning

@@ -50,9 +50,9 @@ import (
 	"fmt"
 	"time"
 
-	"muniment/control/route"
-	"muniment/control/store"
-	"muniment/gateway/api"
+	"muniment.example/control/route"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 )
 
 // Mapping is the record of a mapping.

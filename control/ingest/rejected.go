@@ -9,11 +9,11 @@ import (
 	"slices"
 	"strings"
 
-	"muniment/control/route"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
-	"muniment/sealer"
+	"muniment.example/control/route"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
+	"muniment.example/sealer"
 )
 
 // Players that post by themselves forget a play that was answered, and show no error to anybody. So their

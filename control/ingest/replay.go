@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 
-	"muniment/control/right"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/right"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // ReplayMapping applies the newest event of a mapping for store.Replay, so a player that was remapped

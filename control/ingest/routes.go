@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"net/http"
 
-	"muniment/control/node"
-	"muniment/control/route"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
+	"muniment.example/control/node"
+	"muniment.example/control/route"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
 )
 
 // Routes adds the service's operations to the API.

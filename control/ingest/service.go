@@ -8,11 +8,11 @@ import (
 	"log/slog"
 	"time"
 
-	"muniment/control/node"
-	"muniment/control/right"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/node"
+	"muniment.example/control/right"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // Config of the service. DB, Nodes and Deliver are required.

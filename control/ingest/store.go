@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 var mappings = store.Machine[Mapping, Action, State]{

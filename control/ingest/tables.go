@@ -3,7 +3,7 @@ package ingest
 import (
 	"context"
 
-	"muniment/control/store"
+	"muniment.example/control/store"
 )
 
 // Tables lists this package's tables. Erasing a person also removes the telemetry of their held rows,

@@ -9,8 +9,8 @@ import (
 	"net/http"
 	"strconv"
 
-	"muniment/control/route"
-	"muniment/pipeline"
+	"muniment.example/control/route"
+	"muniment.example/pipeline"
 )
 
 // The formats of the response.

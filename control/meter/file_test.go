@@ -17,11 +17,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"muniment/control/route"
-	"muniment/control/route/routetest"
-	"muniment/gateway/api"
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/control/route"
+	"muniment.example/control/route/routetest"
+	"muniment.example/gateway/api"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // at makes a delivery of one to an anchor and a placement.

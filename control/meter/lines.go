@@ -4,8 +4,8 @@ import (
 	"context"
 	"slices"
 
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // lines reads the lines of one response.

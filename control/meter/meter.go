@@ -41,9 +41,9 @@ import (
 	"strconv"
 	"strings"
 
-	"muniment/control/route"
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/control/route"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // Warehouse has the methods of pipeline.Warehouse that metering needs, with their contract.

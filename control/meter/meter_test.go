@@ -19,13 +19,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"muniment/control/route"
-	"muniment/control/route/routetest"
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
-	"muniment/pipeline"
-	"muniment/pipeline/sqlite"
-	"muniment/sealer"
+	"muniment.example/control/route"
+	"muniment.example/control/route/routetest"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/sqlite"
+	"muniment.example/sealer"
 )
 
 // scopesOfTests are those of any tenant's rights: rgh_a and rgh_d have two campaigns and one.

@@ -4,11 +4,11 @@ import (
 	"context"
 	"strings"
 
-	"muniment/control/route"
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/control/route"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // Metering is the response to GET /v1/metering.

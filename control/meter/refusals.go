@@ -3,9 +3,9 @@ package meter
 import (
 	"context"
 
-	"muniment/control/calendar"
-	"muniment/gateway/auth"
-	"muniment/pipeline"
+	"muniment.example/control/calendar"
+	"muniment.example/gateway/auth"
+	"muniment.example/pipeline"
 )
 
 // Refusals is the response to GET /v1/metering/refusals.

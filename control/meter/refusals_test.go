@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/pipeline"
+	"muniment.example/pipeline"
 )
 
 // refused adds the event of a node that counted refusals to the end of the log. A

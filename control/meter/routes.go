@@ -6,12 +6,12 @@ import (
 	"net/http"
 	"time"
 
-	"muniment/control/calendar"
-	"muniment/control/route"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
-	"muniment/sealer"
+	"muniment.example/control/calendar"
+	"muniment.example/control/route"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
+	"muniment.example/sealer"
 )
 
 // Routes adds the service's operations to the API.

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // # Joining by a certificate

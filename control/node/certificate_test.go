@@ -13,13 +13,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
-	"muniment/control/signing"
-	"muniment/control/store"
-	"muniment/deploy/stack/stacktest"
-	"muniment/gateway/api"
-	"muniment/gateway/certs/certstest"
-	"muniment/pipeline/segment"
+	"muniment.example/bench/waittest"
+	"muniment.example/control/signing"
+	"muniment.example/control/store"
+	"muniment.example/deploy/stack/stacktest"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/certs/certstest"
+	"muniment.example/pipeline/segment"
 )
 
 // joinRequest is the request of a new node to join by a certificate.

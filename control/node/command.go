@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"net/url"
 
-	"muniment/control/route"
-	"muniment/sealer/terminal"
+	"muniment.example/control/route"
+	"muniment.example/sealer/terminal"
 )
 
 // Commands are the subcommands of "muniment node", as kong reads them.

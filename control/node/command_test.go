@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/route/routetest"
-	"muniment/control/signing"
-	"muniment/control/store"
+	"muniment.example/control/route/routetest"
+	"muniment.example/control/signing"
+	"muniment.example/control/store"
 )
 
 func TestInviteCommand(t *testing.T) {

@@ -1,6 +1,6 @@
 package node
 
-import "muniment/control/store"
+import "muniment.example/control/store"
 
 // The events about nodes.
 var (

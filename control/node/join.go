@@ -11,10 +11,10 @@ import (
 	"fmt"
 	"time"
 
-	"muniment/control/signing"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/signing"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // # Joining

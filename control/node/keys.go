@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
-	"muniment/control/signing"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/signing"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // # Keys of nodes

@@ -35,8 +35,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"muniment/control/signing"
-	"muniment/control/store"
+	"muniment.example/control/signing"
+	"muniment.example/control/store"
 )
 
 // Config of the service. DB and Keys are required.

@@ -9,10 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/signing"
-	"muniment/control/store"
-	"muniment/control/store/storetest"
-	"muniment/deploy/stack/stacktest"
+	"muniment.example/control/signing"
+	"muniment.example/control/store"
+	"muniment.example/control/store/storetest"
+	"muniment.example/deploy/stack/stacktest"
 )
 
 // fixture is a data folder with clocks.

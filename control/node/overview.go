@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"muniment/control/store"
+	"muniment.example/control/store"
 )
 
 // mostMembers is how many nodes an overview lists.

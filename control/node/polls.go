@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"muniment/control/store"
+	"muniment.example/control/store"
 )
 
 // # Several control processes

@@ -9,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
-	"muniment/control/store"
-	"muniment/gateway/api"
+	"muniment.example/bench/waittest"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 )
 
 // two opens the service in two processes. SQLite allows only one process, so there both share a

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"muniment/control/store"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/sealer"
 )
 
 // Replay applies one event about nodes to an older database, for store.Replay: a node that was

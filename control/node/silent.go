@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"muniment/control/signing"
-	"muniment/control/store"
+	"muniment.example/control/signing"
+	"muniment.example/control/store"
 )
 
 // # Nodes that do not come back

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"muniment/control/store"
+	"muniment.example/control/store"
 )
 
 // member is a node's record in the database.

@@ -1,6 +1,6 @@
 package node
 
-import "muniment/control/store"
+import "muniment.example/control/store"
 
 // Tables are the tables of this package. No row of them belongs to a tenant.
 var Tables = store.Tables{

@@ -22,7 +22,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/encrypt"
 	"github.com/minio/minio-go/v7/pkg/s3utils"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 // bucket keeps objects in a bucket of S3, or of another store with its API.

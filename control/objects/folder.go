@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"muniment/control/store"
-	"muniment/sealer/keyfile"
+	"muniment.example/control/store"
+	"muniment.example/sealer/keyfile"
 )
 
 // folder keeps objects as files, at their keys as paths.

@@ -25,7 +25,7 @@ import (
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 	"github.com/stretchr/testify/require"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 // newBucket opens a bucket of a server that is not ours.

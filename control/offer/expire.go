@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"muniment/control/store"
+	"muniment.example/control/store"
 )
 
 // batch is how many offers one change expires; other changes wait for it.

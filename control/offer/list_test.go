@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/roomtest"
-	"muniment/control/store"
+	"muniment.example/control/roomtest"
+	"muniment.example/control/store"
 )
 
 // TestFiltersHaveIndexes is as that of rights. A list of EXPIRED offers also reads all

@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"muniment/control/right"
-	"muniment/control/route"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
+	"muniment.example/control/right"
+	"muniment.example/control/route"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
 )
 
 // Routes adds the service's operations to the API.

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"muniment/control/rapidtest"
-	"muniment/gateway/api"
+	"muniment.example/control/rapidtest"
+	"muniment.example/gateway/api"
 )
 
 // TestSequences applies random operations to offers in memory, and compares them with a model: the

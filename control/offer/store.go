@@ -3,8 +3,8 @@ package offer
 import (
 	"context"
 
-	"muniment/control/store"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/sealer"
 )
 
 var offers = store.Machine[Offer, Action, State]{

@@ -1,8 +1,8 @@
 package offer
 
 import (
-	"muniment/control/right"
-	"muniment/control/store"
+	"muniment.example/control/right"
+	"muniment.example/control/store"
 )
 
 // Tables lists this package's tables.

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"slices"
 
-	"muniment/control/route"
-	"muniment/sealer"
+	"muniment.example/control/route"
+	"muniment.example/sealer"
 )
 
 // Table is one of the tables of a statement.

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"muniment/control/payable"
-	"muniment/control/settle/rate"
-	"muniment/sealer"
+	"muniment.example/control/payable"
+	"muniment.example/control/settle/rate"
+	"muniment.example/sealer"
 )
 
 //go:embed page.css

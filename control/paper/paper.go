@@ -15,9 +15,9 @@ import (
 	"strings"
 	"time"
 
-	"muniment/control/payable"
-	"muniment/control/settle/rate"
-	"muniment/sealer"
+	"muniment.example/control/payable"
+	"muniment.example/control/settle/rate"
+	"muniment.example/sealer"
 )
 
 // Paper is what is shown. All texts are as they are, in no language's quotes.

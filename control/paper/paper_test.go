@@ -18,8 +18,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/payable"
-	"muniment/sealer"
+	"muniment.example/control/payable"
+	"muniment.example/sealer"
 )
 
 // november is a statement of two payees, with a line of each kind and an adjustment.

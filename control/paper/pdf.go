@@ -14,8 +14,8 @@ import (
 	"golang.org/x/image/font/sfnt"
 	"golang.org/x/text/unicode/norm"
 
-	"muniment/control/payable"
-	"muniment/sealer"
+	"muniment.example/control/payable"
+	"muniment.example/sealer"
 )
 
 // sheet is a PDF in the making: A4, in millimetres.

@@ -4,9 +4,9 @@ import (
 	"context"
 	"slices"
 
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // The events about payables and their issuer.

@@ -10,12 +10,12 @@ import (
 	"strings"
 	"time"
 
-	"muniment/control/settle"
-	"muniment/control/settle/rate"
-	"muniment/control/store"
-	"muniment/control/tenant"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/settle"
+	"muniment.example/control/settle/rate"
+	"muniment.example/control/store"
+	"muniment.example/control/tenant"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // Statement is what Issue needs to know of a statement that is issued or voided.

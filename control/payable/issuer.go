@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"reflect"
 
-	"muniment/control/settle"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/settle"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // Issuer is the profile of the organisation that issues a tenant's statements.

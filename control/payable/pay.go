@@ -7,11 +7,11 @@ import (
 	"slices"
 	"time"
 
-	"muniment/control/settle/rate"
-	"muniment/control/store"
-	"muniment/control/tenant"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/settle/rate"
+	"muniment.example/control/store"
+	"muniment.example/control/tenant"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // Payments are what a request to settle a statement says.

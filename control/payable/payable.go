@@ -35,10 +35,10 @@
 package payable
 
 import (
-	"muniment/control/settle/rate"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/settle/rate"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 const prefix, issuerPrefix api.Prefix = "pay_", "isr_"

@@ -17,14 +17,14 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"muniment/control/rapidtest"
-	"muniment/control/roomtest"
-	"muniment/control/route"
-	"muniment/control/settle"
-	"muniment/control/settle/rate"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/rapidtest"
+	"muniment.example/control/roomtest"
+	"muniment.example/control/route"
+	"muniment.example/control/settle"
+	"muniment.example/control/settle/rate"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 var byKey = store.ByKey("key_1")

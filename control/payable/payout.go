@@ -11,12 +11,12 @@ import (
 	"strings"
 	"time"
 
-	"muniment/control/route"
-	"muniment/control/settle/rate"
-	"muniment/control/store"
-	"muniment/control/tenant"
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
+	"muniment.example/control/route"
+	"muniment.example/control/settle/rate"
+	"muniment.example/control/store"
+	"muniment.example/control/tenant"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
 )
 
 // Payout is what is to be paid of a payable.

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"net/http"
 
-	"muniment/control/route"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
+	"muniment.example/control/route"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
 )
 
 // Service is safe for concurrent use.

@@ -5,8 +5,8 @@ import (
 	"context"
 	"slices"
 
-	"muniment/control/settle/rate"
-	"muniment/control/store"
+	"muniment.example/control/settle/rate"
+	"muniment.example/control/store"
 )
 
 var (

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"muniment/control/sandbox"
-	"muniment/gateway/api"
+	"muniment.example/control/sandbox"
+	"muniment.example/gateway/api"
 )
 
 // How many streams there may be at a time: of a visitor, of an address, and in all. Each is a third of the reads of the

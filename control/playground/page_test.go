@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/assets"
-	"muniment/control/assets/assetstest"
+	"muniment.example/control/assets"
+	"muniment.example/control/assets/assetstest"
 )
 
 func page(t *testing.T) *assets.Page {

@@ -32,9 +32,9 @@ import (
 	"errors"
 	"fmt"
 
-	"muniment/control/assets"
-	"muniment/control/route"
-	"muniment/control/sandbox"
+	"muniment.example/control/assets"
+	"muniment.example/control/route"
+	"muniment.example/control/sandbox"
 )
 
 //go:embed page

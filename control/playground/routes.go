@@ -7,10 +7,10 @@ import (
 	"io"
 	"net/http"
 
-	"muniment/control/assets"
-	"muniment/control/route"
-	"muniment/control/sandbox"
-	"muniment/gateway/api"
+	"muniment.example/control/assets"
+	"muniment.example/control/route"
+	"muniment.example/control/sandbox"
+	"muniment.example/gateway/api"
 )
 
 const tag = "Sandbox"

@@ -17,8 +17,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
-	"muniment/gateway/api"
+	"muniment.example/bench/waittest"
+	"muniment.example/gateway/api"
 )
 
 func never() bool { return false }

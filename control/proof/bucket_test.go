@@ -15,10 +15,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/objects"
-	"muniment/control/objects/s3test"
-	"muniment/gateway/api"
-	"muniment/pipeline"
+	"muniment.example/control/objects"
+	"muniment.example/control/objects/s3test"
+	"muniment.example/gateway/api"
+	"muniment.example/pipeline"
 )
 
 // inBucket configures packs in a bucket of their own.

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"text/tabwriter"
 
-	"muniment/control/route"
-	"muniment/sealer/terminal"
+	"muniment.example/control/route"
+	"muniment.example/sealer/terminal"
 )
 
 // QuarantineCommands declares the subcommands of "muniment quarantine" for kong.

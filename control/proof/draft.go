@@ -10,10 +10,10 @@ import (
 	"slices"
 	"time"
 
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // pageRows is how many rows are read at once; the next ones are read beside the work on

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"muniment/control/store"
-	"muniment/gateway/api"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 )
 
 // dueTick is the time between two calls of SealDue. A tenant with new events is checked no sooner

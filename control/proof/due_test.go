@@ -14,9 +14,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/proof/prooftest"
-	"muniment/gateway/api"
-	"muniment/pipeline"
+	"muniment.example/control/proof/prooftest"
+	"muniment.example/gateway/api"
+	"muniment.example/pipeline"
 )
 
 // byItself seals two tenants by itself.

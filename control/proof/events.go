@@ -1,8 +1,8 @@
 package proof
 
 import (
-	"muniment/control/store"
-	"muniment/pipeline"
+	"muniment.example/control/store"
+	"muniment.example/pipeline"
 )
 
 // The events about packs and quarantined records.

@@ -15,10 +15,10 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"muniment/control/objects"
-	"muniment/gateway/api"
-	"muniment/sealer"
-	"muniment/sealer/keyfile"
+	"muniment.example/control/objects"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
+	"muniment.example/sealer/keyfile"
 )
 
 // packSuffix ends the name of a pack's file, draftSuffix that of one being written.

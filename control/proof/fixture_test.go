@@ -11,15 +11,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/objects"
-	"muniment/control/proof/prooftest"
-	"muniment/control/settle"
-	"muniment/control/signing"
-	"muniment/gateway/api"
-	"muniment/pipeline"
-	"muniment/pipeline/kafka"
-	"muniment/sealer"
-	auditor "muniment/sealer/verify"
+	"muniment.example/control/objects"
+	"muniment.example/control/proof/prooftest"
+	"muniment.example/control/settle"
+	"muniment.example/control/signing"
+	"muniment.example/gateway/api"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/kafka"
+	"muniment.example/sealer"
+	auditor "muniment.example/sealer/verify"
 )
 
 // fixture is the service and what surrounds it.

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"muniment/control/rapidtest"
-	"muniment/gateway/api"
+	"muniment.example/control/rapidtest"
+	"muniment.example/gateway/api"
 )
 
 // series is calls of one caller until more is false.

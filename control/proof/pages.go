@@ -4,8 +4,8 @@ import (
 	"context"
 	"iter"
 
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // page is a run of a tenant's rows, and the duplicates among them.

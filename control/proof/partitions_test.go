@@ -8,12 +8,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/proof/prooftest"
-	"muniment/control/signing"
-	"muniment/control/store"
-	"muniment/control/store/storetest"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/proof/prooftest"
+	"muniment.example/control/signing"
+	"muniment.example/control/store"
+	"muniment.example/control/store/storetest"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // TestReleasesInSeveralPartitions releases what holds one tenant: a forged delivery of

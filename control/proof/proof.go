@@ -93,13 +93,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"muniment/control/objects"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/pipeline"
-	"muniment/pipeline/trace"
-	"muniment/sealer"
-	"muniment/sealer/keyfile"
+	"muniment.example/control/objects"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/trace"
+	"muniment.example/sealer"
+	"muniment.example/sealer/keyfile"
 )
 
 // Keys signs packs and has the key directory. control/signing implements it.

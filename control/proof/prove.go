@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"net/http"
 
-	"muniment/control/route"
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/control/route"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // prover proves that a tenant's log includes an event, and that one checkpoint extends another.

@@ -12,10 +12,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/route/routetest"
-	"muniment/gate"
-	"muniment/pipeline"
-	auditor "muniment/sealer/verify"
+	"muniment.example/control/route/routetest"
+	"muniment.example/gate"
+	"muniment.example/pipeline"
+	auditor "muniment.example/sealer/verify"
 )
 
 // receipts are the ids of the receipts among events.

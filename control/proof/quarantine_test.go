@@ -12,12 +12,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
-	"muniment/control/proof/prooftest"
-	"muniment/gateway/api"
-	"muniment/pipeline"
-	"muniment/pipeline/sqlite"
-	"muniment/sealer"
+	"muniment.example/bench/waittest"
+	"muniment.example/control/proof/prooftest"
+	"muniment.example/gateway/api"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/sqlite"
+	"muniment.example/sealer"
 )
 
 // heldRecords are what an operator is shown.

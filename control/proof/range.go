@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"muniment/control/store"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/sealer"
 )
 
 // Range is a range of a tenant's leaves, in the form that muniment verify reads: a header that proves

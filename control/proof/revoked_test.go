@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/sealer"
-	auditor "muniment/sealer/verify"
+	"muniment.example/sealer"
+	auditor "muniment.example/sealer/verify"
 )
 
 // TestRevokedPackKey revokes the key of all packs of a tenant that has nothing new:

@@ -9,11 +9,11 @@ import (
 	"strconv"
 	"strings"
 
-	"muniment/control/route"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
-	"muniment/sealer"
+	"muniment.example/control/route"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
+	"muniment.example/sealer"
 )
 
 // Routes adds the service's operations to the API.

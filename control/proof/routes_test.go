@@ -16,11 +16,11 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/proof/prooftest"
-	"muniment/control/route/routetest"
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
-	"muniment/sealer"
+	"muniment.example/control/proof/prooftest"
+	"muniment.example/control/route/routetest"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
+	"muniment.example/sealer"
 )
 
 // serve serves the service's routes to whatever tenant the header Tenant names, as

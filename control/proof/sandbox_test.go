@@ -11,13 +11,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/proof/prooftest"
-	"muniment/control/settle"
-	"muniment/control/store"
-	"muniment/gate"
-	"muniment/gateway/api"
-	"muniment/sealer"
-	auditor "muniment/sealer/verify"
+	"muniment.example/control/proof/prooftest"
+	"muniment.example/control/settle"
+	"muniment.example/control/store"
+	"muniment.example/gate"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
+	auditor "muniment.example/sealer/verify"
 )
 
 // sandboxes says of a tenant that it is one of the sandbox.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"sync"
 
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // Scopes returns what names has of the scopes of rights, by their ids; nil names everything. A scope is that of

@@ -10,15 +10,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
-	"muniment/control/objects"
-	"muniment/control/settle"
-	"muniment/control/settle/rate"
-	"muniment/control/store"
-	"muniment/gate"
-	"muniment/gateway/api"
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/bench/waittest"
+	"muniment.example/control/objects"
+	"muniment.example/control/settle"
+	"muniment.example/control/settle/rate"
+	"muniment.example/control/store"
+	"muniment.example/gate"
+	"muniment.example/gateway/api"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // issue commits the event of a right with a scope. The database has no record of it.

@@ -8,7 +8,7 @@ import (
 	"io"
 	"os"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // scratchMemory is how much of a scratch is kept in memory, so that a call that finds nothing new

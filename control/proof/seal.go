@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"time"
 
-	"muniment/gateway/api"
-	"muniment/pipeline/trace"
-	"muniment/sealer"
+	"muniment.example/gateway/api"
+	"muniment.example/pipeline/trace"
+	"muniment.example/sealer"
 )
 
 // Sealed is the response of a seal.

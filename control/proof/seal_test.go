@@ -11,9 +11,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
-	"muniment/deploy/stack/stacktest"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/deploy/stack/stacktest"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 func TestSealMakesAChainThatAStrangerVerifies(t *testing.T) {

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"muniment/control/store"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/sealer"
 )
 
 // Types of this service's events.

@@ -11,12 +11,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/settle"
-	"muniment/control/settle/rate"
-	"muniment/control/store"
-	"muniment/deploy/stack/stacktest"
-	"muniment/gate"
-	"muniment/sealer"
+	"muniment.example/control/settle"
+	"muniment.example/control/settle/rate"
+	"muniment.example/control/store"
+	"muniment.example/deploy/stack/stacktest"
+	"muniment.example/gate"
+	"muniment.example/sealer"
 )
 
 // price makes a rule of the tenant that everything fits.

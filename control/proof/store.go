@@ -9,8 +9,8 @@ import (
 	"path"
 	"time"
 
-	"muniment/control/store"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/sealer"
 )
 
 // errMoved means that another seal has moved the head since it was read.

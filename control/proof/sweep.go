@@ -12,10 +12,10 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
-	"muniment/control/objects"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/objects"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // draftAge is how old a draft must be before it is swept. If a seal still writes a swept draft, it

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"muniment/control/store"
+	"muniment.example/control/store"
 )
 
 const (

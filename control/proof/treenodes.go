@@ -9,9 +9,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"muniment/gateway/api"
-	"muniment/sealer"
-	"muniment/sealer/keyfile"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
+	"muniment.example/sealer/keyfile"
 )
 
 // nodesSuffix ends the name of the file with the hashes of a pack's nodes.

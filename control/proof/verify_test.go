@@ -7,12 +7,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/proof/prooftest"
-	"muniment/gate"
-	"muniment/gateway/api"
-	"muniment/pipeline"
-	"muniment/pipeline/segment"
-	"muniment/sealer"
+	"muniment.example/control/proof/prooftest"
+	"muniment.example/gate"
+	"muniment.example/gateway/api"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/segment"
+	"muniment.example/sealer"
 )
 
 // TestForgedReceiptIsNeverSealed slips receipts past the loader, which does not

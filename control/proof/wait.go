@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // pollEvery is how often a seal polls the warehouse.

@@ -3,7 +3,7 @@ package right
 import (
 	"time"
 
-	"muniment/control/store"
+	"muniment.example/control/store"
 )
 
 // Basis is the record of a legal basis.

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"muniment/control/store"
-	"muniment/gateway/api"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 )
 
 // These effective states come from the clock alone. No right is stored in them.

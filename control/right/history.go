@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // A right's suspensions and resumptions are kept for good, because rows arrive up to 30 days after

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"muniment/control/store"
-	"muniment/gateway/api"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 )
 
 // lineage is the basis and the parent of a new right.

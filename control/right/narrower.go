@@ -6,10 +6,10 @@ import (
 	"maps"
 	"slices"
 
-	"muniment/control/store"
-	"muniment/gate"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/gate"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // The rule for derived rights. A derived right inherits the limits that its scope does not name. A

@@ -29,8 +29,8 @@ package right
 import (
 	"encoding/json"
 
-	"muniment/control/store"
-	"muniment/gateway/api"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 )
 
 // Right is the record of a right.

@@ -7,12 +7,12 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"muniment/control/node"
-	"muniment/control/route"
-	"muniment/control/store"
-	"muniment/gate"
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
+	"muniment.example/control/node"
+	"muniment.example/control/route"
+	"muniment.example/control/store"
+	"muniment.example/gate"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
 )
 
 // Routes adds the service's operations to the API.

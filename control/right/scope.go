@@ -9,10 +9,10 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"muniment/control/route"
-	"muniment/gate"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/route"
+	"muniment.example/gate"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // The bounds of a scope: bytes of its canonical form, and of its labels. maxCampaign is characters, as many as a

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"muniment/control/rapidtest"
-	"muniment/control/store"
-	"muniment/gateway/api"
+	"muniment.example/control/rapidtest"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 )
 
 // TestSequences applies random operations to a growing tree of rights in memory, and compares it with

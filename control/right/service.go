@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 
-	"muniment/control/node"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/node"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // Nodes knows which revision the nodes have applied. control/node implements it.

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 var bases = store.Records[Basis]{Noun: "basis", Table: "bases"}

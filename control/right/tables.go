@@ -1,6 +1,6 @@
 package right
 
-import "muniment/control/store"
+import "muniment.example/control/store"
 
 // ScopeNames are the names in a scope that callers don't choose, as store.Table has them: labels have any names,
 // and so have the keys of their own and what these hold.

@@ -11,11 +11,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/node"
-	"muniment/control/store"
-	"muniment/control/store/storetest"
-	"muniment/deploy/stack/stacktest"
-	"muniment/sealer"
+	"muniment.example/control/node"
+	"muniment.example/control/store"
+	"muniment.example/control/store/storetest"
+	"muniment.example/deploy/stack/stacktest"
+	"muniment.example/sealer"
 )
 
 // Open opens the database of a folder, with the tenant tnt_a, of org_a, and its basis

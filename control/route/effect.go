@@ -1,6 +1,6 @@
 package route
 
-import "muniment/gateway/api"
+import "muniment.example/gateway/api"
 
 // Effect is what an operation does to something that another scope than its own guards. The key needs
 // what the effect needs besides the operation's scope. An operation without effects changes, and

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"muniment/control/rapidtest"
-	"muniment/control/route"
+	"muniment.example/control/rapidtest"
+	"muniment.example/control/route"
 )
 
 // TestInert: there is no formula wherever a spreadsheet may begin a cell, and the text can be

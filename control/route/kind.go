@@ -1,6 +1,6 @@
 package route
 
-import "muniment/gateway/api"
+import "muniment.example/gateway/api"
 
 // UnknownKind is the fault of a field that should name a kind of event, or one of the other names
 // that it may have. The name is at most a few hundred bytes long.

@@ -3,7 +3,7 @@ package route
 import (
 	"github.com/danielgtaylor/huma/v2"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 // OrgID is the id of an organisation in a request. Anything else is VALIDATION_FAILED, so that two

@@ -3,7 +3,7 @@ package route
 import (
 	"github.com/danielgtaylor/huma/v2"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 // Origin, embedded in an input, is the address to which the caller sent the request.

@@ -30,7 +30,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 // API is the API that operations are added to.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/route"
-	"muniment/gateway/api"
+	"muniment.example/control/route"
+	"muniment.example/gateway/api"
 )
 
 // TestParseTime is the table of spellings.

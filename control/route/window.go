@@ -6,10 +6,10 @@ import (
 	"strings"
 	"time"
 
-	"muniment/control/calendar"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/calendar"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // Window is embedded by the input of an operation about a period of time.

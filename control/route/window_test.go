@@ -6,9 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/route"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/route"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // ends is a log with several partitions, and where each ends.

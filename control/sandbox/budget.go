@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"muniment/control/store"
-	"muniment/gateway/api"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 )
 
 // # The budget

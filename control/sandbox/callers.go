@@ -10,8 +10,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
-	"muniment/control/store"
-	"muniment/gateway/api"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 )
 
 // Callers keeps callers without a key within the limits of their addresses, and refuses what pages

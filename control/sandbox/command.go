@@ -8,11 +8,11 @@ import (
 	"net/http"
 	"time"
 
-	"muniment/control/route"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/sealer"
-	"muniment/sealer/terminal"
+	"muniment.example/control/route"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
+	"muniment.example/sealer/terminal"
 )
 
 // Commands are what "muniment sandbox" does, in the form that kong reads.

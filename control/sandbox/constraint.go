@@ -9,8 +9,8 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"muniment/gate"
-	"muniment/gateway/api"
+	"muniment.example/gate"
+	"muniment.example/gateway/api"
 )
 
 // scenario is a delivery that the gate refuses.

@@ -10,7 +10,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 // cookieName is the name in the contract.

@@ -13,9 +13,9 @@ import (
 	"slices"
 	"time"
 
-	"muniment/control/proof"
-	"muniment/control/right"
-	"muniment/gateway/api"
+	"muniment.example/control/proof"
+	"muniment.example/control/right"
+	"muniment.example/gateway/api"
 )
 
 // scene has the parameters from which deliveries on a substrate of the seed are drawn.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 // Code is one of the sandbox's error codes.

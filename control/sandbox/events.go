@@ -1,9 +1,9 @@
 package sandbox
 
 import (
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/pipeline"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/pipeline"
 )
 
 // The events about the sandbox, and about tenants of it that are deleted.

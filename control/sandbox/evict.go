@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 const (

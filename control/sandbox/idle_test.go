@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/store"
-	"muniment/control/store/storetest"
-	"muniment/control/tenant"
+	"muniment.example/control/store"
+	"muniment.example/control/store/storetest"
+	"muniment.example/control/tenant"
 )
 
 // TestUseWithinTheMinuteCounts: no tenant is evicted before it was idle for long enough, although

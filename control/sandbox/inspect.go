@@ -9,14 +9,14 @@ import (
 	"slices"
 	"strconv"
 
-	"muniment/control/challenge"
-	"muniment/control/event"
-	"muniment/control/offer"
-	"muniment/control/proof"
-	"muniment/control/right"
-	"muniment/control/route"
-	"muniment/control/tenant"
-	"muniment/gateway/api"
+	"muniment.example/control/challenge"
+	"muniment.example/control/event"
+	"muniment.example/control/offer"
+	"muniment.example/control/proof"
+	"muniment.example/control/right"
+	"muniment.example/control/route"
+	"muniment.example/control/tenant"
+	"muniment.example/gateway/api"
 )
 
 // Provenance is a right's lineage from the basis down.

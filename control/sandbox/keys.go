@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"muniment/control/store"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/sealer"
 )
 
 // Keys lists the keys that sign for the sandbox, control's current one first, and the time as of

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"muniment/control/store"
-	"muniment/gateway/api"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 )
 
 // Limits are how many requests per IP address are accepted within any 10 seconds, and within any

@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/store"
-	"muniment/control/store/storetest"
+	"muniment.example/control/store"
+	"muniment.example/control/store/storetest"
 )
 
 var contract = Limits{Burst: defaultBurst, Sustained: defaultSustained}

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"net/http"
 
-	"muniment/control/route"
-	"muniment/gateway/api"
+	"muniment.example/control/route"
+	"muniment.example/gateway/api"
 )
 
 const tag = "Sandbox"

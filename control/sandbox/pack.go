@@ -9,9 +9,9 @@ import (
 	"net/http"
 	"net/url"
 
-	"muniment/control/proof"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/proof"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // Packs are a tenant's proof packs.

@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"time"
 
-	"muniment/gate"
-	"muniment/gateway/api"
+	"muniment.example/gate"
+	"muniment.example/gateway/api"
 )
 
 // Refusal is the sandbox's error response of one HTTP status, for the OpenAPI document.

@@ -11,12 +11,12 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"muniment/control/challenge"
-	"muniment/control/node"
-	"muniment/control/offer"
-	"muniment/control/right"
-	"muniment/control/route"
-	"muniment/gateway/api"
+	"muniment.example/control/challenge"
+	"muniment.example/control/node"
+	"muniment.example/control/offer"
+	"muniment.example/control/right"
+	"muniment.example/control/route"
+	"muniment.example/gateway/api"
 )
 
 // SecurityScheme is the name of the cookie's security scheme, and CookieName that of the cookie.

@@ -55,9 +55,9 @@ import (
 	"log/slog"
 	"time"
 
-	"muniment/control/store"
-	"muniment/control/tenant"
-	"muniment/gateway/auth"
+	"muniment.example/control/store"
+	"muniment.example/control/tenant"
+	"muniment.example/gateway/auth"
 )
 
 // Call sends a request of a caller to the service itself, and returns status and body of the

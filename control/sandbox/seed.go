@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"muniment/control/right"
-	"muniment/control/settle"
-	"muniment/control/settle/rate"
-	"muniment/control/store"
-	"muniment/gateway/auth"
+	"muniment.example/control/right"
+	"muniment.example/control/settle"
+	"muniment.example/control/settle/rate"
+	"muniment.example/control/store"
+	"muniment.example/gateway/auth"
 )
 
 type object = map[string]any

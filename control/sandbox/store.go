@@ -6,7 +6,7 @@ import (
 	"errors"
 	"time"
 
-	"muniment/control/store"
+	"muniment.example/control/store"
 )
 
 // keepSecret stores the secret unless there is one.

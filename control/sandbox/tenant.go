@@ -8,11 +8,11 @@ import (
 	"slices"
 	"strings"
 
-	"muniment/control/right"
-	"muniment/control/store"
-	"muniment/control/tenant"
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
+	"muniment.example/control/right"
+	"muniment.example/control/store"
+	"muniment.example/control/tenant"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
 )
 
 // Tenant is a visitor's tenant, as in /v1.

@@ -1,8 +1,8 @@
 package settle
 
 import (
-	"muniment/control/store"
-	"muniment/gateway/api"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 )
 
 // The events about counterparties and settlement rules.

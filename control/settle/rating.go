@@ -4,10 +4,10 @@ import (
 	"context"
 	"time"
 
-	"muniment/control/settle/rate"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/settle/rate"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // Rating computes packs and statements.

@@ -3,8 +3,8 @@ package settle
 import (
 	"context"
 
-	"muniment/control/store"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/sealer"
 )
 
 // Replay applies the newest event of a counterparty or a rule for store.Replay, so the database

@@ -6,9 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/roomtest"
-	"muniment/control/store"
-	"muniment/sealer"
+	"muniment.example/control/roomtest"
+	"muniment.example/control/store"
+	"muniment.example/sealer"
 )
 
 // TestReplay: packs are rated by the rules in the log, so an older copy of the database is brought to

@@ -5,12 +5,12 @@ import (
 	"net/http"
 	"time"
 
-	"muniment/control/calendar"
-	"muniment/control/route"
-	"muniment/control/settle/rate"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
+	"muniment.example/control/calendar"
+	"muniment.example/control/route"
+	"muniment.example/control/settle/rate"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
 )
 
 // Routes adds the service's operations to the API.

@@ -7,14 +7,14 @@ import (
 	"reflect"
 	"slices"
 
-	"muniment/control/calendar"
-	"muniment/control/right"
-	"muniment/control/settle/rate"
-	"muniment/control/store"
-	"muniment/control/tenant"
-	"muniment/gate"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/calendar"
+	"muniment.example/control/right"
+	"muniment.example/control/settle/rate"
+	"muniment.example/control/store"
+	"muniment.example/control/tenant"
+	"muniment.example/gate"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // Rule is the record of a settlement rule. The rule's event holds its canonical text, and every

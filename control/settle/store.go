@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"muniment/control/store"
+	"muniment.example/control/store"
 )
 
 var counterparties = store.Records[Counterparty]{Noun: "counterparty", Table: "counterparties"}

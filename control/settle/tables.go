@@ -1,6 +1,6 @@
 package settle
 
-import "muniment/control/store"
+import "muniment.example/control/store"
 
 // private are the columns of which nothing is shown publicly. Payments and papers use them as they are.
 var private = []string{"payout_ref", "tax_id", "legal_name", "address", "email"}

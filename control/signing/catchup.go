@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"muniment/control/store"
+	"muniment.example/control/store"
 )
 
 // # Keys of several processes

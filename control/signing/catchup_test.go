@@ -12,11 +12,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/store"
-	"muniment/control/store/storetest"
-	"muniment/deploy/stack/stacktest"
-	"muniment/sealer"
-	"muniment/sealer/keyfile"
+	"muniment.example/control/store"
+	"muniment.example/control/store/storetest"
+	"muniment.example/deploy/stack/stacktest"
+	"muniment.example/sealer"
+	"muniment.example/sealer/keyfile"
 )
 
 // two opens the keys in two processes. On SQLite, which allows only one, they share its

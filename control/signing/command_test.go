@@ -7,9 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/route/routetest"
-	"muniment/control/store"
-	"muniment/gateway/api"
+	"muniment.example/control/route/routetest"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 )
 
 // TestRotateCommandOfAJoinedNode prints that the node still has to make its next key.

@@ -12,10 +12,10 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/sealer"
-	"muniment/sealer/keyfile"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
+	"muniment.example/sealer/keyfile"
 )
 
 // directoryKey is the key that signs directories, to which the root delegates.

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"muniment/control/route"
-	"muniment/sealer"
+	"muniment.example/control/route"
+	"muniment.example/sealer"
 )
 
 // Directory returns the signed key directory, canonical JSON in the form of

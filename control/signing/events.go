@@ -1,6 +1,6 @@
 package signing
 
-import "muniment/control/store"
+import "muniment.example/control/store"
 
 // The events about signing keys.
 var (

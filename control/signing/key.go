@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"muniment/sealer"
-	"muniment/sealer/keyfile"
+	"muniment.example/sealer"
+	"muniment.example/sealer/keyfile"
 )
 
 // use is a purpose for which control has keys.

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"sync"
 
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // # Keys of nodes in processes of their own

@@ -9,7 +9,7 @@ import (
 	"os"
 	"time"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // DelegateOffline signs a delegation with the root key in the file rootFile, to the directory

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"muniment/control/store"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/sealer"
 )
 
 // keyRecord is a signing key in an event's data (Key.describe), with the key that replaced it.

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // Revocation is a request to revoke a key.

@@ -12,10 +12,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/sealer"
-	"muniment/sealer/keyfile"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
+	"muniment.example/sealer/keyfile"
 )
 
 // TestRevokeCurrentKey follows the order of a revocation.

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // ring has the keys of one role of control. A key signs only within the window that the

@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
-	"muniment/sealer"
-	"muniment/sealer/keyfile"
+	"muniment.example/sealer"
+	"muniment.example/sealer/keyfile"
 )
 
 // Files of the root key.

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // Tables are the tables of this package. Keys belong to no tenant.

@@ -62,8 +62,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"muniment/control/store"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/sealer"
 )
 
 // control stands for a node's id where control is the signer.

@@ -16,9 +16,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/store"
-	"muniment/control/store/storetest"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/control/store/storetest"
+	"muniment.example/sealer"
 )
 
 // place is a data folder with a clock.

@@ -16,16 +16,16 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"muniment/control/proof/prooftest"
-	"muniment/control/rapidtest"
-	"muniment/control/settle"
-	"muniment/control/settle/rate"
-	"muniment/control/store"
-	"muniment/gate"
-	"muniment/gateway/api"
-	"muniment/pipeline"
-	"muniment/pipeline/sqlite"
-	"muniment/sealer"
+	"muniment.example/control/proof/prooftest"
+	"muniment.example/control/rapidtest"
+	"muniment.example/control/settle"
+	"muniment.example/control/settle/rate"
+	"muniment.example/control/store"
+	"muniment.example/gate"
+	"muniment.example/gateway/api"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/sqlite"
+	"muniment.example/sealer"
 )
 
 // auditedRights are those of the audited month.

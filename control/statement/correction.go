@@ -6,9 +6,9 @@ import (
 	"reflect"
 	"slices"
 
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // chain is the chain of statements that a correction continues.

@@ -10,13 +10,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/settle"
-	"muniment/control/settle/rate"
-	"muniment/control/store"
-	"muniment/deploy/stack/stacktest"
-	"muniment/gateway/api"
-	"muniment/pipeline/conform"
-	"muniment/sealer"
+	"muniment.example/control/settle"
+	"muniment.example/control/settle/rate"
+	"muniment.example/control/store"
+	"muniment.example/deploy/stack/stacktest"
+	"muniment.example/gateway/api"
+	"muniment.example/pipeline/conform"
+	"muniment.example/sealer"
 )
 
 func (h *fixture) mustCorrect(id string) Statement {

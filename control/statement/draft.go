@@ -6,14 +6,14 @@ import (
 	"fmt"
 	"slices"
 
-	"muniment/control/dispute"
-	"muniment/control/proof"
-	"muniment/control/route"
-	"muniment/control/settle"
-	"muniment/control/settle/rate"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/dispute"
+	"muniment.example/control/proof"
+	"muniment.example/control/route"
+	"muniment.example/control/settle"
+	"muniment.example/control/settle/rate"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // drafter drafts statements and corrections.

@@ -5,10 +5,10 @@ import (
 	"slices"
 	"strings"
 
-	"muniment/control/dispute"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/dispute"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // mostExcluded bounds the receipts that a statement names one by one. Disputes that are UPHELD fill at

@@ -11,17 +11,17 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/paper"
-	"muniment/control/payable"
-	"muniment/control/proof"
-	"muniment/control/roomtest"
-	"muniment/control/settle"
-	"muniment/control/settle/rate"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/pipeline"
-	"muniment/pipeline/conform"
-	"muniment/sealer"
+	"muniment.example/control/paper"
+	"muniment.example/control/payable"
+	"muniment.example/control/proof"
+	"muniment.example/control/roomtest"
+	"muniment.example/control/settle"
+	"muniment.example/control/settle/rate"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/conform"
+	"muniment.example/sealer"
 )
 
 const tenantID = "tnt_01ARZ3NDEKTSV4RRFFQ69G5FAV"

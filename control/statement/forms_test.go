@@ -13,11 +13,11 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/paper"
-	"muniment/control/route"
-	"muniment/control/route/routetest"
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
+	"muniment.example/control/paper"
+	"muniment.example/control/route"
+	"muniment.example/control/route/routetest"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
 )
 
 // served serves the service's routes to the tenant.

@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
-	"muniment/control/dispute"
-	"muniment/gateway/api"
-	"muniment/pipeline"
+	"muniment.example/control/dispute"
+	"muniment.example/gateway/api"
+	"muniment.example/pipeline"
 )
 
 // HeldAmount returns what the deliveries that a dispute excludes are worth, by the rules by which they

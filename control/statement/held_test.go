@@ -5,10 +5,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/dispute"
-	"muniment/control/settle"
-	"muniment/control/settle/rate"
-	"muniment/control/store"
+	"muniment.example/control/dispute"
+	"muniment.example/control/settle"
+	"muniment.example/control/settle/rate"
+	"muniment.example/control/store"
 )
 
 // TestHeldAmount: the held amount is the value of a dispute's deliveries, and the amount that a

@@ -10,12 +10,12 @@ import (
 	"strings"
 	"time"
 
-	"muniment/control/dispute"
-	"muniment/control/payable"
-	"muniment/control/settle/rate"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/dispute"
+	"muniment.example/control/payable"
+	"muniment.example/control/settle/rate"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // signer returns the key that signs a tenant's statements.

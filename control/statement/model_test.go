@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"muniment/control/settle/rate"
-	"muniment/sealer"
+	"muniment.example/control/settle/rate"
+	"muniment.example/sealer"
 )
 
 // model is what an accountant keeps of a tenant: plain lists, and for each receipt by whom it is stated.

@@ -3,12 +3,12 @@ package statement
 import (
 	"context"
 
-	"muniment/control/dispute"
-	"muniment/control/route"
-	"muniment/control/store"
-	"muniment/gateway/auth"
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/control/dispute"
+	"muniment.example/control/route"
+	"muniment.example/control/store"
+	"muniment.example/gateway/auth"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // LineReceipt is a receipt behind a line.

@@ -8,13 +8,13 @@ import (
 	"strings"
 	"time"
 
-	"muniment/control/proof"
-	"muniment/control/route"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/control/proof"
+	"muniment.example/control/route"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // Reconciliation compares what was signed, what is loaded and what was stated.

@@ -3,9 +3,9 @@ package statement
 import (
 	"context"
 
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // errLost refuses a request for a text that a restored database lacks.

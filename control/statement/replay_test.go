@@ -5,9 +5,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/roomtest"
-	"muniment/control/store"
-	"muniment/sealer"
+	"muniment.example/control/roomtest"
+	"muniment.example/control/store"
+	"muniment.example/sealer"
 )
 
 // TestReplay brings the statements of an older database to the log's state: a billed period is not

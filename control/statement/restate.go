@@ -12,10 +12,10 @@ import (
 	"slices"
 	"strings"
 
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // Difference is the recomputed sums of an issued statement minus the stated ones; amounts are

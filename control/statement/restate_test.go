@@ -5,9 +5,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/pipeline"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/pipeline"
 )
 
 // row is that of a receipt.

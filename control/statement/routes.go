@@ -10,16 +10,16 @@ import (
 	"slices"
 	"strings"
 
-	"muniment/control/calendar"
-	"muniment/control/paper"
-	"muniment/control/payable"
-	"muniment/control/route"
-	"muniment/control/settle/rate"
-	"muniment/control/store"
-	"muniment/control/tenant"
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
-	"muniment/sealer"
+	"muniment.example/control/calendar"
+	"muniment.example/control/paper"
+	"muniment.example/control/payable"
+	"muniment.example/control/route"
+	"muniment.example/control/settle/rate"
+	"muniment.example/control/store"
+	"muniment.example/control/tenant"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
+	"muniment.example/sealer"
 )
 
 // Routes adds the service's operations to the API.

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"time"
 
-	"muniment/control/paper"
-	"muniment/control/proof"
-	"muniment/control/route"
-	"muniment/control/store"
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/control/paper"
+	"muniment.example/control/proof"
+	"muniment.example/control/route"
+	"muniment.example/control/store"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // Warehouse has the methods of pipeline.Warehouse and drift.Auditor that statements need, with their

@@ -9,13 +9,13 @@ import (
 	"strings"
 	"time"
 
-	"muniment/control/dispute"
-	"muniment/control/route"
-	"muniment/control/settle"
-	"muniment/control/settle/rate"
-	"muniment/control/store"
-	"muniment/gateway/auth"
-	"muniment/sealer"
+	"muniment.example/control/dispute"
+	"muniment.example/control/route"
+	"muniment.example/control/settle"
+	"muniment.example/control/settle/rate"
+	"muniment.example/control/store"
+	"muniment.example/gateway/auth"
+	"muniment.example/sealer"
 )
 
 // Line is a line of a settlement, in the currency of its rule.

@@ -91,10 +91,10 @@
 package statement
 
 import (
-	"muniment/control/dispute"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/dispute"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 const prefix api.Prefix = "stm_"

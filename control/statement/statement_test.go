@@ -13,13 +13,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/roomtest"
-	"muniment/control/settle"
-	"muniment/control/settle/rate"
-	"muniment/control/store"
-	"muniment/deploy/stack/stacktest"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/roomtest"
+	"muniment.example/control/settle"
+	"muniment.example/control/settle/rate"
+	"muniment.example/control/store"
+	"muniment.example/deploy/stack/stacktest"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // TestTransitions is the whole table.

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"muniment/control/dispute"
-	"muniment/control/store"
-	"muniment/sealer"
+	"muniment.example/control/dispute"
+	"muniment.example/control/store"
+	"muniment.example/sealer"
 )
 
 var (

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"muniment/control/dispute"
-	"muniment/gateway/api"
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/control/dispute"
+	"muniment.example/gateway/api"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // question describes the sums to compute.

@@ -1,6 +1,6 @@
 package statement
 
-import "muniment/control/store"
+import "muniment.example/control/store"
 
 // Tables lists this package's tables. Statements contain counterparties' names, which are no personal data.
 var Tables = store.Tables{{Name: "statements", Public: []string{"reference", "void_reason"}}}

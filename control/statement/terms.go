@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // terms find the rules that rate the receipts of a period.

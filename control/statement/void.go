@@ -4,11 +4,11 @@ import (
 	"context"
 	"slices"
 
-	"muniment/control/payable"
-	"muniment/control/settle/rate"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/payable"
+	"muniment.example/control/settle/rate"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // void ends the chain of an issued statement with a signed one that states nothing. All of the chain

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // Tx is one change of state. It is valid inside the function that Change calls,

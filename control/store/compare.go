@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // number identifies an audit event: the epoch of the database that wrote it, and its sequence

@@ -18,7 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 // failure is an error of a call to PostgreSQL. It is marked at the call, because errors of other

@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/stretchr/testify/require"
 
-	"muniment/gateway/certs"
-	"muniment/gateway/certs/certstest"
+	"muniment.example/gateway/certs"
+	"muniment.example/gateway/certs/certstest"
 )
 
 // guard is a PostgreSQL server that requests a password over TLS and refuses every client.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // TestFullDisk lets the database grow no more: changes are refused as a whole and

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 // feedLimit is the largest number of changes in one answer of the feed.

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // # Database and log

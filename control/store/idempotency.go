@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"time"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 // # Requests with an Idempotency-Key

@@ -9,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/store/storetest"
-	"muniment/deploy/stack/stacktest"
-	"muniment/gateway/api"
+	"muniment.example/control/store/storetest"
+	"muniment.example/deploy/stack/stacktest"
+	"muniment.example/gateway/api"
 )
 
 // keyed is a database that keeps few keys, with a clock that the test sets.

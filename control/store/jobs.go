@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"time"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 // # Jobs

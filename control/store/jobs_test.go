@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"muniment/control/rapidtest"
-	"muniment/gateway/api"
+	"muniment.example/control/rapidtest"
+	"muniment.example/gateway/api"
 )
 
 // queue is two processes on one database, with one clock.

@@ -3,7 +3,7 @@ package store
 import (
 	"strings"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 // Noun is what the kinds of events of one package are about: their types begin with its name. A

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"slices"
 
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // Machine moves records of type R by actions A between states S, along a table of transitions. A

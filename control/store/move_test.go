@@ -11,10 +11,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/store/storetest"
-	"muniment/deploy/stack/stacktest"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/store/storetest"
+	"muniment.example/deploy/stack/stacktest"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // permit is a record such as services have.

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // Node is the node name of control's events in the log.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // faultyLog is a log whose n-th Append fails by a plan, in the two ways in which

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // Personal describes what the rows of a table may say about persons. It is the one list of that: what

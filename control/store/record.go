@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // Records are a service's records of one type, kept in one table. The tags of R name the columns;

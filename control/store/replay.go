@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // # Stops

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 // Querier is the read pool, a transaction or a change.

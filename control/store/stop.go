@@ -19,8 +19,8 @@ import (
 	"modernc.org/sqlite"
 	codes "modernc.org/sqlite/lib"
 
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // Stop is Change for a suspension, a revocation or an expulsion. It may use the reserve, so fn may

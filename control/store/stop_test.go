@@ -13,8 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // fullDB is a database that may not grow any more, as on a full disk, unless its reserve

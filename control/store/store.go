@@ -88,7 +88,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 //go:embed migrations/*.sql

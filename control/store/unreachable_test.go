@@ -17,10 +17,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
-	"muniment/control/store/storetest"
-	"muniment/deploy/stack/stacktest"
-	"muniment/gateway/api"
+	"muniment.example/bench/waittest"
+	"muniment.example/control/store/storetest"
+	"muniment.example/deploy/stack/stacktest"
+	"muniment.example/gateway/api"
 )
 
 // wired opens a database through a wire.

@@ -11,9 +11,9 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"muniment/control/route"
-	"muniment/control/store"
-	"muniment/sealer/terminal"
+	"muniment.example/control/route"
+	"muniment.example/control/store"
+	"muniment.example/sealer/terminal"
 )
 
 // TenantCommands are what "muniment tenant" does, in the form that kong reads.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/node"
-	"muniment/control/store"
+	"muniment.example/control/node"
+	"muniment.example/control/store"
 )
 
 // revoking is a server that answers a revocation.

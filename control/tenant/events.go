@@ -1,8 +1,8 @@
 package tenant
 
 import (
-	"muniment/control/store"
-	"muniment/gateway/api"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 )
 
 // The events about tenants and their API keys. There is no scope that only reads keys.

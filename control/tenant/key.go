@@ -8,12 +8,12 @@ import (
 	"strings"
 	"time"
 
-	"muniment/control/node"
-	"muniment/control/route"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
-	"muniment/sealer"
+	"muniment.example/control/node"
+	"muniment.example/control/route"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
+	"muniment.example/sealer"
 )
 
 // Key is the record of an API key. The contract names id, label, prefix and scopes.

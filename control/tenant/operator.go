@@ -4,10 +4,10 @@ import (
 	"context"
 	"net/http"
 
-	"muniment/control/route"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
+	"muniment.example/control/route"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
 )
 
 // OperatorRoutes adds what an operator may do to the API of the admin listener.

@@ -1,6 +1,6 @@
 package tenant
 
-import "muniment/control/store"
+import "muniment.example/control/store"
 
 // Tables are the tables of this package.
 var Tables = store.Tables{

@@ -40,12 +40,12 @@ import (
 	"errors"
 	"strings"
 
-	"muniment/control/calendar"
-	"muniment/control/node"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
-	"muniment/sealer"
+	"muniment.example/control/calendar"
+	"muniment.example/control/node"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
+	"muniment.example/sealer"
 )
 
 // Counter counts one kind of a tenant's records.

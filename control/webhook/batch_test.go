@@ -8,12 +8,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/roomtest"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/pipeline"
-	"muniment/pipeline/conform"
-	"muniment/sealer"
+	"muniment.example/control/roomtest"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/conform"
+	"muniment.example/sealer"
 )
 
 // deliver puts a delivery into the log, whose private part has a marker.

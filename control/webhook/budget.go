@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/net/publicsuffix"
 
-	"muniment/control/store"
+	"muniment.example/control/store"
 )
 
 const (

@@ -11,10 +11,10 @@ import (
 	"code.dny.dev/ssrf"
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/roomtest"
-	"muniment/control/store"
-	"muniment/deploy/stack/stacktest"
-	"muniment/gateway/api"
+	"muniment.example/control/roomtest"
+	"muniment.example/control/store"
+	"muniment.example/deploy/stack/stacktest"
+	"muniment.example/gateway/api"
 )
 
 // strangersOnly is a service for which this machine is the public internet, and that allows nothing else.

@@ -12,12 +12,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
-	"muniment/control/roomtest"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/bench/waittest"
+	"muniment.example/control/roomtest"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // crowd is many webhooks with a receiver each, of which some are dead. An event is sent to one of

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"muniment/control/store"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/sealer"
 )
 
 // Delivery is the record of what is sent to one webhook: an event, or a batch of them.

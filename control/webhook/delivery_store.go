@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 const deliveryColumns = `delivery_id, webhook_id, tenant_id, event_id, event_type, event_at, event_count, first_at, last_at, state, tries, claim, attempts, next_at, created_at, updated_at`

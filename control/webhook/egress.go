@@ -23,7 +23,7 @@ import (
 
 	"code.dny.dev/ssrf"
 
-	"muniment/pipeline/trace"
+	"muniment.example/pipeline/trace"
 )
 
 // Egress decides where webhooks may connect: to addresses of the public internet at the ports of

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"muniment/control/store"
-	"muniment/gateway/api"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 )
 
 // Scopes returns the scopes of a key at a time, or those of its successor in rotations once it is

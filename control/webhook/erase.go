@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"muniment/control/store"
-	"muniment/gateway/api"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 )
 
 // discardRunning discards the outcomes of the tenant's running attempts before a person is erased:

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // errGone means that an event is neither in the log nor in the warehouse.

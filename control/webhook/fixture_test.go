@@ -19,13 +19,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
-	"muniment/control/roomtest"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/pipeline"
-	"muniment/pipeline/segment"
-	"muniment/sealer"
+	"muniment.example/bench/waittest"
+	"muniment.example/control/roomtest"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/segment"
+	"muniment.example/sealer"
 )
 
 // fixture is a service on a log, with what a control process runs of it.

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"strings"
 
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // A webhook's own events.

@@ -5,8 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/roomtest"
-	"muniment/control/store"
+	"muniment.example/control/roomtest"
+	"muniment.example/control/store"
 )
 
 // TestListsHaveIndexes: the newest of many deliveries are found without scanning the others, and so

@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"muniment/pipeline"
+	"muniment.example/pipeline"
 )
 
 type metrics struct {

@@ -8,10 +8,10 @@ import (
 	"sync"
 	"time"
 
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // QueueJob is the kind of the one job that never ends: the process that has its lease reads the log

@@ -6,10 +6,10 @@ import (
 	"errors"
 	"time"
 
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
-	"muniment/pipeline"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
+	"muniment.example/pipeline"
 )
 
 // RecoverJob is the kind of the jobs that queue the events that a webhook has not received.

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"muniment/control/store"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/sealer"
 )
 
 // Replay applies the newest event of a webhook for store.Replay, so that a restored older database

@@ -5,8 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/roomtest"
-	"muniment/control/store"
+	"muniment.example/control/roomtest"
+	"muniment.example/control/store"
 )
 
 // TestReplay: an older copy of the database sends nothing that was stopped since.

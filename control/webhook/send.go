@@ -12,11 +12,11 @@ import (
 	"sync"
 	"time"
 
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/pipeline"
-	"muniment/pipeline/trace"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/trace"
+	"muniment.example/sealer"
 )
 
 const (

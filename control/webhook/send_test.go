@@ -10,12 +10,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
-	"muniment/control/roomtest"
-	"muniment/control/store"
-	"muniment/deploy/stack/stacktest"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/bench/waittest"
+	"muniment.example/control/roomtest"
+	"muniment.example/control/store"
+	"muniment.example/deploy/stack/stacktest"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // TestEventsAreSent to the webhooks that want them, once, signed, as they are in the log.

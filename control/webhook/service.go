@@ -12,12 +12,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
-	"muniment/pipeline"
-	"muniment/pipeline/trace"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/trace"
+	"muniment.example/sealer"
 )
 
 // Keys has the signing keys.

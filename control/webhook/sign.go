@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // sign returns the header webhook-signature of the Standard Webhooks specification: a v1 signature

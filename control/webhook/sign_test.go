@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // TestVerifyingKey: a key in the form of Standard Webhooks verifies a v1a signature.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"muniment/control/store"
+	"muniment.example/control/store"
 )
 
 var webhooks = store.Records[Webhook]{Noun: "webhook", Table: "webhooks"}

@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/roomtest"
-	"muniment/sealer"
+	"muniment.example/control/roomtest"
+	"muniment.example/sealer"
 )
 
 // TestStrangersVerify has libraries that are not ours verify what receivers get, with the new

@@ -1,6 +1,6 @@
 package webhook
 
-import "muniment/control/store"
+import "muniment.example/control/store"
 
 // Tables lists this package's tables. A receiver's response may name a person, so it is kept only as
 // long as the delivery, and an erasure removes it.

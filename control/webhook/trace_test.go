@@ -7,10 +7,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
-	"muniment/control/roomtest"
-	"muniment/pipeline/trace"
-	"muniment/pipeline/trace/tracetest"
+	"muniment.example/bench/waittest"
+	"muniment.example/control/roomtest"
+	"muniment.example/pipeline/trace"
+	"muniment.example/pipeline/trace/tracetest"
 )
 
 // TestAttemptTraced: an attempt that is sampled has a span, and the receiver gets its traceparent.

@@ -72,9 +72,9 @@ import (
 	"slices"
 	"time"
 
-	"muniment/control/route"
-	"muniment/control/store"
-	"muniment/gateway/api"
+	"muniment.example/control/route"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 )
 
 // Webhook is the record of a webhook.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
+	"muniment.example/bench/waittest"
 )
 
 // Drill is a fault that raises alerts, of which each has a row in the table of runbooks.md.

@@ -76,7 +76,7 @@ func TestReproducible(t *testing.T) {
 		for _, function := range []string{"net/http.(*Server).Serve", "net.Listen", "database/sql.Open"} {
 			require.NotContains(t, string(verifier["muniment-verify"]), function+"\x00", "a server is linked")
 		}
-		require.Contains(t, string(verifier["muniment-verify"]), "muniment/sealer/verify.Files\x00", "names of functions are no longer found like this")
+		require.Contains(t, string(verifier["muniment-verify"]), "muniment.example/sealer/verify.Files\x00", "names of functions are no longer found like this")
 		if (target{runtime.GOOS, runtime.GOARCH}).String() == name {
 			requireRun(t, version, revision, service, verifier)
 		}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 // csvColumns is a table with a header line (RFC 4180, https://www.rfc-editor.org/rfc/rfc4180), as people

@@ -12,7 +12,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 // The bounds of api.Row, so that what exceeds one is named by the document's own field.

@@ -3,7 +3,7 @@ package adapter
 import (
 	"github.com/go-json-experiment/json/jsontext"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 // rowFields is a row in its own words: the one thing of which nothing is translated.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/gateway/api"
-	"muniment/gateway/issue/issuetest"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/issue/issuetest"
 )
 
 // bodies are the names of each body.

@@ -22,7 +22,7 @@ import (
 	"time"
 	"unsafe"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 const (

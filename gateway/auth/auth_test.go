@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 var now = time.Date(2026, 11, 21, 4, 0, 0, 0, time.UTC)

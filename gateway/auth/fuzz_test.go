@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 // FuzzParseToken: what is accepted is exactly prefix, secret and checksum, and the

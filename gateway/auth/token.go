@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"strings"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 // Header returns the header Authorization of a request. It is empty if there is none, or several, of

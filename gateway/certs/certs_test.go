@@ -22,8 +22,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
-	"muniment/gateway/certs"
-	"muniment/gateway/certs/certstest"
+	"muniment.example/gateway/certs"
+	"muniment.example/gateway/certs/certstest"
 )
 
 // echo serves TLS and answers each connection with a byte.

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 var (

@@ -21,7 +21,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 func open(t *testing.T, dir string, send http.RoundTripper, change ...func(*BufferConfig)) *Buffer {

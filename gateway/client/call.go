@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 // maxAnswer is the longest answer that is read at once. Bundles and files are streams.

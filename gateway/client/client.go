@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 // Config of a client. URL is required, and Key or KeyFunc.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 var aDelivery = Delivery{RightID: "rgh_1", SpatialAnchorID: "a", DwellMs: 8200}

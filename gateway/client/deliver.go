@@ -12,7 +12,7 @@ import (
 	"slices"
 	"time"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 // Delivery is one play of content under a right. RightID and SpatialAnchorID are required; an

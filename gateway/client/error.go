@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"muniment/gateway/api"
-	"muniment/sealer/terminal"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer/terminal"
 )
 
 // What to do about an error. Each *Error is one of these, by errors.Is.

@@ -8,8 +8,8 @@ import (
 	"net/url"
 	"time"
 
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // Receipts are what deliveries were answered with.

@@ -10,7 +10,7 @@ import (
 	"os"
 	"time"
 
-	"muniment/gateway/client"
+	"muniment.example/gateway/client"
 )
 
 var (

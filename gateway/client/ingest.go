@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 // Mappings say what ids of vendors stand for.

@@ -18,9 +18,9 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"muniment/gateway/api"
-	"muniment/sealer"
-	"muniment/sealer/verify"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
+	"muniment.example/sealer/verify"
 )
 
 // Trust is what verification rests on: the keys that a service signs with. It is immutable.

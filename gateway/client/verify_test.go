@@ -9,10 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/gateway/api"
-	"muniment/sealer"
-	"muniment/sealer/sealertest"
-	"muniment/sealer/verify"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
+	"muniment.example/sealer/sealertest"
+	"muniment.example/sealer/verify"
 )
 
 // TestVerifyReceipt: one that is genuine, with its event and without, and what is changed of it.

@@ -15,8 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/sealer"
-	"muniment/sealer/sealertest"
+	"muniment.example/sealer"
+	"muniment.example/sealer/sealertest"
 )
 
 // webhookVectors are requests to a webhook, for the clients in other languages as well.

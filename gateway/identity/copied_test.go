@@ -9,10 +9,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
-	"muniment/control/store"
-	"muniment/gateway/api"
-	"muniment/gateway/snapshot"
+	"muniment.example/bench/waittest"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/snapshot"
 )
 
 // running is a process of a node: its identity, and its view, which follows the feed until end.

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"regexp"
 
-	"muniment/gateway/api"
-	"muniment/sealer/keyfile"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer/keyfile"
 )
 
 // # The folder

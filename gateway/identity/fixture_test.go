@@ -16,16 +16,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
-	"muniment/control"
-	"muniment/control/node"
-	"muniment/control/signing"
-	"muniment/control/store"
-	"muniment/control/store/storetest"
-	"muniment/control/tenant"
-	"muniment/gateway/api"
-	"muniment/gateway/snapshot"
-	"muniment/sealer"
+	"muniment.example/bench/waittest"
+	"muniment.example/control"
+	"muniment.example/control/node"
+	"muniment.example/control/signing"
+	"muniment.example/control/store"
+	"muniment.example/control/store/storetest"
+	"muniment.example/control/tenant"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/snapshot"
+	"muniment.example/sealer"
 )
 
 // controlFixture is control with its real routes over HTTP, with faults that a test injects.

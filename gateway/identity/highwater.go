@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"muniment/sealer"
-	"muniment/sealer/keyfile"
+	"muniment.example/sealer"
+	"muniment.example/sealer/keyfile"
 )
 
 // # The high-water mark

@@ -13,7 +13,7 @@
 // simply started again: with the same invitation, another, or none if control had let it join.
 // It is the same node with the same key. Control receives the hash of the credential in a
 // request that the key signs, and returns no secret: a used invitation or a copy of the request
-// does not let anyone become the node (see muniment/control/node).
+// does not let anyone become the node (see package control/node).
 //
 // Windows. The directory has a window for each of the node's keys, in the node's own time. It
 // determines which key signs for a time, and signatures verify by it. A key signs nothing before
@@ -60,9 +60,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"muniment/gateway/api"
-	"muniment/gateway/snapshot"
-	"muniment/sealer/keyfile"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/snapshot"
+	"muniment.example/sealer/keyfile"
 )
 
 // Config of a Node. Dir and Control are required.

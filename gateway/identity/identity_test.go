@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/gateway/api"
-	"muniment/sealer/keyfile"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer/keyfile"
 )
 
 func TestFirstStartAndLater(t *testing.T) {

@@ -9,9 +9,9 @@ import (
 	"net/http"
 	"slices"
 
-	"muniment/gateway/api"
-	"muniment/sealer"
-	"muniment/sealer/keyfile"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
+	"muniment.example/sealer/keyfile"
 )
 
 // inviteAdvice says what an operator must do.

@@ -10,11 +10,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
-	"muniment/control/node"
-	"muniment/control/signing"
-	"muniment/control/store"
-	"muniment/gateway/api"
+	"muniment.example/bench/waittest"
+	"muniment.example/control/node"
+	"muniment.example/control/signing"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 )
 
 // TestRevocation revokes a key under load: the node stops using it before the revocation, and

@@ -11,9 +11,9 @@ import (
 	"sync"
 	"time"
 
-	"muniment/gateway/api"
-	"muniment/sealer"
-	"muniment/sealer/keyfile"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
+	"muniment.example/sealer/keyfile"
 )
 
 // ring holds the node's enrolled keys. Safe for concurrent use.

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"muniment/gateway/api"
-	"muniment/sealer"
-	"muniment/sealer/keyfile"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
+	"muniment.example/sealer/keyfile"
 )
 
 // next is a key that is not known to be enrolled.

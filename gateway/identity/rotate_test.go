@@ -13,10 +13,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
-	"muniment/control/signing"
-	"muniment/control/store"
-	"muniment/gateway/api"
+	"muniment.example/bench/waittest"
+	"muniment.example/control/signing"
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 )
 
 // startSigning signs continuously in several goroutines until end is called, which returns all

@@ -7,11 +7,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
-	"muniment/control/node"
-	"muniment/control/signing"
-	"muniment/deploy/stack/stacktest"
-	"muniment/gateway/api"
+	"muniment.example/bench/waittest"
+	"muniment.example/control/node"
+	"muniment.example/control/signing"
+	"muniment.example/deploy/stack/stacktest"
+	"muniment.example/gateway/api"
 )
 
 // TestSilentNodes: the key of a node that has been gone for days ends, without an operator, and what it

@@ -6,10 +6,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/gate"
-	"muniment/gateway/api"
-	"muniment/gateway/issue/issuetest"
-	"muniment/gateway/snapshot"
+	"muniment.example/gate"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/issue/issuetest"
+	"muniment.example/gateway/snapshot"
 )
 
 func requireNoAllocations(t *testing.T, what string, f func()) {

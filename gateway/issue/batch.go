@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"muniment/gateway/api"
-	"muniment/gateway/snapshot"
-	"muniment/pipeline/trace"
-	"muniment/sealer"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/snapshot"
+	"muniment.example/pipeline/trace"
+	"muniment.example/sealer"
 )
 
 // MostRows is how many rows a batch has at most.

@@ -11,10 +11,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/gate"
-	"muniment/gateway/api"
-	"muniment/gateway/issue/issuetest"
-	"muniment/sealer"
+	"muniment.example/gate"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/issue/issuetest"
+	"muniment.example/sealer"
 )
 
 // rowsFixture is a fixture whose right 20 of tnt_a has been in effect for long.

@@ -5,7 +5,7 @@ import (
 	"runtime"
 	"time"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 // batchLimits limit what batches take of the node, so that single deliveries are always served:

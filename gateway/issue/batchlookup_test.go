@@ -11,12 +11,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
-	"muniment/gate"
-	"muniment/gateway/api"
-	"muniment/gateway/issue/issuetest"
-	"muniment/gateway/snapshot"
-	"muniment/sealer"
+	"muniment.example/bench/waittest"
+	"muniment.example/gate"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/issue/issuetest"
+	"muniment.example/gateway/snapshot"
+	"muniment.example/sealer"
 )
 
 // mapped is a row of a screen of acme's.

@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"muniment/gateway/api"
-	"muniment/gateway/issue/issuetest"
-	"muniment/sealer"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/issue/issuetest"
+	"muniment.example/sealer"
 )
 
 // drawnRow is a row of the model, and what the service should say of it alone.

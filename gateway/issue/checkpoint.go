@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"muniment/sealer"
-	"muniment/sealer/keyfile"
+	"muniment.example/sealer"
+	"muniment.example/sealer/keyfile"
 )
 
 // Every checkpointEvery a checkpoint is written if checkpointRecords are in the log behind the

@@ -17,10 +17,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"muniment/control/rapidtest"
-	"muniment/gateway/api"
-	"muniment/gateway/issue/issuetest"
-	"muniment/sealer"
+	"muniment.example/control/rapidtest"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/issue/issuetest"
+	"muniment.example/sealer"
 )
 
 // checkpointed is a node's log and folder of checkpoints, over its lives.

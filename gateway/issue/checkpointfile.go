@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // # The format of a checkpoint

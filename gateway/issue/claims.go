@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // keepKeys is how long an Idempotency-Key is remembered.

@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/gateway/api"
-	"muniment/gateway/issue/issuetest"
-	"muniment/sealer"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/issue/issuetest"
+	"muniment.example/sealer"
 )
 
 func TestClaimsKeepTheNewestOfADay(t *testing.T) {

@@ -13,9 +13,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"muniment/gateway/api"
-	"muniment/gateway/snapshot"
-	"muniment/sealer"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/snapshot"
+	"muniment.example/sealer"
 )
 
 // Log is the durable log that receipts are written to and earlier answers are read from.

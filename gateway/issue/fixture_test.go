@@ -12,12 +12,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
-	"muniment/gate"
-	"muniment/gateway/api"
-	"muniment/gateway/issue/issuetest"
-	"muniment/gateway/snapshot"
-	"muniment/sealer"
+	"muniment.example/bench/waittest"
+	"muniment.example/gate"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/issue/issuetest"
+	"muniment.example/gateway/snapshot"
+	"muniment.example/sealer"
 )
 
 // fixture is an issuer for the tenants tnt_a and tnt_s, of which the second is one of the

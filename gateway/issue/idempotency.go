@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // once issues for a delivery that has an Idempotency-Key or an identity, of which h is the

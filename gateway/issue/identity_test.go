@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/gateway/issue/issuetest"
+	"muniment.example/gateway/issue/issuetest"
 )
 
 // TestNamedDelivery: of deliveries with the same fields the first counts, whatever the others

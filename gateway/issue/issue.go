@@ -82,8 +82,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"muniment/gateway/api"
-	"muniment/pipeline/trace"
+	"muniment.example/gateway/api"
+	"muniment.example/pipeline/trace"
 )
 
 // Issuer issues the receipts of one node. It is safe for concurrent use.

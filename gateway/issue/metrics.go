@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"muniment/gate"
+	"muniment.example/gate"
 )
 
 // metrics holds the issuer's counters. Their labels are bounded: rules and reasons are

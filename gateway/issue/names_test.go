@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 // TestNamesAreThoseThatAreRead: a misspelling is looked for among the names that the decoders

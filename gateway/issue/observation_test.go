@@ -9,9 +9,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/stretchr/testify/require"
 
-	"muniment/gateway/api"
-	"muniment/gateway/issue/issuetest"
-	"muniment/sealer"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/issue/issuetest"
+	"muniment.example/sealer"
 )
 
 const good = `"rightId":"rgh_1","spatialAnchorId":"a","dwellMs":1`

@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/gateway/issue/issuetest"
-	"muniment/gateway/snapshot"
+	"muniment.example/gateway/issue/issuetest"
+	"muniment.example/gateway/snapshot"
 )
 
 // TestLogIsAskedUntilItRecords: after a record was refused the issuer can't record until the log is

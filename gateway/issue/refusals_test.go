@@ -9,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/gate"
-	"muniment/gateway/issue/issuetest"
-	"muniment/sealer"
+	"muniment.example/gate"
+	"muniment.example/gateway/issue/issuetest"
+	"muniment.example/sealer"
 )
 
 // unrecognised writes the counts, and returns those of names by what was sent and meant.

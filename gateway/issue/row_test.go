@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 const (

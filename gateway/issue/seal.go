@@ -8,11 +8,11 @@ import (
 	"io"
 	"time"
 
-	"muniment/gate"
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
-	"muniment/gateway/snapshot"
-	"muniment/sealer"
+	"muniment.example/gate"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
+	"muniment.example/gateway/snapshot"
+	"muniment.example/sealer"
 )
 
 var (

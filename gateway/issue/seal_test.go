@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/gateway/issue/issuetest"
+	"muniment.example/gateway/issue/issuetest"
 )
 
 // TestReceiptNamesAreUnique draws the ids and nonces of a million receipts of one

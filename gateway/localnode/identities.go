@@ -12,9 +12,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"muniment/gateway/api"
-	"muniment/gateway/identity"
-	"muniment/sealer/keyfile"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/identity"
+	"muniment.example/sealer/keyfile"
 )
 
 const (

@@ -24,8 +24,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"muniment/gateway/api"
-	"muniment/gateway/issue"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/issue"
 )
 
 // startTimeout is how long a delivery waits for the node to start.

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/gateway/api"
-	"muniment/gateway/issue"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/issue"
 )
 
 func refusal(reason api.Reason) *api.Error { return api.Unavailable(reason, "refused", time.Second) }

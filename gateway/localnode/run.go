@@ -6,10 +6,10 @@ import (
 	"sync"
 	"time"
 
-	"muniment/gateway/api"
-	"muniment/gateway/identity"
-	"muniment/gateway/issue"
-	"muniment/gateway/snapshot"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/identity"
+	"muniment.example/gateway/issue"
+	"muniment.example/gateway/snapshot"
 )
 
 const (

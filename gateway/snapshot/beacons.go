@@ -3,7 +3,7 @@ package snapshot
 import (
 	"sync"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 // beaconKeys are all keys that ever signed beacons, as far as the feed has been applied.

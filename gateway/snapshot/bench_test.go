@@ -3,7 +3,7 @@ package snapshot
 import (
 	"testing"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 // BenchmarkRight looks up a right that is cached, with an ancestor, as each delivery does.

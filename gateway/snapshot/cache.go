@@ -13,7 +13,7 @@ import (
 
 	"github.com/dgraph-io/ristretto/v2"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 // cached is a value as the database held it at revision asOf. A right or a key that does

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 const (

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 // history is what a node knows of a right's own suspensions, as in api.Right: all that last or ended

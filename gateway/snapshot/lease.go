@@ -3,7 +3,7 @@ package snapshot
 import (
 	"time"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 // LeaseAge is how long ago the feed request that began the lease was sent; false if the view

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 // VendorPlay is a play of a row that names a vendor's id.

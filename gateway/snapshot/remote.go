@@ -8,7 +8,7 @@ import (
 	"net/url"
 	"time"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 // Remote is a Source in another process, over HTTP, and has control hold rows that wait

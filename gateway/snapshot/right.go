@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"muniment/gate"
-	"muniment/gateway/api"
+	"muniment.example/gate"
+	"muniment.example/gateway/api"
 )
 
 // Right is a right that a delivery can be decided by. It is immutable.

@@ -65,8 +65,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
 )
 
 // Source is control as a node sees it. Safe for concurrent use.

@@ -13,8 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
-	"muniment/gate"
-	"muniment/gateway/api"
+	"muniment.example/gate"
+	"muniment.example/gateway/api"
 )
 
 // source is control as the contract of Source has it, with faults to switch on.

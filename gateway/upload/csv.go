@@ -14,7 +14,7 @@ import (
 	"golang.org/x/text/encoding/unicode"
 	"golang.org/x/text/transform"
 
-	"muniment/gateway/adapter"
+	"muniment.example/gateway/adapter"
 )
 
 const (

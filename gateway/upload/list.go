@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"muniment/gateway/api"
+	"muniment.example/gateway/api"
 )
 
 // list is one JSON document: the rows, or an object of rows and the vendor of all.

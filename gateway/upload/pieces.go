@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strconv"
 
-	"muniment/gateway/adapter"
+	"muniment.example/gateway/adapter"
 )
 
 // pieces are the parts of a document, XML elements or the lines of a table, that become rows by its

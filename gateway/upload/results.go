@@ -17,8 +17,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"muniment/gateway/api"
-	"muniment/sealer/terminal"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer/terminal"
 )
 
 // The statuses of rows.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"muniment/gateway/adapter"
+	"muniment.example/gateway/adapter"
 )
 
 // row is one of a file.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
-	"muniment/sealer/terminal"
+	"muniment.example/sealer/terminal"
 )
 
 const (

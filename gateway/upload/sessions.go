@@ -14,8 +14,8 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"muniment/gateway/adapter"
-	"muniment/gateway/api"
+	"muniment.example/gateway/adapter"
+	"muniment.example/gateway/api"
 )
 
 // # Sessions

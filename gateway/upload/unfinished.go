@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"muniment/gateway/adapter"
+	"muniment.example/gateway/adapter"
 )
 
 // unfinishedSuffix ends the names of the files that keep sessions; it is one of results files, so that

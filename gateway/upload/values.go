@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"muniment/gateway/adapter"
+	"muniment.example/gateway/adapter"
 )
 
 // play is a JSON value of a vendor's document that is one play, and what its place in it was.

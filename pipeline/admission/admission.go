@@ -10,7 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"muniment/pipeline"
+	"muniment.example/pipeline"
 )
 
 // The parameters.

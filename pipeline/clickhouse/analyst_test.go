@@ -11,8 +11,8 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/stretchr/testify/require"
 
-	"muniment/deploy/stack/stacktest"
-	"muniment/pipeline"
+	"muniment.example/deploy/stack/stacktest"
+	"muniment.example/pipeline"
 )
 
 // analyst is the address of a server as a user who may read the rows of tnt_a in

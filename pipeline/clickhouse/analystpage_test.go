@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/deploy/stack/stacktest"
-	"muniment/pipeline"
+	"muniment.example/deploy/stack/stacktest"
+	"muniment.example/pipeline"
 )
 
 // thePage is what analysts read.

@@ -10,9 +10,9 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/ext"
 
-	"muniment/pipeline"
-	"muniment/pipeline/drift"
-	"muniment/sealer"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/drift"
+	"muniment.example/sealer"
 )
 
 var _ drift.Auditor = (*reader)(nil)

@@ -6,9 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/deploy/stack/stacktest"
-	"muniment/pipeline"
-	"muniment/pipeline/conform"
+	"muniment.example/deploy/stack/stacktest"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/conform"
 )
 
 func TestDrift(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/stretchr/testify/require"
 
-	"muniment/gateway/certs"
-	"muniment/gateway/certs/certstest"
+	"muniment.example/gateway/certs"
+	"muniment.example/gateway/certs/certstest"
 )
 
 // recorder is a server that records what a client sends first, and hangs up.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/deploy/stack/stacktest"
-	"muniment/pipeline"
+	"muniment.example/deploy/stack/stacktest"
+	"muniment.example/pipeline"
 )
 
 // busy makes rows of the size of real ones, 1,000 a second of three tenants, all of

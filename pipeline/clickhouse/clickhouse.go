@@ -74,7 +74,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"muniment/pipeline"
+	"muniment.example/pipeline"
 )
 
 //go:embed migrations/*.sql

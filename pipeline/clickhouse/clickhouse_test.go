@@ -12,9 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/deploy/stack/stacktest"
-	"muniment/pipeline"
-	"muniment/pipeline/conform"
+	"muniment.example/deploy/stack/stacktest"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/conform"
 )
 
 // Where the servers under test are, and which cluster they are replicas of, if any:

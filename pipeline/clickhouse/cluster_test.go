@@ -16,10 +16,10 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
-	"muniment/deploy/stack/stacktest"
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/bench/waittest"
+	"muniment.example/deploy/stack/stacktest"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // replicas are the addresses of a database at each replica alone.

@@ -14,9 +14,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
-	"muniment/deploy/stack/stacktest"
-	"muniment/sealer"
+	"muniment.example/bench/waittest"
+	"muniment.example/deploy/stack/stacktest"
+	"muniment.example/sealer"
 )
 
 // cache is the folder of the test engine's files: set by deploy/stack/clickhouse.sh,

@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/deploy/stack/stacktest"
+	"muniment.example/deploy/stack/stacktest"
 )
 
 // TestReadyGivesUpOnAServerThatHangs: one that takes connections and says nothing, as a

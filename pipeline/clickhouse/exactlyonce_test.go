@@ -3,9 +3,9 @@ package clickhouse
 import (
 	"testing"
 
-	"muniment/deploy/stack/stacktest"
-	"muniment/pipeline"
-	"muniment/pipeline/conform"
+	"muniment.example/deploy/stack/stacktest"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/conform"
 )
 
 // filters are what a filter of keys may be like. None may change what is a duplicate.

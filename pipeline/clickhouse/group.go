@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sync"
 
-	"muniment/pipeline"
+	"muniment.example/pipeline"
 )
 
 // maxGroupRows and maxGroupBytes bound a group: its rows are one block in the memory of the

@@ -9,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
-	"muniment/deploy/stack/stacktest"
-	"muniment/pipeline"
+	"muniment.example/bench/waittest"
+	"muniment.example/deploy/stack/stacktest"
+	"muniment.example/pipeline"
 )
 
 // held lets a test see each group, and hold it until the test releases it.

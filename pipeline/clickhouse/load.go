@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // columns of events, in the order in which scanRow goes through them.

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"muniment/deploy/stack/stacktest"
+	"muniment.example/deploy/stack/stacktest"
 )
 
 func TestConfigIsChecked(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 
-	"muniment/pipeline"
+	"muniment.example/pipeline"
 )
 
 // An insert into a table of a cluster returns when a majority has it, and the servers refuse

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"muniment/pipeline"
+	"muniment.example/pipeline"
 )
 
 // eventKey names an event.

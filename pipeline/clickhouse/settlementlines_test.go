@@ -11,10 +11,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/settle"
-	"muniment/deploy/stack/stacktest"
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/control/settle"
+	"muniment.example/deploy/stack/stacktest"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // ruleRow is the row of an event of a rule.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"sync"
 
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // stored is what a process remembers of the warehouse between two loads. The warehouse only

@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // fillAt appends n records from the k-th on in one step, and returns their entries.

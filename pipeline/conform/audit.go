@@ -4,9 +4,9 @@ import (
 	"context"
 	"slices"
 
-	"muniment/pipeline"
-	"muniment/pipeline/drift"
-	"muniment/sealer"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/drift"
+	"muniment.example/sealer"
 )
 
 var _ drift.Auditor = (*MemoryWarehouse)(nil)

@@ -18,7 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/pipeline"
+	"muniment.example/pipeline"
 )
 
 // LogEngine is a log under test.

@@ -3,7 +3,7 @@ package conform
 import (
 	"testing"
 
-	"muniment/pipeline"
+	"muniment.example/pipeline"
 )
 
 func TestMemoryLogConforms(t *testing.T) {

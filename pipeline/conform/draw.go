@@ -6,9 +6,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"muniment/gate"
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/gate"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // tenants numbers the tenants of random tests, so that each draw has its own.

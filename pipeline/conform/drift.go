@@ -9,9 +9,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
-	"muniment/pipeline"
-	"muniment/pipeline/drift"
-	"muniment/sealer"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/drift"
+	"muniment.example/sealer"
 )
 
 // AuditedEngine is a warehouse under test that the check for drift can be run on.

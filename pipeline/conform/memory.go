@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // MemoryLog is a log in memory with one partition, 0, and one generation. It

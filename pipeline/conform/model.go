@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // The model: the results of a warehouse, computed the slow and plain way from

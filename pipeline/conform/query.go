@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // counts makes a row of what the gate refused; each count is JSON.

@@ -11,9 +11,9 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
-	"muniment/gate"
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/gate"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // The rows of the suite are those of real records: sealer writes the event, and

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // finding is one difference: of an event, a pack, or a statement.

@@ -47,8 +47,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // Kinds of drift.

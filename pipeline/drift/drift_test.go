@@ -15,10 +15,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
-	"muniment/pipeline"
-	"muniment/pipeline/conform"
-	"muniment/pipeline/drift"
-	"muniment/sealer"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/conform"
+	"muniment.example/pipeline/drift"
+	"muniment.example/sealer"
 )
 
 func TestMemoryWarehouseIsAudited(t *testing.T) {

@@ -3,7 +3,7 @@ package drift
 import (
 	"context"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 const (

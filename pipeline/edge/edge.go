@@ -35,9 +35,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"muniment/pipeline"
-	"muniment/pipeline/segment"
-	"muniment/sealer"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/segment"
+	"muniment.example/sealer"
 )
 
 // Promise makes records durable.

@@ -16,11 +16,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
-	"muniment/pipeline"
-	"muniment/pipeline/conform"
-	"muniment/pipeline/segment"
-	"muniment/sealer"
+	"muniment.example/bench/waittest"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/conform"
+	"muniment.example/pipeline/segment"
+	"muniment.example/sealer"
 )
 
 // promise keeps what it makes durable.

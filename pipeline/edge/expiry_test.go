@@ -13,9 +13,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/gateway/api"
-	"muniment/pipeline/segment"
-	"muniment/sealer"
+	"muniment.example/gateway/api"
+	"muniment.example/pipeline/segment"
+	"muniment.example/sealer"
 )
 
 // TestErasedBytesExpire lets the time pass that a certificate gives to the log of a service in one

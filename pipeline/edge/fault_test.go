@@ -19,9 +19,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"muniment/pipeline"
-	"muniment/pipeline/segment"
-	"muniment/sealer"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/segment"
+	"muniment.example/sealer"
 )
 
 // writerDir in the environment makes the test binary a process that appends to

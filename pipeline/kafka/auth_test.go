@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
 
-	"muniment/bench/waittest"
-	"muniment/gateway/certs"
-	"muniment/gateway/certs/certstest"
+	"muniment.example/bench/waittest"
+	"muniment.example/gateway/certs"
+	"muniment.example/gateway/certs/certstest"
 )
 
 // requireRefused waits until a log reports why it isn't ready.

@@ -11,10 +11,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"muniment/deploy/stack/stacktest"
-	"muniment/pipeline"
-	"muniment/pipeline/conform"
-	"muniment/sealer"
+	"muniment.example/deploy/stack/stacktest"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/conform"
+	"muniment.example/sealer"
 )
 
 // TestConform runs the suite of every log against brokers in process.

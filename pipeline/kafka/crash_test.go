@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // brokers is a cluster of the test's own, which it may kill.

@@ -11,7 +11,7 @@ import (
 
 	kafkago "github.com/segmentio/kafka-go"
 
-	"muniment/pipeline"
+	"muniment.example/pipeline"
 )
 
 // The settings of a topic that are read.

@@ -15,9 +15,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 
-	"muniment/bench/waittest"
-	"muniment/pipeline/segment"
-	"muniment/sealer"
+	"muniment.example/bench/waittest"
+	"muniment.example/pipeline/segment"
+	"muniment.example/sealer"
 )
 
 // TestNobodyComesForTheSpool: the topic is used again although no caller came since one

@@ -11,8 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"go.uber.org/goleak"
 
-	"muniment/bench/waittest"
-	"muniment/pipeline"
+	"muniment.example/bench/waittest"
+	"muniment.example/pipeline"
 )
 
 // A member that stops while the brokers answer nothing doesn't wait for

@@ -81,7 +81,7 @@ import (
 
 	kafkago "github.com/segmentio/kafka-go"
 
-	"muniment/pipeline"
+	"muniment.example/pipeline"
 )
 
 // Log is a topic that is open for appending and reading.

@@ -7,7 +7,7 @@ import (
 
 	kafkago "github.com/segmentio/kafka-go"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // A record is a message in which every tool can read the event:

@@ -12,7 +12,7 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/stretchr/testify/require"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // newBatch makes a batch that is never sent.

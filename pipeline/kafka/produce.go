@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // Append implements pipeline.Appender.

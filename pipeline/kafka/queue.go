@@ -8,7 +8,7 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // queue holds the records that wait to be sent to one partition. It has one owner from the

@@ -15,9 +15,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
 
-	"muniment/bench/waittest"
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/bench/waittest"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // stranger is another program that writes the topic.

@@ -14,7 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"muniment/bench/waittest"
+	"muniment.example/bench/waittest"
 )
 
 // tenantOf is a tenant of a partition of four.

@@ -10,8 +10,8 @@ import (
 
 	kafkago "github.com/segmentio/kafka-go"
 
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // retentionSteps is the resolution of RetentionUsed.

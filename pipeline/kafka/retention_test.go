@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
-	"muniment/sealer"
+	"muniment.example/bench/waittest"
+	"muniment.example/sealer"
 )
 
 func testRetentionUsed(t *testing.T, brokers []string) {

@@ -14,10 +14,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 
-	"muniment/bench/waittest"
-	"muniment/pipeline"
-	"muniment/pipeline/segment"
-	"muniment/sealer"
+	"muniment.example/bench/waittest"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/segment"
+	"muniment.example/sealer"
 )
 
 // node is a gateway's log: a topic with a spool in front.

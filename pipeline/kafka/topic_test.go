@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
 
-	"muniment/bench/waittest"
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/bench/waittest"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 func described(tb testing.TB, cfg Config) description {

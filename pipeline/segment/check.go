@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"muniment/pipeline"
+	"muniment.example/pipeline"
 )
 
 // checkEvery and checkBytes limit Check to 32 MiB a second: it isn't urgent, and deliveries

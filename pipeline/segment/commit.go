@@ -7,8 +7,8 @@ import (
 	"runtime"
 	"time"
 
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // group is the records that one sync makes durable.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // Config says where a log lives and how it behaves.

@@ -5,9 +5,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/pipeline"
-	"muniment/pipeline/conform"
-	"muniment/sealer"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/conform"
+	"muniment.example/sealer"
 )
 
 // TestConform crashes a log by losing whatever was not synced.

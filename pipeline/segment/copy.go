@@ -9,7 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // Copy creates a folder, writes the log into it as it is when Copy is called, and returns

@@ -43,8 +43,8 @@ import (
 	"sync"
 	"time"
 
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // Log is a log that is open for appending and reading.

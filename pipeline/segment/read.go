@@ -9,8 +9,8 @@ import (
 	"sort"
 	"sync"
 
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // Reader reads a log. It keeps the files open and a sparse index of them in

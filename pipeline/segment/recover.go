@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // recovered is what a folder holds, read and checked from the first byte to the last,

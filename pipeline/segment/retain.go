@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // Retain removes the oldest segments, in whole: those whose records all stand before the

@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"time"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // LeastKeep is the least that a Retention keeps: responses to idempotent retries are

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"sort"
 
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // markEvery is how far apart, in bytes, two entries of a segment's index stand at

@@ -6,9 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"muniment/pipeline"
-	"muniment/pipeline/drift"
-	"muniment/sealer"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/drift"
+	"muniment.example/sealer"
 )
 
 var _ drift.Auditor = (*Warehouse)(nil)

@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/pipeline"
-	"muniment/pipeline/conform"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/conform"
 )
 
 func TestDrift(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // Erase implements pipeline.Eraser. Storing the tombstones and deleting what they cover is one

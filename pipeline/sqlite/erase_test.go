@@ -12,9 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
-	"muniment/pipeline"
-	"muniment/pipeline/conform"
+	"muniment.example/bench/waittest"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/conform"
 )
 
 // files are those of a folder in which a text stands.

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"time"
 
-	"muniment/pipeline"
+	"muniment.example/pipeline"
 )
 
 // limits configure the spans.

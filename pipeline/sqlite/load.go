@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strings"
 
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // rowsAStatement is how many rows one statement stores: more make no row cheaper.

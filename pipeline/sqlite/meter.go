@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // Metering implements pipeline.Warehouse.

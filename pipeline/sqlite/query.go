@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // filter gathers conditions and their arguments.

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"muniment/pipeline"
-	"muniment/sealer"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
 )
 
 // retract removes the rows whose record is quarantined and released: records that the batch

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"muniment/pipeline"
+	"muniment.example/pipeline"
 )
 
 // blockRows is how many positions of the log a block has: the tables search_marks and

@@ -41,7 +41,7 @@ import (
 	"github.com/pressly/goose/v3"
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
-	"muniment/pipeline"
+	"muniment.example/pipeline"
 )
 
 //go:embed migrations/*.sql

@@ -9,10 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"muniment/control/rapidtest"
-	"muniment/pipeline"
-	"muniment/sealer"
-	"muniment/sealer/sealertest"
+	"muniment.example/control/rapidtest"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
+	"muniment.example/sealer/sealertest"
 )
 
 // sumsOfRows are the sums, worked out from the rows.

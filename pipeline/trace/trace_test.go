@@ -15,9 +15,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
-	"muniment/pipeline/trace"
-	"muniment/pipeline/trace/tracetest"
+	"muniment.example/bench/waittest"
+	"muniment.example/pipeline/trace"
+	"muniment.example/pipeline/trace/tracetest"
 )
 
 const good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -11,11 +11,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/pipeline"
-	"muniment/pipeline/conform"
-	"muniment/pipeline/sqlite"
-	"muniment/sealer"
-	"muniment/sealer/verify"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/conform"
+	"muniment.example/pipeline/sqlite"
+	"muniment.example/sealer"
+	"muniment.example/sealer/verify"
 )
 
 // TestDuplicatesAlike holds all who decide what is a duplicate to one model: warehouses when

@@ -18,10 +18,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/mod/sumdb/note"
 
-	"muniment/control/settle"
-	"muniment/control/settle/rate"
-	"muniment/sealer"
-	"muniment/sealer/verify"
+	"muniment.example/control/settle"
+	"muniment.example/control/settle/rate"
+	"muniment.example/sealer"
+	"muniment.example/sealer/verify"
 )
 
 // size is how much evidence is made: a twentieth of it unless MUNIMENT_TEST_FULL is set.

@@ -14,9 +14,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/settle/rate"
-	"muniment/gate"
-	"muniment/sealer"
+	"muniment.example/control/settle/rate"
+	"muniment.example/gate"
+	"muniment.example/sealer"
 )
 
 // log is the log of one tenant, growing pack by pack.

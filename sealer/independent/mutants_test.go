@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/mod/sumdb/note"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // A mutant is evidence that must not pass. Spoilt bytes are not signed; a lie

@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/settle"
-	"muniment/sealer"
+	"muniment.example/control/settle"
+	"muniment.example/sealer"
 )
 
 // pack is a sealed pack with all that it was made from.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/sealer"
-	"muniment/sealer/verify"
+	"muniment.example/sealer"
+	"muniment.example/sealer/verify"
 )
 
 // detail is the answer about one receipt, with its event.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/sealer"
-	"muniment/sealer/verify"
+	"muniment.example/sealer"
+	"muniment.example/sealer/verify"
 )
 
 // visitors are logs of the sandbox: packs by its key, receipts by that key and another.

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/mod/sumdb/note"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // epoch is when the keys of a service begin to be valid.

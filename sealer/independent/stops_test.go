@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/sealer"
-	"muniment/sealer/verify"
+	"muniment.example/sealer"
+	"muniment.example/sealer/verify"
 )
 
 // conduct is an event of a right or an API key, or a delivery: of a few rights, some of

@@ -13,8 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/settle"
-	"muniment/sealer/verify"
+	"muniment.example/control/settle"
+	"muniment.example/sealer/verify"
 )
 
 // surface judges files under a root key: its verdict on the first and on all, and its exit status.
@@ -23,7 +23,7 @@ type surface func(t *testing.T, root string, files ...string) (first, all string
 // surfaces are all that judge files.
 func surfaces(t *testing.T) map[string]surface {
 	program := filepath.Join(t.TempDir(), "muniment-verify")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "muniment/sealer/verify/muniment-verify").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "muniment.example/sealer/verify/muniment-verify").CombinedOutput()
 	require.NoError(t, err, string(out))
 	report := func(t *testing.T, text []byte) (first, all string) {
 		var r verify.Report

@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/sealer"
-	"muniment/sealer/verify"
+	"muniment.example/sealer"
+	"muniment.example/sealer/verify"
 )
 
 // evidence is a file, and the code of what is wrong with it beside the others.

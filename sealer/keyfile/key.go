@@ -23,7 +23,7 @@ import (
 	"path/filepath"
 	"sync"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // Key is a private key and the file that holds it: a crypto.Signer until it is

@@ -10,7 +10,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // keptReceipt is what a pack keeps of a metered receipt for statements. There may be millions.

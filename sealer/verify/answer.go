@@ -15,7 +15,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // answerReader reads JSON with any spacing and order, whose objects have exactly the members

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // packFile is a file with a pack. header is empty if it can't be read.

@@ -7,9 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/settle/rate"
-	"muniment/sealer"
-	"muniment/sealer/sealertest"
+	"muniment.example/control/settle/rate"
+	"muniment.example/sealer"
+	"muniment.example/sealer/sealertest"
 )
 
 // repetitive is a log of three packs. The third repeats an event of the first, which a service

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // head is a signed checkpoint that came with evidence.

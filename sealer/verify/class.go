@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // class is what a code means for the file that has it.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // TestEachCodeHasOneClass: all codes of both packages are classified, and what can't be judged says what

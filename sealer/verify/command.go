@@ -14,9 +14,9 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"muniment/sealer"
-	"muniment/sealer/signature"
-	"muniment/sealer/terminal"
+	"muniment.example/sealer"
+	"muniment.example/sealer/signature"
+	"muniment.example/sealer/terminal"
 )
 
 // Options are those of the verify command.

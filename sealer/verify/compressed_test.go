@@ -7,8 +7,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/require"
 
-	"muniment/sealer"
-	"muniment/sealer/sealertest"
+	"muniment.example/sealer"
+	"muniment.example/sealer/sealertest"
 )
 
 func pressed(t *testing.T, text []byte, opts ...zstd.EOption) []byte {

@@ -8,7 +8,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // Events that stop a right or an API key, or end that, and the one that makes a right.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // disputed is what the events of a dispute say.

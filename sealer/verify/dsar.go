@@ -17,7 +17,7 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // dsarCheck is the verification of one DSAR bundle.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // TestForeignSectionIsNotParsed: what does not have the hash that was signed may be made to harm its

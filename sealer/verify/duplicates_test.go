@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/sealer"
-	"muniment/sealer/sealertest"
+	"muniment.example/sealer"
+	"muniment.example/sealer/sealertest"
 )
 
 // TestDuplicatesOfLeavesThatAreNotAtHand: what a pack alone says of them is its word, unless

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // tombstone is what an event of an erasure says.

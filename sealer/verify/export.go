@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // exportCheck is the verification of one audit export.

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/sealer"
-	"muniment/sealer/sealertest"
+	"muniment.example/sealer"
+	"muniment.example/sealer/sealertest"
 )
 
 // TestEveryRangeIsExported exports every range of a log.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // issueOf is the data of the event of a statement's issue.

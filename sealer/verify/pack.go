@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // packCheck is the verification of one pack.

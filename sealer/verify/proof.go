@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // proofFiles are the files that hold neither packs nor receipts nor keys, read but

@@ -13,7 +13,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // signedReceipt is a receipt as a caller holds it: the data of an answer that has one, or

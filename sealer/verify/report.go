@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // Report is the result of verifying some files.

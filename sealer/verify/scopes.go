@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // keepSums keeps the sums of the rated receipts, if it matters what the scopes of their rights are: the events that

@@ -11,9 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/settle/rate"
-	"muniment/sealer"
-	"muniment/sealer/sealertest"
+	"muniment.example/control/settle/rate"
+	"muniment.example/sealer"
+	"muniment.example/sealer/sealertest"
 )
 
 // issued is the event of a right with a scope.

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"time"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // Types of events that statements depend on.

@@ -14,9 +14,9 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/settle/rate"
-	"muniment/sealer"
-	"muniment/sealer/sealertest"
+	"muniment.example/control/settle/rate"
+	"muniment.example/sealer"
+	"muniment.example/sealer/sealertest"
 )
 
 // books is a log with rules, deliveries and a dispute, and a statement of all of it.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // stopped is what all sound files of one log say of rights and API keys.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // recording is what a pack, an export or a proof holds of a log.

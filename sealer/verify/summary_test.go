@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/settle/rate"
+	"muniment.example/control/settle/rate"
 )
 
 // TestSummaries: a person reads first what the files prove, or what decides and what to do.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // duplicates compares the header's list with the entries of this and of the other given packs,

@@ -12,8 +12,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/mod/sumdb/note"
 
-	"muniment/sealer"
-	"muniment/sealer/signature"
+	"muniment.example/sealer"
+	"muniment.example/sealer/signature"
 )
 
 // trust is what verification rests on: a root key, or else a file with keys.

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/mod/sumdb/note"
 
-	"muniment/sealer"
-	"muniment/sealer/sealertest"
+	"muniment.example/sealer"
+	"muniment.example/sealer/sealertest"
 )
 
 // nextOfficer has the root delegate to another directory key, from now on for two

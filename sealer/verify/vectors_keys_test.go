@@ -4,8 +4,8 @@ import (
 	"strings"
 	"time"
 
-	"muniment/sealer"
-	"muniment/sealer/sealertest"
+	"muniment.example/sealer"
+	"muniment.example/sealer/sealertest"
 )
 
 // revocation has a node's key that was revoked after its receipts were sealed.

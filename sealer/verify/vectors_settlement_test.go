@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"muniment/sealer"
-	"muniment/sealer/sealertest"
+	"muniment.example/sealer"
+	"muniment.example/sealer/sealertest"
 )
 
 // settlement has a log with settlement rules, and lies about what they make.

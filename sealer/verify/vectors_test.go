@@ -17,9 +17,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/settle/rate"
-	"muniment/sealer"
-	"muniment/sealer/sealertest"
+	"muniment.example/control/settle/rate"
+	"muniment.example/sealer"
+	"muniment.example/sealer/sealertest"
 )
 
 var update = flag.Bool("update", false, "write testdata anew")
@@ -321,7 +321,7 @@ const vectorsIntro = `# Test vectors
 
 Made by ` + "`go test ./sealer/verify -run TestVectors -update`" + `; the same bytes every time, for every key is derived from a name
 (its Ed25519 seed is the SHA-256 of the name: ` + "`root.example`, `directory`, `second directory`, `pack`, `sandbox`, `nod_a`, `nod_b`" + `). The formats are
-described in the package comment of sealer (` + "`go doc muniment/sealer`" + `).
+described in the package comment of sealer (` + "`go doc ./sealer`" + `).
 
 - ` + "`root.vkey`" + ` is the trust anchor of all cases.
 - ` + "`vectors.json`" + ` lists the cases for a program: name, what it is about, the files that are verified together, the key directory

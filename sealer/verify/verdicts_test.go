@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/settle/rate"
-	"muniment/sealer"
-	"muniment/sealer/sealertest"
+	"muniment.example/control/settle/rate"
+	"muniment.example/sealer"
+	"muniment.example/sealer/sealertest"
 )
 
 // world is the service of the fixture, with what only verification needs.

@@ -13,7 +13,7 @@ import (
 	"slices"
 	"time"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // verification verifies many files together: packs of one log prove each other,

@@ -11,11 +11,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system"
-	"muniment/bench/system/systemtest"
-	"muniment/bench/waittest"
-	"muniment/control/access"
-	"muniment/gateway/api"
+	"muniment.example/bench/system"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/bench/waittest"
+	"muniment.example/control/access"
+	"muniment.example/gateway/api"
 )
 
 func Access(t *testing.T, a systemtest.Applicant, box *systemtest.Mailbox) (client system.Client, rights map[string]string) {

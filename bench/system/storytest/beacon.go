@@ -9,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system/systemtest"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // Beacons runs the scenario, restarting the process that answers the player.

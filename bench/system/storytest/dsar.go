@@ -14,8 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system/systemtest"
-	"muniment/sealer/verify"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/sealer/verify"
 )
 
 // bundleOfAPerson: the data of a person is requested, exported, downloaded once by a link

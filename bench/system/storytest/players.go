@@ -10,9 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system/systemtest"
-	"muniment/bench/waittest"
-	"muniment/gateway/api"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/bench/waittest"
+	"muniment.example/gateway/api"
 )
 
 // Players runs the scenario of a Broadsign player that posts by itself: one play is delivered, one held, and

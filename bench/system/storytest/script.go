@@ -12,9 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system/systemtest"
-	"muniment/control/sandbox"
-	"muniment/gateway/api"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/control/sandbox"
+	"muniment.example/gateway/api"
 )
 
 // inPath is a parameter of an operation's path.

@@ -9,10 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system/systemtest"
-	"muniment/bench/waittest"
-	"muniment/pipeline/trace"
-	"muniment/pipeline/trace/tracetest"
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/bench/waittest"
+	"muniment.example/pipeline/trace"
+	"muniment.example/pipeline/trace/tracetest"
 )
 
 // Trace follows a delivery from a caller, who samples it, into the warehouse, and then a seal. The service exports to

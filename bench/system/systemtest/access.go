@@ -17,8 +17,8 @@ import (
 	"github.com/emersion/go-smtp"
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
-	"muniment/control/access"
+	"muniment.example/bench/waittest"
+	"muniment.example/control/access"
 )
 
 // Applicant applies for a key, and is who runs the service, too.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/backup"
+	"muniment.example/control/backup"
 )
 
 // BackUp makes a backup of the service, which may be open.

@@ -3,7 +3,7 @@ package systemtest
 import (
 	"github.com/stretchr/testify/require"
 
-	"muniment/gateway/client"
+	"muniment.example/gateway/client"
 )
 
 // GoClient is a client of the service, by its tenant's key.

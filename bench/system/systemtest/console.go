@@ -11,11 +11,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
-	"muniment/control/access"
-	"muniment/control/console"
-	"muniment/control/node"
-	"muniment/control/proof"
+	"muniment.example/bench/waittest"
+	"muniment.example/control/access"
+	"muniment.example/control/console"
+	"muniment.example/control/node"
+	"muniment.example/control/proof"
 )
 
 // Operator has a session of the operators' page, as a browser has it.

@@ -8,9 +8,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
-	"muniment/pipeline"
-	"muniment/pipeline/clickhouse"
-	"muniment/pipeline/drift"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/clickhouse"
+	"muniment.example/pipeline/drift"
 )
 
 // RequireNoDrift compares all of a log with a warehouse.

@@ -3,7 +3,7 @@ package systemtest
 import (
 	"strings"
 
-	"muniment/bench/waittest"
+	"muniment.example/bench/waittest"
 )
 
 // Exported is a DSAR job as tests read it.

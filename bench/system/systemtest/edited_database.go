@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/backup"
+	"muniment.example/control/backup"
 )
 
 // StoppedService is one whose tenant has stopped some rights and a key, and resumed a right.

@@ -19,8 +19,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system"
-	"muniment/bench/waittest"
+	"muniment.example/bench/system"
+	"muniment.example/bench/waittest"
 )
 
 // Confirmed requests the erasure of a person, and returns the body that confirms it.

@@ -10,11 +10,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system"
-	"muniment/bench/waittest"
-	"muniment/gateway/api"
-	"muniment/pipeline/segment"
-	"muniment/sealer"
+	"muniment.example/bench/system"
+	"muniment.example/bench/waittest"
+	"muniment.example/gateway/api"
+	"muniment.example/pipeline/segment"
+	"muniment.example/sealer"
 )
 
 // Seal seals, however long the loader takes to catch up.

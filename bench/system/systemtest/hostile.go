@@ -13,10 +13,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system"
-	"muniment/control/access"
-	"muniment/control/sandbox"
-	"muniment/gateway/api"
+	"muniment.example/bench/system"
+	"muniment.example/control/access"
+	"muniment.example/control/sandbox"
+	"muniment.example/gateway/api"
 )
 
 // Operation is a route of the contract: the scope it needs, if any, and a body that

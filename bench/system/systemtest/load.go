@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"muniment/bench/load"
-	"muniment/bench/system"
-	"muniment/bench/waittest"
+	"muniment.example/bench/load"
+	"muniment.example/bench/system"
+	"muniment.example/bench/waittest"
 )
 
 // Stream is load without an end.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system"
+	"muniment.example/bench/system"
 )
 
 // Owner is a tenant that has one of every resource.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system"
-	"muniment/control/route/routetest"
+	"muniment.example/bench/system"
+	"muniment.example/control/route/routetest"
 )
 
 // Example is what was sent and what was answered, where that is JSON.

@@ -9,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/gateway/api"
-	"muniment/pipeline/segment"
-	"muniment/sealer"
+	"muniment.example/gateway/api"
+	"muniment.example/pipeline/segment"
+	"muniment.example/sealer"
 )
 
 // Misplace puts a record into the log of a server that is stopped: an event of a tenant

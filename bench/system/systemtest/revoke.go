@@ -7,9 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/system"
-	"muniment/pipeline/kafka"
-	"muniment/sealer"
+	"muniment.example/bench/system"
+	"muniment.example/pipeline/kafka"
+	"muniment.example/sealer"
 )
 
 // OpenTopic opens a cluster's topic.

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"muniment/bench/waittest"
+	"muniment.example/bench/waittest"
 )
 
 // RevokedRight is a right that is revoked in the middle of the deliveries on it.

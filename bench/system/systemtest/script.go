@@ -18,8 +18,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/sandbox"
-	"muniment/gateway/api"
+	"muniment.example/control/sandbox"
+	"muniment.example/gateway/api"
 )
 
 // A script is a text of exchanges with blank lines between them:

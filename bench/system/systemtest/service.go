@@ -16,10 +16,10 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/load"
-	"muniment/bench/system"
-	"muniment/bench/waittest"
-	"muniment/sealer"
+	"muniment.example/bench/load"
+	"muniment.example/bench/system"
+	"muniment.example/bench/waittest"
+	"muniment.example/sealer"
 )
 
 // Service is a running one, in either mode. The contract is the same in both, to the

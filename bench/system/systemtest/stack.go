@@ -16,12 +16,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
 
-	"muniment/bench/system"
-	"muniment/bench/waittest"
-	"muniment/deploy/stack/stacktest"
-	"muniment/gateway/api"
-	"muniment/gateway/snapshot"
-	"muniment/pipeline/kafka"
+	"muniment.example/bench/system"
+	"muniment.example/bench/waittest"
+	"muniment.example/deploy/stack/stacktest"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/snapshot"
+	"muniment.example/pipeline/kafka"
 )
 
 // ClickHouse is where the stack's is, once it answers: it may have ended with a loader that a test

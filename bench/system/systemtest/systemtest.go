@@ -30,7 +30,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
+	"muniment.example/bench/waittest"
 )
 
 // Main runs the tests of a package against the built binary, which is muniment in PATH: the one

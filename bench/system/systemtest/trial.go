@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"muniment/bench/system"
+	"muniment.example/bench/system"
 )
 
 // Metric is a process's, summed over its labels.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/bench/waittest"
+	"muniment.example/bench/waittest"
 )
 
 // Left is beside the data folder of a release: what its users hold, and what its service answered

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/assets"
+	"muniment.example/control/assets"
 )
 
 // EveryFileIsReached from index.html of the page at base, by the names in its files, and everything

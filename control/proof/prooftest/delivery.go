@@ -10,10 +10,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/stretchr/testify/require"
 
-	"muniment/control/store"
-	"muniment/gate"
-	"muniment/gateway/api"
-	"muniment/sealer"
+	"muniment.example/control/store"
+	"muniment.example/gate"
+	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
 // Delivery is what a test wants of one delivery; zero values have defaults.

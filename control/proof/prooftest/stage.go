@@ -14,15 +14,15 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
 
-	"muniment/control/roomtest"
-	"muniment/control/store"
-	"muniment/control/store/storetest"
-	"muniment/gateway/api"
-	"muniment/pipeline"
-	"muniment/pipeline/kafka"
-	"muniment/pipeline/segment"
-	"muniment/pipeline/sqlite"
-	"muniment/sealer"
+	"muniment.example/control/roomtest"
+	"muniment.example/control/store"
+	"muniment.example/control/store/storetest"
+	"muniment.example/gateway/api"
+	"muniment.example/pipeline"
+	"muniment.example/pipeline/kafka"
+	"muniment.example/pipeline/segment"
+	"muniment.example/pipeline/sqlite"
+	"muniment.example/sealer"
 )
 
 // Tenant is the one that most tests work with, Stranger another.

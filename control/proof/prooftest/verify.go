@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/sealer/verify"
+	"muniment.example/sealer/verify"
 )
 
 // Sound requires that files pass muniment verify with the root key and the directory.

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"muniment/control/route"
+	"muniment.example/control/route"
 )
 
 // Admin is a route.AdminClient of a server that has one operation.

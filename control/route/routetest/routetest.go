@@ -12,8 +12,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"muniment/control/route"
-	"muniment/gateway/api"
+	"muniment.example/control/route"
+	"muniment.example/gateway/api"
 )
 
 // Operations are the operations of a document, with their statuses.

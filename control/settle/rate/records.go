@@ -6,8 +6,8 @@ import (
 	"iter"
 	"time"
 
-	"muniment/control/calendar"
-	"muniment/sealer"
+	"muniment.example/control/calendar"
+	"muniment.example/sealer"
 )
 
 // Rating computes the settlement of packs and statements. Who seals and who verifies both use it.

@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
-	"muniment/deploy/stack/stacktest"
+	"muniment.example/deploy/stack/stacktest"
 )
 
 // TB is what Place needs of a *testing.T or a *rapid.T.

@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	module    = "muniment"
+	module    = "muniment.example"
 	stacktest = module + "/deploy/stack/stacktest"
 )
 

@@ -13,9 +13,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/gate"
-	"muniment/gateway/api"
-	"muniment/gateway/auth"
+	"muniment.example/gate"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
 )
 
 // Today is the clock of tests.

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"muniment/sealer"
+	"muniment.example/sealer"
 )
 
 // Log is an issue.Log that checks every record as the loader would before it takes it.

@@ -20,9 +20,9 @@ import (
 	"strings"
 	"syscall"
 
-	"muniment/control/settle/rate"
-	"muniment/sealer/terminal"
-	"muniment/sealer/verify"
+	"muniment.example/control/settle/rate"
+	"muniment.example/sealer/terminal"
+	"muniment.example/sealer/verify"
 )
 
 // version and revision are set by the linker (-X main.version=v1.2.0 -X main.revision=COMMIT).

@@ -13,8 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment/sealer"
-	"muniment/sealer/verify"
+	"muniment.example/sealer"
+	"muniment.example/sealer/verify"
 )
 
 // TestVectors: the program's verdicts are those of the vectors. That it prints what muniment verify
@@ -94,9 +94,9 @@ func TestDependsOnNoServer(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
 	require.NoError(t, err)
 	deps := strings.Fields(string(out))
-	require.Contains(t, deps, "muniment/sealer/verify")
+	require.Contains(t, deps, "muniment.example/sealer/verify")
 	for _, dep := range deps {
-		if ours, ok := strings.CutPrefix(dep, "muniment/"); ok {
+		if ours, ok := strings.CutPrefix(dep, "muniment.example/"); ok {
 			require.Contains(t, []string{"gate", "sealer", "sealer/signature", "sealer/terminal", "sealer/verify", "sealer/verify/muniment-verify", "control/settle/rate", "control/calendar"}, ours)
 		}
 		for _, banned := range []string{"sqlite", "pgx", "clickhouse", "kafka", "fasthttp", "huma", "prometheus", "goose", "kong", "minio", "testify"} {
