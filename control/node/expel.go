@@ -119,11 +119,12 @@ func (r *Service) expel(ctx context.Context, nodeID string, q Expulsion, by seal
 		return v, err
 	}
 	r.cfg.Logger.Warn("a node was expelled", "nodeId", nodeID, "epoch", m.epoch)
+	// The node is expelled, whether the log has it or not: the first thing that a caller who is gone misses is that.
+	if err = r.db.Confirm(ctx); err != nil {
+		return v, err
+	}
 	v, err = r.expelledView(ctx, m)
 	v.Unsealed = unsealed
-	if err == nil { // last: without the log, too, the node is expelled
-		err = r.db.Confirm(ctx)
-	}
 	return v, err
 }
 
