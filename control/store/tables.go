@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -81,7 +82,8 @@ type scrubber struct{ *engine }
 // deleted data, and Scrub empties its write-ahead log. erased are the kinds of rows in which
 // Tables.Erase has found a person: if there are any the whole file is rewritten, as a split page may
 // hold a remnant; this needs as much disk space again, and changes wait. PostgreSQL rewrites the tables
-// with personal data, a Large one only if it is of a kind in erased; queries of a table wait meanwhile.
+// with personal data, a Large one only if it is of a kind in erased; queries of a table wait meanwhile. It first waits
+// for transactions that began before, as they still see what was erased.
 // PostgreSQL's write-ahead log and backups are its operator's responsibility.
 func (db *scrubber) Scrub(ctx context.Context, tables Tables, erased []string) (err error) {
 	if db.pg != nil {
@@ -96,6 +98,9 @@ func (db *scrubber) Scrub(ctx context.Context, tables Tables, erased []string) (
 }
 
 func (db *scrubber) scrubTables(ctx context.Context, tables Tables, erased []string) error {
+	if err := db.awaitSnapshots(ctx); err != nil {
+		return err
+	}
 	for _, t := range tables {
 		if t.Personal == nil || t.Personal.Large && !slices.Contains(erased, t.Personal.Kind) {
 			continue
@@ -105,6 +110,32 @@ func (db *scrubber) scrubTables(ctx context.Context, tables Tables, erased []str
 		}
 	}
 	return nil
+}
+
+// awaitSnapshots returns once no transaction of any session sees PostgreSQL's database as it was before the call:
+// rewriting a table keeps the rows that one still sees, erased or not.
+func (db *scrubber) awaitSnapshots(ctx context.Context) error {
+	var now string
+	if err := db.pg.transactions.QueryRowContext(ctx, `SELECT pg_current_xact_id()::xid::text`).Scan(&now); err != nil {
+		return err
+	}
+	for warned := false; ; warned = true {
+		// Everyone may see these columns of everyone's sessions; a walsender's is what a standby's queries see.
+		var older int
+		var pid sql.NullInt64
+		err := db.pg.transactions.QueryRowContext(ctx, `SELECT count(*), min(pid) FROM pg_stat_activity
+			WHERE pid <> pg_backend_pid() AND (datid IS NULL OR datname = current_database()) AND age(backend_xmin) >= age($1::xid)`, now).Scan(&older, &pid)
+		if err != nil || older == 0 {
+			return err
+		}
+		if !warned {
+			db.cfg.Logger.Info("personal data stays in the database's files until transactions that began before its erasure end", "transactions", older, "pid", pid.Int64)
+		}
+		pause(ctx, time.After(tryEvery))
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
 }
 
 // Unsample keeps personal data out of PostgreSQL's statistics, where an erasure could not find it.
@@ -155,8 +186,8 @@ func (db *scrubber) roomToRewrite(ctx context.Context) error {
 	return err
 }
 
-// emptyLogEvery is how often emptyLog tries.
-const emptyLogEvery = 500 * time.Millisecond
+// tryEvery is how often emptyLog tries, and awaitSnapshots looks.
+const tryEvery = 500 * time.Millisecond
 
 // emptyLog moves SQLite's write-ahead log into the file and empties it, once no query reads from it.
 // Changes go on between its attempts.
@@ -166,7 +197,7 @@ func (db *scrubber) emptyLog(ctx context.Context) error {
 		if err != nil || emptied {
 			return err
 		}
-		pause(ctx, time.After(emptyLogEvery))
+		pause(ctx, time.After(tryEvery))
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

@@ -1,11 +1,17 @@
 package store
 
 import (
+	"bytes"
+	"database/sql"
+	"log/slog"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"muniment.example/control/store/storetest"
 )
 
 // schema queries the schema for texts. Both engines have the same migrations; SQLite's schema is
@@ -64,4 +70,61 @@ func TestScrubLeavesRoomForStops(t *testing.T) {
 	require.NoError(t, db.Scrub(t.Context(), nil, []string{"developer"}))
 	db.reserve.spent.Store(true)
 	require.ErrorIs(t, db.Scrub(t.Context(), nil, []string{"developer"}), errFull)
+}
+
+// TestScrubLeavesNothingToOlderSnapshots: a transaction that began before a row was erased still sees it, so the
+// files are scrubbed once it has ended, and not before.
+func TestScrubLeavesNothingToOlderSnapshots(t *testing.T) {
+	onPostgres(t)
+	_, at := storetest.Place(t, t.TempDir())
+	waits := make(chan string, 100)
+	db := mustOpenAt(t, Config{URL: at, Logger: slog.New(slog.NewTextHandler(lines(waits), nil))})
+	const mark = "ada.lovelace@example.org"
+	change := func(statement string) {
+		require.NoError(t, db.Change(t.Context(), func(tx *Tx) error {
+			_, err := tx.ExecContext(t.Context(), statement)
+			return err
+		}))
+	}
+	change(`INSERT INTO probe (only_row, filler) VALUES (1, '` + mark + `') ON CONFLICT (only_row) DO UPDATE SET filler = excluded.filler`)
+	older, err := db.Read().BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
+	require.NoError(t, err)
+	require.NoError(t, older.QueryRow(`SELECT 1`).Scan(new(int))) // of no table, so no lock of it is held
+	change(`UPDATE probe SET filler = ''`)
+	holding := func() bool { return filesHold(t, storetest.Files(t, at), mark) }
+	require.True(t, holding())
+
+	done := make(chan error, 1)
+	tables := Tables{{Name: "probe", Personal: &Personal{}}}
+	go func() { done <- db.Scrub(t.Context(), tables, nil) }()
+	select {
+	case line := <-waits:
+		require.Contains(t, line, "transactions that began before its erasure")
+	case err := <-done:
+		require.Fail(t, "a transaction still sees the row", "Scrub ended: %v", err)
+	}
+	require.NoError(t, older.Rollback())
+	require.NoError(t, <-done)
+	require.False(t, holding())
+}
+
+// lines is a writer of a log's lines.
+type lines chan string
+
+func (l lines) Write(line []byte) (int, error) {
+	l <- string(line)
+	return len(line), nil
+}
+
+// filesHold reports whether a file below a folder has a text.
+func filesHold(t *testing.T, folder, text string) (found bool) {
+	require.NoError(t, filepath.WalkDir(folder, func(name string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(name)
+		found = found || bytes.Contains(content, []byte(text))
+		return err
+	}))
+	return found
 }
