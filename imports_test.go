@@ -141,7 +141,7 @@ var adapters = map[string][]string{
 	"github.com/segmentio/kafka-go":    {"pipeline/kafka"},
 	"github.com/klauspost/compress":    {"control/proof", "gateway", "gateway/upload", "sealer"},
 	"github.com/ClickHouse/clickhouse": {"pipeline/clickhouse", "bench/warehouse"}, // what the product is held against
-	"github.com/parquet-go/parquet-go": {"control/dsar", "sealer/verify"},
+	"github.com/parquet-go/parquet-go": {"control/dsar"},
 	"github.com/minio/minio-go":        {"control/objects"},
 	"github.com/wneessen/go-mail":      {"control/access"},
 	"github.com/cespare/xxhash":        {"pipeline/clickhouse"},
