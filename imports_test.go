@@ -82,6 +82,8 @@ var packages = map[string][]string{
 	"control/store":             {"gateway/api", "sealer"},
 	"control/store/storetest":   {"deploy/stack/stacktest"},
 	"control/tenant":            {"control/calendar", "control/node", "control/route", "control/store", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer", "sealer/terminal"},
+	"control/verifier":          {"control/assets", "control/route", "gateway/api"},
+	"control/verifier/program":  {},
 	"control/webhook":           {"control/route", "control/store", "gateway/api", "gateway/auth", "pipeline", "sealer", "pipeline/trace"},
 	"gate":                      {},
 	"gateway":                   {"gate", "gateway/...", "pipeline/trace", "sealer"},
