@@ -115,6 +115,7 @@ VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null)
 
 build: ## the binary, ./bin/muniment
 	@echo "building ./bin/muniment (the first time fetches and compiles the libraries: a few minutes)"
+	@go run ./control/verifier/program
 	@go build -ldflags '-s -w $(if $(VERSION),-X main.version=$(VERSION))' -o bin/muniment .
 
 # Another Go toolchain than go.mod's would make other bytes.

@@ -82,6 +82,8 @@ var packages = map[string][]string{
 	"control/store":             {"gateway/api", "sealer"},
 	"control/store/storetest":   {"deploy/stack/stacktest"},
 	"control/tenant":            {"control/calendar", "control/node", "control/route", "control/store", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer", "sealer/terminal"},
+	"control/verifier":          {"control/assets", "control/route", "gateway/api"},
+	"control/verifier/program":  {},
 	"control/webhook":           {"control/route", "control/store", "gateway/api", "gateway/auth", "pipeline", "sealer", "pipeline/trace"},
 	"gate":                      {},
 	"gateway":                   {"gate", "gateway/...", "pipeline/trace", "sealer"},
@@ -141,7 +143,7 @@ var adapters = map[string][]string{
 	"github.com/segmentio/kafka-go":    {"pipeline/kafka"},
 	"github.com/klauspost/compress":    {"control/proof", "gateway", "gateway/upload", "sealer"},
 	"github.com/ClickHouse/clickhouse": {"pipeline/clickhouse", "bench/warehouse"}, // what the product is held against
-	"github.com/parquet-go/parquet-go": {"control/dsar", "sealer/verify"},
+	"github.com/parquet-go/parquet-go": {"control/dsar"},
 	"github.com/minio/minio-go":        {"control/objects"},
 	"github.com/wneessen/go-mail":      {"control/access"},
 	"github.com/cespare/xxhash":        {"pipeline/clickhouse"},

@@ -35,6 +35,7 @@ import (
 	"muniment.example/control/statement"
 	"muniment.example/control/store"
 	"muniment.example/control/tenant"
+	"muniment.example/control/verifier"
 	"muniment.example/control/webhook"
 	"muniment.example/gateway/auth"
 	"muniment.example/pipeline/segment"
@@ -67,12 +68,13 @@ type services struct {
 	console  *console.Service
 	play     *playground.Service
 	watched  *playground.Feed // what play's streams show
+	verifier *verifier.Service
 }
 
 // all are the services whose operations and tables control has.
 func (s *services) all() []control.Service {
 	all := []control.Service{
-		s.keys, s.tenants, s.rights, s.offers, s.challenges, s.disputes, s.packs, s.events, s.metering, s.ingest, s.beacons, s.hooks, s.settlement, s.statements, s.payables, s.erased, s.exports,
+		s.keys, s.tenants, s.rights, s.offers, s.challenges, s.disputes, s.packs, s.events, s.metering, s.ingest, s.beacons, s.hooks, s.settlement, s.statements, s.payables, s.erased, s.exports, s.verifier,
 	}
 	if s.visitors != nil {
 		all = append(all, s.visitors, s.play, s.access)
@@ -222,10 +224,13 @@ func (p *plane) openAccess(context.Context) (err error) {
 	return err
 }
 
-// openConsole opens the operators' page.
+// openConsole opens the operators' page, and the one on which anyone verifies files.
 func (p *plane) openConsole(context.Context) (err error) {
 	cfg := &p.cfg
 	p.drifts = prometheus.NewRegistry()
+	if p.verifier, err = verifier.New(); err != nil {
+		return err
+	}
 	p.console, err = console.New(console.Config{
 		Nodes: p.nodes, Packs: p.packs, Access: p.access, Log: cfg.Log, Warehouse: cfg.Warehouse, Drift: p.drifts, Checking: p.checking.Load, Secure: cfg.AdminTLS,
 	})

@@ -21,7 +21,7 @@ import (
 // sessionPages are the pages with a session, in the order in which they run: the last one
 // changes keys, which the others need as they are.
 var sessionPages = []string{
-	"gateway/integrating.md", "sealer/README.md", "control/rights.md", "control/settlement.md", "control/webhooks.md",
+	"gateway/integrating.md", "sealer/README.md", "control/rights.md", "control/settlement.md", "control/money.md", "control/webhooks.md",
 	"control/personal-data.md", "control/sandbox.md", "deploy/operating.md", "deploy/procedures.md",
 }
 
@@ -41,7 +41,8 @@ var (
 	announced = regexp.MustCompile(`(?:^|[:,] )([45]\d\d)(?:[:,.]|$)`)
 	// written begins a file within commands.
 	written = regexp.MustCompile(`<<'?([A-Z]+)'?`)
-	amount  = regexp.MustCompile(`\d+\.\d+`)
+	// money is an amount with its currency.
+	money = regexp.MustCompile(`(\d+\.\d+) [A-Z]{3}\b`)
 )
 
 // block is a block of commands of a session.
@@ -159,9 +160,10 @@ func (r run) requirePromises(t *testing.T, page string, blocks []block, python b
 				for _, m := range announced.FindAllStringSubmatch(comment, -1) {
 					expected[m[1]] = true
 				}
-				if strings.Contains(comment, " EUR") {
-					for _, sum := range amount.FindAllString(comment, -1) {
-						require.Regexp(t, `"`+strings.TrimRight(sum, "0")+`0*"`, text, "%s: nothing prints the %s of: %s", page, sum, comment)
+				if money.MatchString(comment) {
+					for _, m := range money.FindAllStringSubmatch(comment, -1) {
+						sum := m[1]
+						require.Regexp(t, `"-?`+strings.TrimRight(sum, "0")+`0*"`, text, "%s: nothing prints the %s of: %s", page, sum, comment)
 					}
 				}
 			}

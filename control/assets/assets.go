@@ -30,7 +30,10 @@ var shared embed.FS
 const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // Page is the files of a page. It is safe for concurrent use.
-type Page struct{ files map[string]file }
+type Page struct {
+	files  map[string]file
+	policy string
+}
 
 type file struct {
 	kind, tag string
@@ -44,11 +47,13 @@ var kinds = map[string]string{
 	".js":   "text/javascript; charset=utf-8",
 	".svg":  "image/svg+xml",
 	".txt":  "text/plain; charset=utf-8",
+	".gz":   "application/gzip",
 }
 
-// Open reads the folder page of the embedded files, and what pages share.
-func Open(embedded embed.FS) (*Page, error) {
-	p := &Page{map[string]file{}}
+// Open reads the folder page of the embedded files, and what pages share. policy is the content security policy of
+// each: Policy, unless a page needs more.
+func Open(embedded embed.FS, policy string) (*Page, error) {
+	p := &Page{map[string]file{}, policy}
 	for _, from := range []struct {
 		files  embed.FS
 		folder string
@@ -67,16 +72,21 @@ func Open(embedded embed.FS) (*Page, error) {
 }
 
 func (p *Page) read(from embed.FS, name string) error {
+	text, err := from.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	return p.Add(name, text)
+}
+
+// Add adds a file that no folder has, before the page is served.
+func (p *Page) Add(name string, text []byte) error {
 	kind, served := kinds[path.Ext(name)]
 	if !served {
 		return fmt.Errorf("%s is of no kind that is served", name)
 	}
 	if _, twice := p.files[path.Base(name)]; twice {
-		return fmt.Errorf("%s has the name of a file that pages share", name)
-	}
-	text, err := from.ReadFile(name)
-	if err != nil {
-		return err
+		return fmt.Errorf("%s has the name of a file that is there already", name)
 	}
 	sum := sha256.Sum256(text)
 	p.files[path.Base(name)] = file{kind, `"` + base64.RawURLEncoding.EncodeToString(sum[:16]) + `"`, text}
@@ -113,7 +123,7 @@ func (p *Page) Answer(name string, in *Condition) (*Answer, error) {
 		return nil, &api.Error{Code: api.ResourceNotFound, Message: "there is no such file"}
 	}
 	a := &Answer{
-		Status: http.StatusOK, ContentType: f.kind, CacheControl: "no-cache", ETag: f.tag, Policy: Policy, Referrer: "no-referrer", Opener: "same-origin", Body: f.text,
+		Status: http.StatusOK, ContentType: f.kind, CacheControl: "no-cache", ETag: f.tag, Policy: p.policy, Referrer: "no-referrer", Opener: "same-origin", Body: f.text,
 	}
 	if in.Has(f.tag) {
 		a.Status, a.Body = http.StatusNotModified, nil

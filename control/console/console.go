@@ -102,7 +102,7 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	page, err := assets.Open(embedded)
+	page, err := assets.Open(embedded, assets.Policy)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the console: %w", err)
 	}

@@ -15,7 +15,7 @@ import (
 
 func page(t *testing.T) *assets.Page {
 	t.Helper()
-	p, err := assets.Open(embedded)
+	p, err := assets.Open(embedded, assets.Policy)
 	require.NoError(t, err)
 	return p
 }

@@ -69,7 +69,7 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Visitors == nil || cfg.Feed == nil {
 		return nil, errors.New("cannot open the playground: Visitors or Feed is missing")
 	}
-	page, err := assets.Open(embedded)
+	page, err := assets.Open(embedded, assets.Policy)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the playground: %w", err)
 	}

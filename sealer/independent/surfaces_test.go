@@ -5,6 +5,7 @@ package independent_test
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,10 +30,16 @@ func surfaces(t *testing.T) map[string]surface {
 		var r verify.Report
 		require.NoError(t, json.Unmarshal(text, &r), string(text))
 		require.Equal(t, r.OK, r.Verdict == verify.VerdictSound)
-		require.NotEmpty(t, r.Summary)
+		require.NotEmpty(t, r.Summary, string(text))
 		return r.Files[0].Verdict, r.Verdict
 	}
+	browser := newBrowser(t)
 	return map[string]surface{
+		"the page": func(t *testing.T, root string, files ...string) (string, string, int) {
+			text, exit := browser.run(t, root, files...)
+			first, all := report(t, []byte(text))
+			return first, all, exit
+		},
 		"muniment verify": func(t *testing.T, root string, files ...string) (string, string, int) {
 			var out bytes.Buffer
 			exit := verify.Files(t.Context(), verify.Options{Files: files, Root: root, Rating: settle.Rating, JSON: true}, &out)
@@ -62,6 +69,47 @@ func surfaces(t *testing.T) map[string]surface {
 			return first, all, cmd.ProcessState.ExitCode()
 		},
 	}
+}
+
+// browser runs the program of the page /verify, in Node: the one that make build has compiled, with the page's own
+// file system.
+type browser struct {
+	in  io.Writer
+	out *json.Decoder
+}
+
+func newBrowser(t *testing.T) *browser {
+	cmd := exec.CommandContext(t.Context(), "node", "../../control/verifier/nodetest/program.js")
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start(), "Node runs the page's program here")
+	t.Cleanup(func() {
+		in.Close()
+		cmd.Wait() //nolint:errcheck // its context may have ended it
+	})
+	return &browser{in, json.NewDecoder(out)}
+}
+
+func (b *browser) run(t *testing.T, root string, files ...string) (printed string, exit int) {
+	args, held := []string{"--json", "--root", root}, map[string][]byte{}
+	for i, name := range append([]string{root}, files...) {
+		text, err := os.ReadFile(name)
+		if err != nil && i > 0 { // there is none, or it is a folder: the program has to say so
+			continue
+		}
+		require.NoError(t, err)
+		held[name] = text
+	}
+	require.NoError(t, json.NewEncoder(b.in).Encode(map[string]any{"args": append(args, files...), "files": held}))
+	var answer struct {
+		Status  int
+		Printed string
+	}
+	require.NoError(t, b.out.Decode(&answer), "make build has compiled the page's program")
+	return answer.Printed, answer.Status
 }
 
 // evidenceOf are files of each kind, the first with those that it needs.

@@ -15,8 +15,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/parquet-go/parquet-go"
-
 	"muniment.example/sealer"
 )
 
@@ -190,7 +188,7 @@ func readSection(file io.ReaderAt, f *zip.File, format, signed string) (got seal
 	}
 	rows, err := countRows(in, format)
 	if err == nil && format == "PARQUET" {
-		rows, err = parquetRows(file, f)
+		rows, err = storedRows(file, f)
 	}
 	if err == nil {
 		_, err = io.Copy(io.Discard, in)
@@ -233,23 +231,13 @@ func countRows(in io.Reader, format string) (rows int64, err error) {
 	return 0, nil
 }
 
-// parquetRows counts the rows of a file that is stored as it is. The reader panics at some
-// files that are none.
-func parquetRows(file io.ReaderAt, f *zip.File) (rows int64, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("no Parquet file: %v", p)
-		}
-	}()
+// storedRows counts the rows of a Parquet file, which a bundle holds as it is.
+func storedRows(file io.ReaderAt, f *zip.File) (rows int64, err error) {
 	at, err := f.DataOffset()
 	if err != nil {
 		return 0, err
 	}
-	p, err := parquet.OpenFile(io.NewSectionReader(file, at, int64(f.CompressedSize64)), int64(f.CompressedSize64))
-	if err != nil {
-		return 0, err
-	}
-	return p.NumRows(), nil
+	return parquetRows(io.NewSectionReader(file, at, int64(f.CompressedSize64)), int64(f.CompressedSize64))
 }
 
 // startOfBundle is how a bundle begins, up to the method of its first file.

@@ -22,7 +22,7 @@ func EveryFileIsReached(t *testing.T, page *assets.Page, base string, besides ..
 	for _, name := range besides {
 		reached[name] = true
 	}
-	mentions := regexp.MustCompile(`(?:src|href)="` + base + `/([^"]+)"|from '\./([^']+)'|^import '\./([^']+)'`)
+	mentions := regexp.MustCompile(`(?:src|href)="` + base + `/([^"]+)"|'` + base + `/([\w-]+\.\w+)'|(?:from |import |fetch\()'\./([^']+)'`)
 	var reach func(name string)
 	reach = func(name string) {
 		if reached[name] {

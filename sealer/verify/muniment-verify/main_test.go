@@ -88,8 +88,7 @@ func TestVersionOf(t *testing.T) {
 }
 
 // TestDependsOnNoServer: nothing that would make the program large, or opens a network, is part of
-// it. The library that reads Parquet imports net/http, whose server the linker leaves out:
-// deploy/release tests that.
+// it.
 func TestDependsOnNoServer(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
 	require.NoError(t, err)
@@ -99,7 +98,7 @@ func TestDependsOnNoServer(t *testing.T) {
 		if ours, ok := strings.CutPrefix(dep, "muniment.example/"); ok {
 			require.Contains(t, []string{"gate", "sealer", "sealer/signature", "sealer/terminal", "sealer/verify", "sealer/verify/muniment-verify", "control/settle/rate", "control/calendar"}, ours)
 		}
-		for _, banned := range []string{"sqlite", "pgx", "clickhouse", "kafka", "fasthttp", "huma", "prometheus", "goose", "kong", "minio", "testify"} {
+		for _, banned := range []string{"sqlite", "pgx", "clickhouse", "kafka", "fasthttp", "huma", "prometheus", "goose", "kong", "minio", "testify", "parquet", "net/http"} {
 			require.NotContains(t, strings.ToLower(dep), banned)
 		}
 		require.NotEqual(t, "database/sql", dep)

@@ -1,0 +1,62 @@
+// A visit to the page that verifies, in Chromium. URL is where the service is; FILES a folder with root.vkey, and good and bad
+// evidence (sealer/testdata); OWN a receipt of the service itself.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { launch, Looking, views } from './look.js';
+
+const { URL: url, FILES: files, OWN: own } = process.env;
+const good = (...names) => names.map((name) => `${files}/good/${name}`);
+
+for (const [device, viewport, colorScheme] of views) {
+  test(`files are judged: ${device}, ${colorScheme}`, { timeout: 300_000 }, async () => {
+    const browser = await launch();
+    try {
+      const page = await browser.newPage({ viewport, colorScheme, acceptDownloads: false });
+      const sent = [];
+      page.on('request', (r) => sent.push(`${r.method()} ${new URL(r.url()).pathname}`));
+      const visit = new Looking(page, url, `verify-${device}-${colorScheme}`);
+      await page.goto(`${url}/verify`);
+      await visit.look('empty');
+      const give = (...names) => page.getByLabel('Choose files, or drop them here').setInputFiles(names);
+      const verdict = (title) => page.locator('#report h2').getByText(title, { exact: true }).waitFor({ timeout: 120_000 });
+      const clear = async () => {
+        for (const button of await page.getByRole('button', { name: /^Remove / }).all()) await button.click({ timeout: 20_000 }).catch(() => {});
+        while (await page.getByRole('button', { name: /^Remove / }).count() > 0) await page.getByRole('button', { name: /^Remove / }).first().click();
+      };
+
+      // the service's own, by its published keys
+      await give(own);
+      await verdict('Sound');
+      await page.getByText('that they are genuine is its own word').waitFor();
+      await visit.look('own');
+
+      // another service's: nothing says that it is wrong
+      await clear();
+      await give(...good('statement.json', 'stated-1.ndjson', 'stated-2.ndjson', 'stated-3.ndjson'));
+      await verdict('Can’t be judged');
+
+      // with that service's root key, dropped among the files
+      await give(`${files}/root.vkey`);
+      await verdict('Sound');
+      await page.getByText('9.125 EUR for 2 payees').first().waitFor();
+      await page.getByText('Nobody else had to be trusted').waitFor();
+      await visit.look('statement');
+
+      // something that was altered among them decides
+      await give(`${files}/bad/entry-deleted.ndjson`);
+      await verdict('Not sound');
+      await visit.look('unsound');
+      await page.emulateMedia({ media: 'print', colorScheme });
+      assert.ok(!await page.locator('#drop').isVisible(), 'a certificate has no form');
+      await page.emulateMedia({ media: 'screen', colorScheme });
+
+      const loaded = sent.filter((line) => !/^GET \/(verify(\/[\w.-]+)?|\.well-known\/muniment\/keys\.json|api\/sandbox\/runtime-keys)$/.test(line));
+      assert.deepEqual(loaded, [], 'nothing but the page itself and public keys is requested, and nothing is sent');
+      visit.clean();
+    } finally {
+      await browser.close();
+    }
+  });
+}

@@ -1,0 +1,95 @@
+// The page: files come in, the program judges all of them, and the report is shown.
+
+import { byID, field, h, put, say, warn } from './dom.js';
+import { judge } from './program.js';
+import { reportOf } from './report.js';
+
+const chosen = new Map(); // the bytes of the files, by name
+const sums = new Map(); // their SHA-256, by name
+let running = 0; // the number of the newest attempt: an older one shows nothing
+
+const maxBytes = 512 * 1024 * 1024;
+
+const root = h('input', { autocomplete: 'off', spellcheck: 'false', placeholder: 'muniment+9d6f405e+ASCZ…', oninput: () => verify() });
+const input = h('input', { type: 'file', multiple: true, onchange: () => take(input.files) });
+const list = h('ul', { class: 'files' });
+
+const hex = (bytes) => Array.from(new Uint8Array(bytes), (b) => b.toString(16).padStart(2, '0')).join('');
+
+// sumOf is the SHA-256 of a file. Plain http has no WebCrypto: then the report has no hashes.
+const sumOf = async (bytes) => (globalThis.crypto?.subtle ? hex(await crypto.subtle.digest('SHA-256', bytes)) : null);
+
+// nameFor is a file's name, or one like it if two files have the same.
+function nameFor(name) {
+  const plain = name.replace(/^-+/, '').replace(/\//g, '_') || 'file';
+  let free = plain;
+  for (let n = 2; chosen.has(free); n++) free = `${n}-${plain}`;
+  return free;
+}
+
+async function take(files) {
+  for (const file of files) {
+    const held = [...chosen.values()].reduce((sum, bytes) => sum + bytes.length, 0);
+    if (held + file.size > maxBytes) {
+      put('report', h('div', { class: 'outcome open' }, h('h3', null, 'Too large for a browser'), h('p', null, `With ${file.name} the files are larger than 512 MiB together. Verify them with muniment-verify.`)));
+      return;
+    }
+    const bytes = new Uint8Array(await file.arrayBuffer());
+    const text = bytes.length < 200 ? new TextDecoder().decode(bytes).trim() : '';
+    if (/^[^\s+]+\+[0-9a-f]{8}\+[A-Za-z0-9+/=]+$/.test(text)) { // a root key, and no evidence
+      root.value = text;
+      continue;
+    }
+    const name = nameFor(file.name);
+    chosen.set(name, bytes);
+    const sum = await sumOf(bytes);
+    if (sum) sums.set(name, sum);
+  }
+  input.value = '';
+  await verify();
+}
+
+function remove(name) {
+  chosen.delete(name);
+  sums.delete(name);
+  verify();
+}
+
+function showFiles() {
+  list.replaceChildren(...[...chosen].map(([name, bytes]) => h('li', null, h('span', null, `${name}, ${bytes.length.toLocaleString('en')} bytes`),
+    h('button', { type: 'button', class: 'small', 'aria-label': `Remove ${name}`, onclick: () => remove(name) }, 'Remove'))));
+}
+
+async function verify() {
+  showFiles();
+  const attempt = ++running;
+  if (chosen.size === 0) {
+    put('report');
+    return;
+  }
+  put('report', h('p', { class: 'status' }, 'Verifying…'), h('progress', { 'aria-label': 'Verifying' }));
+  try {
+    const given = root.value.trim();
+    const report = await judge([...chosen], given);
+    if (attempt !== running) return;
+    put('report', reportOf(report, sums, given));
+    say(report.summary || report.message);
+    byID('report').scrollIntoView({ block: 'start' });
+  } catch (error) {
+    if (attempt !== running) return;
+    put('report', h('div', { class: 'outcome open' }, h('h3', null, 'The verifier could not run'), h('p', null, error.message)));
+    warn(error.message);
+  }
+}
+
+const drop = byID('drop');
+drop.append(field('Choose files, or drop them here', input, 'Several at once. They stay on this computer.'), list);
+for (const name of ['dragover', 'dragleave', 'drop']) {
+  addEventListener(name, (event) => {
+    event.preventDefault();
+    drop.classList.toggle('over', name === 'dragover');
+    if (name === 'drop') take(event.dataTransfer.files);
+  });
+}
+put('anchor', h('details', null, h('summary', null, 'Trust a root key instead of this service'),
+  field('Root key', root, 'From the operator, over a channel that you trust. Its file, root.vkey, may be dropped above, too.')));

@@ -1,0 +1,32 @@
+// The worker in which the program runs: the page stays usable while it does. A message is a command line and the files
+// that it names; the response is the exit status and what was printed.
+
+import { fileSystem } from './files.js';
+import './wasm_exec.js';
+
+let compiled; // the program, a promise
+
+async function compile() {
+  const response = await fetch('./muniment-verify.wasm.gz');
+  if (!response.ok) throw new Error(`the program could not be loaded: ${response.status}`);
+  const unpacked = response.body.pipeThrough(new DecompressionStream('gzip'));
+  return WebAssembly.compileStreaming(new Response(unpacked, { headers: { 'content-type': 'application/wasm' } }));
+}
+
+onmessage = async ({ data: { args, files } }) => {
+  try {
+    compiled ??= compile();
+    const program = await compiled;
+    const pieces = [];
+    globalThis.fs = fileSystem(new Map(files), (bytes) => pieces.push(bytes));
+    const go = new globalThis.Go();
+    let status = 0;
+    go.argv = ['muniment-verify', ...args];
+    go.exit = (code) => { status = code; };
+    await go.run(await WebAssembly.instantiate(program, go.importObject));
+    postMessage({ status, printed: await new Blob(pieces).text() });
+  } catch (error) {
+    compiled = undefined; // the next attempt loads it again
+    postMessage({ failed: String(error.message ?? error) });
+  }
+};

@@ -1,0 +1,54 @@
+package verifier
+
+import (
+	"bytes"
+	"compress/gzip"
+	"io"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment.example/control/assets"
+	"muniment.example/control/assets/assetstest"
+	"muniment.example/gateway/api"
+)
+
+func open(t *testing.T) *Service {
+	t.Helper()
+	s, err := New()
+	require.NoError(t, err)
+	require.True(t, s.whole, "make build compiles the program")
+	return s
+}
+
+func TestEveryFileIsReached(t *testing.T) {
+	assetstest.EveryFileIsReached(t, open(t).page, Path, "charts.js")
+}
+
+func TestPolicyHolds(t *testing.T) {
+	assetstest.PolicyHolds(t, open(t).page, Path, built...)
+}
+
+// TestProgramIsServed under the policy that lets a browser compile it, and is WebAssembly.
+func TestProgramIsServed(t *testing.T) {
+	a, err := open(t).file("muniment-verify.wasm.gz", new(assets.Condition))
+	require.NoError(t, err)
+	require.Equal(t, "application/gzip", a.ContentType)
+	require.Contains(t, a.Policy, "script-src 'self' 'wasm-unsafe-eval';")
+	unpacked, err := gzip.NewReader(bytes.NewReader(a.Body))
+	require.NoError(t, err)
+	text, err := io.ReadAll(unpacked)
+	require.NoError(t, err)
+	require.Equal(t, "\x00asm", string(text[:4]))
+}
+
+// TestWithoutTheProgram: a binary that was built without it says which program to use.
+func TestWithoutTheProgram(t *testing.T) {
+	s := open(t)
+	s.whole = false
+	for _, name := range []string{"index.html", "worker.js"} {
+		_, err := s.file(name, new(assets.Condition))
+		require.Equal(t, api.ResourceNotFound, api.From(err).Code)
+		require.ErrorContains(t, err, "muniment-verify")
+	}
+}
