@@ -202,16 +202,15 @@ func (c *gatewayCmd) openLog(p *process.Process) (l nodeLog, err error) {
 
 // openNode joins control, or begins the next epoch of the node that has joined.
 func (c *gatewayCmd) openNode(p *process.Process, hops hops, log nodeLog, waits *process.Awaited, processors int) (n edgeNode, err error) {
-	nodes := strings.Join(c.Nodes, ",")
 	n.identity, err = identity.Open(p.Ctx, identity.Config{
-		Dir: filepath.Join(c.Data, "identity"), Control: nodes, Client: hops.nodes, Invitation: c.Invitation, Certificate: c.certificate(p.Logger), RotateEvery: c.RotateEvery,
+		Dir: filepath.Join(c.Data, "identity"), Control: c.Nodes, Client: hops.nodes, Invitation: c.Invitation, Certificate: c.certificate(p.Logger), RotateEvery: c.RotateEvery,
 		Drained: func() bool { return log.promise.Pending() == 0 }, Waiting: func(err error) { waits.Note("control", err) }, Logger: p.Logger, Registerer: p.Registry,
 	})
 	if err != nil {
 		return n, err
 	}
 	p.AtEnd(n.identity.Close)
-	if n.source, err = snapshot.NewRemote(nodes, n.identity.Credential(), hops.nodes); err != nil {
+	if n.source, err = snapshot.NewRemote(c.Nodes, n.identity.Credential(), hops.nodes); err != nil {
 		return n, err
 	}
 	n.view, err = snapshot.New(snapshot.Config{

@@ -255,7 +255,7 @@ func (c *upCmd) openNode(p *process.Process, ctl *plane.Plane, e embedded, proce
 		return n, err
 	}
 	p.AtEnd(n.identity.Close)
-	if n.source, err = snapshot.NewRemote(plane.InsideURL, n.identity.Credential(), ctl.Client()); err != nil {
+	if n.source, err = snapshot.NewRemote([]string{plane.InsideURL}, n.identity.Credential(), ctl.Client()); err != nil {
 		return n, err
 	}
 	n.view, err = snapshot.New(snapshot.Config{Source: n.source, NodeID: n.identity.ID(), Epoch: n.identity.Epoch(), LeaseBound: c.Bound, Signer: n.identity, Logger: p.Logger, Registerer: p.Registry})
