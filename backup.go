@@ -13,8 +13,10 @@ import (
 	"muniment.example/control/backup"
 	"muniment.example/control/erasure"
 	"muniment.example/control/objects"
+	"muniment.example/control/plane"
 	"muniment.example/control/proof"
 	"muniment.example/control/store"
+	"muniment.example/deploy/process"
 	"muniment.example/pipeline"
 	"muniment.example/pipeline/segment"
 	"muniment.example/pipeline/sqlite"
@@ -33,7 +35,7 @@ type backupCmd struct {
 
 // Run copies the folder, without a request to any server.
 func (c *backupCmd) Run(out io.Writer) error {
-	ctx, stop := interrupted()
+	ctx, stop := process.Interrupted()
 	defer stop()
 	made, err := backup.Backup{
 		Data: c.Data, To: c.To, WithoutKeys: c.WithoutKeys, WithRoot: c.WithRoot, Rate: c.Rate << 20, Progress: terminal.Writer(os.Stderr),
@@ -59,10 +61,10 @@ type restoreCmd struct {
 
 // Run creates the folder, or nothing if it fails.
 func (c *restoreCmd) Run(out io.Writer) error {
-	ctx, stop := interrupted()
+	ctx, stop := process.Interrupted()
 	defer stop()
 	made, err := backup.Restore{
-		From: c.From, Data: c.Data, Expect: c.ExpectCheckpoint, Progress: terminal.Writer(os.Stderr), Continue: continueLog, Replays: replays(), Older: olderEvents,
+		From: c.From, Data: c.Data, Expect: c.ExpectCheckpoint, Progress: terminal.Writer(os.Stderr), Continue: continueLog, Replays: plane.Replays(), Older: olderEvents,
 		Tombstones: tombstones(c.Tombstones), Erase: eraseRestored,
 	}.Run(ctx)
 	switch {
@@ -152,7 +154,7 @@ func olderEvents(ctx context.Context, data string, take func(event []byte) error
 // not all that is loaded was sealed.
 func packedAndLoaded(data string, warehouse *sqlite.Warehouse) func(ctx context.Context, take func(event []byte) error) error {
 	return func(ctx context.Context, take func(event []byte) error) error {
-		packs, err := objects.Open(filepath.Join(data, packsFolder), proof.PackType)
+		packs, err := objects.Open(filepath.Join(data, plane.PacksFolder), proof.PackType)
 		if err == nil {
 			err = proof.PackEvents(ctx, packs, nil, take)
 		}
@@ -194,4 +196,11 @@ func continueLog(ctx context.Context, data string, end sealer.Position, generati
 		return nil, err
 	}
 	return log, loader.Check(ctx)
+}
+
+// closing closes c and keeps its error if there is none yet.
+func closing(err *error, c io.Closer) {
+	if closeErr := c.Close(); *err == nil {
+		*err = closeErr
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"muniment.example/bench/system/systemtest"
 	"muniment.example/bench/waittest"
 	"muniment.example/control/backup"
+	"muniment.example/control/plane"
 	"muniment.example/control/store"
 	"muniment.example/sealer"
 )
@@ -55,7 +56,7 @@ func TestRestoreReadsPacksAndWarehouse(t *testing.T) {
 
 	restored := func() []string {
 		made, err := backup.Restore{
-			From: to, Data: filepath.Join(t.TempDir(), "data"), Replays: replays(), Older: olderEvents, Tombstones: tombstones([]string{os.DevNull}),
+			From: to, Data: filepath.Join(t.TempDir(), "data"), Replays: plane.Replays(), Older: olderEvents, Tombstones: tombstones([]string{os.DevNull}),
 			Continue: func(ctx context.Context, data string, end sealer.Position, generation uint32) (backup.OpenLog, error) {
 				log, err := continueLog(ctx, data, end, generation)
 				return forgetful{log}, err

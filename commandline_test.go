@@ -6,14 +6,13 @@ import (
 	"go/constant"
 	"go/parser"
 	"go/token"
+	"math"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
 	"regexp"
-	"runtime"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"testing"
@@ -23,7 +22,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/bench/system/systemtest"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/issue"
+	"muniment.example/pipeline/segment"
 )
+
+func TestMain(m *testing.M) { systemtest.Main(m) }
 
 // TestLimits compares each row of the page of limits with the constant and the flag that it names.
 func TestLimits(t *testing.T) {
@@ -172,33 +176,6 @@ func TestNoSecretHasADefault(t *testing.T) {
 	require.Greater(t, seen, 50)
 }
 
-func TestBuildOf(t *testing.T) {
-	of := func(main string, settings ...string) *debug.BuildInfo {
-		info := &debug.BuildInfo{GoVersion: "go1.26.8", Main: debug.Module{Path: "muniment", Version: main}}
-		for i := 0; i < len(settings); i += 2 {
-			info.Settings = append(info.Settings, debug.BuildSetting{Key: settings[i], Value: settings[i+1]})
-		}
-		return info
-	}
-	for _, c := range []struct {
-		name             string
-		linked, revision string
-		info             *debug.BuildInfo
-		want             string
-	}{
-		{"of a tag", "", "", of("v1.2.0", "vcs.revision", "c9f006e", "vcs.modified", "false"), "v1.2.0 (revision c9f006e, go1.26.8)"},
-		{"of a changed work tree", "", "", of("v1.2.1-0.20261121040000-c9f006e+dirty", "vcs.revision", "c9f006e", "vcs.modified", "true"),
-			"v1.2.1-0.20261121040000-c9f006e+dirty (revision c9f006e-dirty, go1.26.8)"},
-		{"as the linker sets it", "v1.2.0-3-gc9f006e", "", of("(devel)", "vcs.revision", "c9f006e"), "v1.2.0-3-gc9f006e (revision c9f006e, go1.26.8)"},
-		{"without git", "", "", of("(devel)"), "devel (revision unknown, go1.26.8)"},
-		{"without git, as the linker sets it", "v1.2.0", "", of(""), "v1.2.0 (revision unknown, go1.26.8)"},
-		{"of a release", "v1.2.0", "c9f006e", of("(devel)"), "v1.2.0 (revision c9f006e, go1.26.8)"},
-		{"of which nothing is known", "", "", nil, "devel (revision unknown, " + runtime.Version() + ")"},
-	} {
-		require.Equal(t, c.want, buildOf(c.linked, c.revision, c.info).String(), c.name)
-	}
-}
-
 // shellBlock is a block of commands, with the mark before it.
 var shellBlock = regexp.MustCompile("(?m)((?:^ *<!-- [^\n]* -->\n)?)^ *```sh\n((?s:.*?))^ *```$")
 
@@ -304,4 +281,121 @@ func TestCommandWithoutItsServer(t *testing.T) {
 	require.ErrorContains(t, (&running{Data: data}).Do("GET", "/admin/tenants", nil, nil), "no answer from http://"+ln.Addr().String()+", which "+file+" names")
 	require.ErrorContains(t, (&running{Data: data, Admin: ln.Addr().String()}).Do("GET", "/admin/tenants", nil, nil), ", which --admin names: start the server, or say where it listens with --admin HOST:PORT, for example --admin 127.0.0.1:9090")
 	require.ErrorContains(t, (&running{Data: filepath.Join(data, "none")}).Do("GET", "/admin/tenants", nil, nil), "no server runs on")
+}
+
+// TestBaseOfEveryAddress: a link leads to localhost where the server listens on every address.
+func TestBaseOfEveryAddress(t *testing.T) {
+	for url, base := range map[string]string{
+		"http://127.0.0.1:9090": "http://127.0.0.1:9090", "http://[::]:9090": "http://localhost:9090", "https://0.0.0.0:9090": "https://localhost:9090", "https://[::1]:1": "https://[::1]:1",
+	} {
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, adminFile), []byte(`{"url":"`+url+`","token":"x"}`), 0o600))
+		got, err := (&running{Data: dir}).Base()
+		require.NoError(t, err)
+		require.Equal(t, base, got)
+	}
+	_, err := (&running{Data: t.TempDir()}).Base()
+	require.ErrorContains(t, err, "no server runs on")
+}
+
+// unbounded are flags with a number that any value suits.
+var unbounded = []string{"log-level", "seed"}
+
+// TestBoundsOfFlags: a value just out of range is refused in words that name the flag, its least value and an
+// example, and the bounds themselves are taken. A flag with a number needs bounds.
+func TestBoundsOfFlags(t *testing.T) {
+	tried := map[string]string{}
+	visitFlags(t, commandLine().Model.Node, func(command *kong.Node, flag *kong.Flag) {
+		target, shown := flag.Target.Type(), flag.Summary()
+		switch target.Kind() {
+		case reflect.Int, reflect.Int64, reflect.Float64:
+		case reflect.String:
+			if flag.Tag.Has("address") {
+				for _, wrong := range []string{"http://127.0.0.1:9090", "127.0.0.1", "9090", "127.0.0.1:9090/", "127.0.0.1:70000", ""} {
+					require.ErrorContains(t, parseFlag(command, flag, wrong), "--"+flag.Name+": ", shown)
+					require.ErrorContains(t, parseFlag(command, flag, wrong), "must be HOST:PORT, without http://, for example 127.0.0.1:9090", shown)
+				}
+				require.NotContains(t, fmt.Sprint(parseFlag(command, flag, "[::1]:0")), "HOST:PORT, without", shown)
+				require.NotContains(t, fmt.Sprint(parseFlag(command, flag, "localhost:9090")), "HOST:PORT, without", shown)
+			}
+			return
+		default:
+			return
+		}
+		for _, name := range unbounded {
+			if flag.Name == name {
+				return
+			}
+		}
+		require.True(t, flag.Tag.Has("least"), "%s of %s has no bounds", shown, command.Path())
+		tried[flag.Name] = flag.Tag.Get("most")
+		step := int64(1)
+		if target == reflect.TypeFor[time.Duration]() {
+			step = int64(time.Millisecond)
+		}
+		written := func(n int64) string {
+			if target == reflect.TypeFor[time.Duration]() {
+				return time.Duration(n).String()
+			}
+			return fmt.Sprint(n)
+		}
+		for _, bound := range []struct {
+			tag  string
+			sign int64
+		}{{"least", -1}, {"most", 1}} {
+			if !flag.Tag.Has(bound.tag) {
+				continue
+			}
+			limit, err := readLimit(flag.Tag.Get(bound.tag), target)
+			require.NoError(t, err, shown)
+			err = parseFlag(command, flag, written(limit+bound.sign*step))
+			require.ErrorContains(t, err, "--"+flag.Name+": ", shown)
+			require.ErrorContains(t, err, "is out of range", shown)
+			require.ErrorContains(t, err, flag.Tag.Get("least"), shown)
+			_, example, found := strings.Cut(err.Error(), ", for example ")
+			require.True(t, found && example != "", err)
+			for _, right := range []string{example, written(limit)} {
+				require.NotContains(t, fmt.Sprint(parseFlag(command, flag, right)), "--"+flag.Name+":", shown)
+			}
+			require.ErrorContains(t, parseFlag(command, flag, written(math.MinInt64)), "is out of range", shown)
+			require.ErrorContains(t, parseFlag(command, flag, "many"), ", for example "+example, shown)
+		}
+	})
+	require.Greater(t, len(tried), 25)
+	for name, most := range map[string]time.Duration{"row-age": api.MaxRowAge, "ack-timeout": issue.DefaultTimeout / 2} {
+		got, err := time.ParseDuration(tried[name])
+		require.NoError(t, err)
+		require.Equal(t, most, got, name)
+	}
+	least, err := time.ParseDuration("25h")
+	require.NoError(t, err)
+	require.Equal(t, segment.LeastKeep, least, "the least --keep")
+}
+
+// visitFlags calls visit with each flag of a command and of those below it.
+func visitFlags(t *testing.T, command *kong.Node, visit func(*kong.Node, *kong.Flag)) {
+	for _, flag := range command.Flags {
+		visit(command, flag)
+	}
+	for _, below := range command.Children {
+		visitFlags(t, below, visit)
+	}
+}
+
+// parseFlag parses a command line with that flag; what else the command needs is missing.
+func parseFlag(command *kong.Node, flag *kong.Flag, value string) error {
+	for command.Type == kong.CommandNode && len(command.Children) > 0 { // a flag of a group
+		command = command.Children[0]
+	}
+	_, err := commandLine().Parse(append(strings.Fields(command.FullPath())[1:], "--"+flag.Name+"="+value))
+	return err
+}
+
+// readLimit reads a least or most value of a flag.
+func readLimit(text string, of reflect.Type) (int64, error) {
+	if of == reflect.TypeFor[time.Duration]() {
+		d, err := time.ParseDuration(text)
+		return int64(d), err
+	}
+	return strconv.ParseInt(text, 10, 64)
 }

@@ -16,10 +16,11 @@ import (
 	"time"
 
 	"muniment.example/control/objects"
+	"muniment.example/control/plane"
 	"muniment.example/control/proof"
-	"muniment.example/control/sandbox"
 	"muniment.example/control/signing"
 	"muniment.example/control/store"
+	"muniment.example/deploy/process"
 	"muniment.example/gateway"
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/certs"
@@ -31,7 +32,7 @@ import (
 // controlCmd is one of any number of control processes on one database. They have one data
 // folder too, a volume that all of them may write to; or, with packs in a bucket, the same keys.
 type controlCmd struct {
-	serverFlags
+	process.Flags
 	databaseFlags
 	kafkaFlags
 	clickhouseFlags
@@ -49,60 +50,55 @@ type controlCmd struct {
 	NodesTLS certs.ServerFlags `embed:"" prefix:"nodes-tls-" group:"TLS of the address for rights and keys:"`
 	AdminTLS certs.ServerFlags `embed:"" prefix:"admin-tls-" group:"TLS of the address for operators:"`
 
-	Sandbox sandbox.Flags `embed:"" prefix:"sandbox-" group:"Sandbox:"`
-	Seal    sealFlags     `embed:"" group:"Sealing:"`
-	Webhook webhookFlags  `embed:"" prefix:"webhook-" group:"Webhooks:"`
-	Exports exportFlags   `embed:"" group:"Exports:"`
-	Mail    mailFlags     `embed:"" prefix:"mail-" group:"Mail:"`
-	Public  publicURLFlag `embed:""`
+	Plane plane.Flags `embed:""`
 
 	AcceptRollback bool `env:"-" help:"Go on although the database or the log was restored from an older copy than the other; and, with --packs in a bucket, although no control process has a current key any more: it is replaced."`
 }
 
 // Validate refuses flags that need others.
 func (c *controlCmd) Validate() error {
-	if objects.IsBucket(c.Packs) && !objects.IsBucket(c.Exports.Bundles) {
+	if objects.IsBucket(c.Packs) && !objects.IsBucket(c.Plane.Exports.Bundles) {
 		return errors.New("--packs is a bucket, so --bundles must be one, too, or a process would not find the bundles of another: for example --bundles 's3://NAME?region=REGION&prefix=bundles/'")
 	}
-	return c.Mail.reachable(c.Public, c.Sandbox)
+	return c.Plane.Validate()
 }
 
 // Run serves until it is signalled. It waits until the database and the log can be reached.
 // While the warehouse can't be, requests that need it are answered 503.
-func (c *controlCmd) Run() error { return c.run("muniment control", c.serve) }
+func (c *controlCmd) Run() error { return c.Flags.Run(thisBuild(), "muniment control", c.serve) }
 
-func (c *controlCmd) serve(p *process) error {
-	if err := makeDataDir(c.Data); err != nil {
+func (c *controlCmd) serve(p *process.Process) error {
+	if err := process.MakeDataDir(c.Data); err != nil {
 		return err
 	}
-	nodeCA, err := certs.NewAuthorities(p.certs("joining"), c.NodeCA, c.NodesTLS.ClientCA)
+	nodeCA, err := certs.NewAuthorities(p.Certs("joining"), c.NodeCA, c.NodesTLS.ClientCA)
 	if err != nil {
 		return err
 	}
 	c.NodesTLS.HandlerCA = nodeCA
 
 	// Three listeners, for three kinds of callers.
-	admin, err := p.listen("admin", "--admin", c.Admin, c.AdminTLS)
+	admin, err := p.Listen("admin", "--admin", c.Admin, c.AdminTLS)
 	if err != nil {
 		return err
 	}
-	waits := newAwaited(errors.New("control is waiting for its engines"))
-	operators := p.operate(admin, "", waits.Ready)
-	api, err := p.listen("api", "--listen", c.Listen, c.TLS)
+	waits := process.NewAwaited(errors.New("control is waiting for its engines"))
+	operators := p.Operate(admin, "", waits.Ready)
+	api, err := p.Listen("api", "--listen", c.Listen, c.TLS)
 	if err != nil {
 		return err
 	}
-	nodes, err := p.listen("nodes", "--nodes", c.Nodes, c.NodesTLS)
+	nodes, err := p.Listen("nodes", "--nodes", c.Nodes, c.NodesTLS)
 	if err != nil {
 		return err
 	}
-	forAPI, forNodes := newSwitch(new(refusesAtStart)), newSwitch(new(refusesAtStart))
-	served := p.parts()
-	served.serve(api, forAPI)
-	served.serve(nodes, forNodes)
-	p.logger.Info("muniment control is starting", "api", api.url(), "admin", admin.url(), "nodes", nodes.url(), "data", c.Data)
+	forAPI, forNodes := process.NewSwitch(new(refusesAtStart)), process.NewSwitch(new(refusesAtStart))
+	served := p.Parts()
+	served.Serve(api, forAPI)
+	served.Serve(nodes, forNodes)
+	p.Logger.Info("muniment control is starting", "api", api.URL(), "admin", admin.URL(), "nodes", nodes.URL(), "data", c.Data)
 
-	access, err := sharedAccess(c.Data, adminAccess{URL: admin.url(), Certificate: c.AdminTLS.Cert})
+	access, err := sharedAccess(c.Data, adminAccess{URL: admin.URL(), Certificate: c.AdminTLS.Cert})
 	if err != nil {
 		return err
 	}
@@ -114,48 +110,48 @@ func (c *controlCmd) serve(p *process) error {
 	if err != nil {
 		return err
 	}
-	ctl, err := openPlane(p.ctx, planeConfig{
-		DB: db, Log: log, Deliveries: log, Warehouse: warehouse, Data: c.Data, Packs: packs, PacksDir: c.packsDir(), OwnKeys: objects.IsBucket(c.Packs) && !c.AcceptRollback, LeaseBound: c.Bound, NodeCA: nodeCA.Source(), Token: access.Token, AdminTLS: admin.tls != nil, Sandbox: c.Sandbox, Webhook: c.Webhook,
-		Seal: c.Seal, Exports: c.Exports, Mail: c.Mail, PublicURL: c.Public.publicURL(api.url()), RowAge: c.RowAge, Shared: true, LogKept: log.Kept, Logger: p.logger, Registerer: p.registry, Tracer: p.tracer,
+	ctl, err := plane.Open(p.Ctx, plane.Config{
+		DB: db, Log: log, Deliveries: log, Warehouse: warehouse, Data: c.Data, Packs: packs, PacksDir: c.packsDir(), OwnKeys: objects.IsBucket(c.Packs) && !c.AcceptRollback, LeaseBound: c.Bound, NodeCA: nodeCA.Source(), Token: access.Token, AdminTLS: admin.TLS != nil, Flags: c.Plane,
+		Listening: api.URL(), RowAge: c.RowAge, Shared: true, LogKept: log.Kept, Logger: p.Logger, Registerer: p.Registry, Tracer: p.Tracer,
 	})
 	if err != nil {
 		return err
 	}
-	ctl.serveNodes(p.parts())
-	background := p.parts()
-	background.run("the high-water mark", func(ctx context.Context) error { return db.Follow(ctx, log) })
-	background.run("the search for stops", db.SearchStops)
-	background.run("the held rows' node", ctl.heldNode.Run)
-	ctl.run(background)
-	p.atEnd(served.stop) // before what it needs
+	ctl.ServeNodes(p.Parts())
+	background := p.Parts()
+	background.Run("the high-water mark", func(ctx context.Context) error { return db.Follow(ctx, log) })
+	background.Run("the search for stops", db.SearchStops)
+	background.Run("the held rows' node", ctl.HeldNode().Run)
+	ctl.Start(background)
+	p.AtEnd(served.Stop) // before what it needs
 
-	served.run("the playground's streams", ctl.watched.Run)
+	served.Run("the playground's streams", ctl.RunStreams)
 	forAPI.Set(ctl.Handler())
 	forNodes.Set(ctl.Nodes())
 	operators.Set(gateway.Admin{
-		Gatherer: p.registry, LogLevel: p.logLevel,
+		Gatherer: p.Registry, LogLevel: p.LogLevel,
 		Checks: []gateway.Check{{Name: "database", Ready: db.Ready}},
-		Notes:  append([]gateway.Note{noted("log", func(context.Context) error { return log.Ready() }), noted("clickhouse", warehouse.Ready), noted("packs", packs.Ready)}, ctl.notes(log, warehouse)...),
+		Notes:  append([]gateway.Note{noted("log", func(context.Context) error { return log.Ready() }), noted("clickhouse", warehouse.Ready), noted("packs", packs.Ready)}, ctl.Notes(log, warehouse)...),
 		Token:  access.Token,
-		Mount:  ctl.atOperators(),
+		Mount:  ctl.AtOperators(),
 	}.Handler())
-	p.wait()
+	p.Wait()
 	return nil
 }
 
 // packsDir is the folder of packs, or of what is at hand of those in a bucket.
 func (c *controlCmd) packsDir() string {
 	if c.Packs == "" || objects.IsBucket(c.Packs) {
-		return filepath.Join(c.Data, packsFolder)
+		return filepath.Join(c.Data, plane.PacksFolder)
 	}
 	return c.Packs
 }
 
 // openPacks opens the place of packs. It waits for the bucket, if it is one.
-func (c *controlCmd) openPacks(p *process, waits *awaited) (objects.Place, error) {
+func (c *controlCmd) openPacks(p *process.Process, waits *process.Awaited) (objects.Place, error) {
 	packs, err := objects.Open(cmp.Or(c.Packs, c.packsDir()), proof.PackType)
 	if err == nil {
-		err = waits.retry(p.ctx, p.logger, "bucket of packs", bucketAway, func() error { return packs.CheckCreate(p.ctx) })
+		err = waits.Retry(p.Ctx, p.Logger, "bucket of packs", bucketAway, func() error { return packs.CheckCreate(p.Ctx) })
 	}
 	if err != nil {
 		return nil, fmt.Errorf("--packs: %w", err)
@@ -167,16 +163,16 @@ func (c *controlCmd) openPacks(p *process, waits *awaited) (objects.Place, error
 func bucketAway(err error) bool { return api.From(err).Reason == api.EngineUnavailable }
 
 // openEngines opens the engines of control. It waits for the database and the log.
-func (c *controlCmd) openEngines(p *process, waits *awaited, packs objects.Place) (db *store.DB, log *kafka.Log, warehouse *clickhouse.Warehouse, err error) {
-	database, err := c.databaseFlags.config(p.logger, p.registry)
+func (c *controlCmd) openEngines(p *process.Process, waits *process.Awaited, packs objects.Place) (db *store.DB, log *kafka.Log, warehouse *clickhouse.Warehouse, err error) {
+	database, err := c.databaseFlags.config(p.Logger, p.Registry)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	topic, err := c.kafkaFlags.config(p.logger, p.registry)
+	topic, err := c.kafkaFlags.config(p.Logger, p.Registry)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	where, err := c.clickhouseFlags.config(p.logger, p.registry)
+	where, err := c.clickhouseFlags.config(p.Logger, p.Registry)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -184,26 +180,26 @@ func (c *controlCmd) openEngines(p *process, waits *awaited, packs objects.Place
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	p.atEnd(release)
-	database.OnFailure = p.fail
-	if err := p.registry.Register(ready); err != nil {
+	p.AtEnd(release)
+	database.OnFailure = p.Fail
+	if err := p.Registry.Register(ready); err != nil {
 		return nil, nil, nil, err
 	}
-	if db, err = c.openDatabase(p.ctx, waits, database); err != nil {
+	if db, err = c.openDatabase(p.Ctx, waits, database); err != nil {
 		return nil, nil, nil, err
 	}
-	p.atEnd(db.Close)
-	topic.OnFailure = p.fail
+	p.AtEnd(db.Close)
+	topic.OnFailure = p.Fail
 	if log, err = kafka.Open(topic); err != nil {
 		return nil, nil, nil, err
 	}
-	p.atEnd(log.Close)
+	p.AtEnd(log.Close)
 	where.Away = true
-	if warehouse, err = clickhouse.Open(p.ctx, where); err != nil {
+	if warehouse, err = clickhouse.Open(p.Ctx, where); err != nil {
 		return nil, nil, nil, err
 	}
-	p.atEnd(warehouse.Close)
-	return db, log, warehouse, c.reconcile(p.ctx, waits, p.logger, db, log, packs)
+	p.AtEnd(warehouse.Close)
+	return db, log, warehouse, c.reconcile(p.Ctx, waits, p.Logger, db, log, packs)
 }
 
 // noted shows a check in /readyz without making the process unready.
@@ -228,25 +224,25 @@ func (s *refusesAtStart) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(text)
 }
 
-func (c *controlCmd) openDatabase(ctx context.Context, waits *awaited, cfg store.Config) (db *store.DB, err error) {
+func (c *controlCmd) openDatabase(ctx context.Context, waits *process.Awaited, cfg store.Config) (db *store.DB, err error) {
 	away := func(err error) bool { return api.From(err).Reason == api.DatabaseUnavailable }
-	return db, waits.retry(ctx, cfg.Logger, "database", away, func() error {
+	return db, waits.Retry(ctx, cfg.Logger, "database", away, func() error {
 		db, err = store.Open(ctx, cfg)
 		return err
 	})
 }
 
 // reconcile compares the database with the log, once the log can be read.
-func (c *controlCmd) reconcile(ctx context.Context, waits *awaited, logger *slog.Logger, db *store.DB, log *kafka.Log, packs objects.Place) error {
-	if err := waits.retry(ctx, logger, "log", func(error) bool { return true }, log.Ready); err != nil {
+func (c *controlCmd) reconcile(ctx context.Context, waits *process.Awaited, logger *slog.Logger, db *store.DB, log *kafka.Log, packs objects.Place) error {
+	if err := waits.Retry(ctx, logger, "log", func(error) bool { return true }, log.Ready); err != nil {
 		return err
 	}
 	if err := c.sameTopic(ctx, db, log); err != nil {
 		return err
 	}
-	waits.note("database", errors.New("it is being compared with the log"))
-	err := waits.retry(ctx, logger, "bucket of packs", bucketAway, func() error {
-		return db.Reconcile(ctx, store.History{Log: log, Keys: signing.KeyIDs, Replays: replays(), Accept: c.AcceptRollback, Append: log, Older: func(ctx context.Context, take func(event []byte) error) error {
+	waits.Note("database", errors.New("it is being compared with the log"))
+	err := waits.Retry(ctx, logger, "bucket of packs", bucketAway, func() error {
+		return db.Reconcile(ctx, store.History{Log: log, Keys: signing.KeyIDs, Replays: plane.Replays(), Accept: c.AcceptRollback, Append: log, Older: func(ctx context.Context, take func(event []byte) error) error {
 			known, err := proof.Files(ctx, db.Read())
 			if err != nil {
 				return err

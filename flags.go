@@ -1,79 +1,18 @@
 package main
 
 import (
-	"cmp"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/url"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"muniment.example/control/access"
-	"muniment.example/control/sandbox"
-	"muniment.example/control/webhook"
-	"muniment.example/gateway/api"
+	"muniment.example/control/store"
 	"muniment.example/gateway/certs"
-	"muniment.example/pipeline/trace"
+	"muniment.example/pipeline/clickhouse"
+	"muniment.example/pipeline/kafka"
 )
-
-// serverFlags are those of every command that serves.
-type serverFlags struct {
-	Log      string     `default:"text" enum:"text,json" help:"Form of the log: ${enum}."`
-	LogLevel slog.Level `default:"info" help:"Lowest level that is logged: debug, info, warn or error."`
-
-	Traces tracesFlags `embed:"" prefix:"traces-" group:"Traces:"`
-}
-
-// logger writes to standard error; a server's first line names its addresses. The level may change while the
-// process runs.
-func (f *serverFlags) logger() (*slog.Logger, *slog.LevelVar) {
-	level := new(slog.LevelVar)
-	level.Set(f.LogLevel)
-	options := &slog.HandlerOptions{Level: level}
-	if f.Log == "json" {
-		return slog.New(slog.NewJSONHandler(os.Stderr, options)), level
-	}
-	return slog.New(slog.NewTextHandler(os.Stderr, options)), level
-}
-
-// tracesFlags say where traces go, and which requests are traced.
-type tracesFlags struct {
-	Endpoint string  `help:"URL of a collector that takes OTLP over HTTP in JSON, as http://127.0.0.1:4318, to which /v1/traces is added. Default: nothing is traced." placeholder:"URL"`
-	Sample   float64 `default:"0.01" least:"0" most:"1" help:"Part of the requests that are traced, ${default} by default, besides those of which the caller says that its trace is sampled, of these at most 100 a second." placeholder:"RATIO"`
-	CA       string  `name:"ca" help:"Certificate authorities to trust as the collector (PEM); default: those of the system." placeholder:"FILE" type:"path"`
-}
-
-// open begins to export what p traces, until everything else of p has ended.
-func (f tracesFlags) open(p *process) error {
-	switch {
-	case f.CA != "" && !strings.HasPrefix(f.Endpoint, "https://"):
-		return errors.New("--traces-ca needs a --traces-endpoint that begins with https://")
-	case f.Endpoint == "":
-		return nil
-	}
-	if err := trace.CheckEndpoint(f.Endpoint); err != nil {
-		return fmt.Errorf("--traces-endpoint %w", err)
-	}
-	hop, err := certs.NewClient(p.certs("traces"), certs.ClientFlags{CA: f.CA})
-	if err != nil {
-		return err
-	}
-	host, _ := os.Hostname() // it is only shown
-	p.tracer, err = trace.New(trace.Config{
-		Endpoint: f.Endpoint, Sample: f.Sample, Service: strings.ReplaceAll(p.name, " ", "-"), Version: thisBuild().Version, Host: host,
-		Client: hop.HTTP(), Logger: p.logger, Registerer: p.registry,
-	})
-	if err == nil {
-		p.parts().run("the export of traces", p.tracer.Run)
-	}
-	return err
-}
 
 // keysFlags are those of every process that answers deliveries.
 type keysFlags struct {
@@ -107,110 +46,92 @@ func (f *profilingFlags) token() (string, error) {
 	return token, nil
 }
 
-// exportFlags say where the bundles of DSAR jobs are kept, and for how long.
-type exportFlags struct {
-	Bundles    string        `help:"Where bundles of exports are kept: a folder, or the URL of a bucket, as s3://NAME?region=REGION, which all control processes share; default: the folder bundles of --data." placeholder:"PLACE"`
-	BundleKeep time.Duration `default:"168h" least:"1s" help:"How long a bundle is kept."`
+// The flags with an engine's address, for every command that uses it, with the files of
+// certificates and passwords for it. No password is a flag: it is read from a file, or is part
+// of a URL.
+
+// kafkaFlags are those of a command that needs Kafka.
+type kafkaFlags struct {
+	Kafka []string `required:"" group:"Kafka:" help:"Some brokers of Kafka, which holds the event log." placeholder:"HOST:PORT"`
+	Topic string   `default:"muniment.events" group:"Kafka:" help:"Its topic."`
+	kafkaHop
 }
 
-// sealFlags configure when tenants are sealed automatically.
-type sealFlags struct {
-	SealEvery time.Duration `default:"1h" least:"0s" help:"How old an event may be before its tenant is sealed automatically; 0 is never. Not those of the sandbox's visitors."`
-	SealAt    int           `default:"100000" least:"0" help:"How many unsealed events a tenant may have before it is sealed automatically; 0 is any number." placeholder:"N"`
+func (f *kafkaFlags) config(logger *slog.Logger, registry prometheus.Registerer) (kafka.Config, error) {
+	return f.kafkaHop.config(kafka.Config{Brokers: f.Kafka, Topic: f.Topic, Log: logger, Registerer: registry})
 }
 
-// webhookFlags say where webhooks may lead.
-type webhookFlags struct {
-	Allow []string `help:"Ranges of addresses, as 10.0.0.0/8, and names of hosts that webhooks may lead to besides the public internet, at any port, and to a loopback address also by http://; for development, and for receivers of your own. May be repeated." placeholder:"CIDR|HOST"`
+// kafkaHop is how brokers are trusted, and how we authenticate to them.
+type kafkaHop struct {
+	KafkaTLS  certs.ClientFlags `embed:"" prefix:"kafka-" group:"Kafka:"`
+	KafkaSASL saslFlags         `embed:"" prefix:"kafka-sasl-" group:"Kafka:"`
 }
 
-// Validate refuses what is neither.
-func (f webhookFlags) Validate() error {
-	if _, err := webhook.NewEgress(f.Allow); err != nil {
-		return fmt.Errorf("--webhook-allow: %w", err)
-	}
-	return nil
+type saslFlags struct {
+	Mechanism    string             `help:"How to authenticate to the brokers: plain, scram-sha-256 or scram-sha-512." placeholder:"NAME"`
+	User         string             `help:"As this user." placeholder:"NAME"`
+	PasswordFile certs.PasswordFile `help:"File of that user's password. Read again for each connection." placeholder:"FILE" type:"path"`
 }
 
-// publicURLFlag says where callers reach the API.
-type publicURLFlag struct {
-	PublicURL string `help:"URL under which callers reach the API, for links in mails; default: the address of --listen." placeholder:"URL"`
-}
-
-// Validate refuses what no link can begin with.
-func (f publicURLFlag) Validate() error {
-	if f.PublicURL == "" {
-		return nil
-	}
-	u, err := url.Parse(f.PublicURL)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || !api.Printable(f.PublicURL, 512) {
-		return errors.New("--public-url must begin with http:// or https://, and have a host, no user, no query and no fragment")
-	}
-	return nil
-}
-
-// publicURL is the URL without a slash at its end. listening is where this process listens.
-func (f publicURLFlag) publicURL(listening string) string {
-	return strings.TrimRight(cmp.Or(f.PublicURL, listening), "/")
-}
-
-// mailFlags say by which mail server mails are sent.
-type mailFlags struct {
-	SMTP         string             `name:"smtp" help:"Mail server that takes mails by SMTP; default: mails are written to files in the folder outbox of --data." placeholder:"HOST:PORT"`
-	From         string             `help:"Sender of mails." placeholder:"ADDRESS"`
-	User         string             `help:"User to authenticate as to the mail server." placeholder:"NAME"`
-	PasswordFile certs.PasswordFile `help:"File of that user's password. Read again for each mail." placeholder:"FILE" type:"path"`
-	TLS          access.TLSMode     `name:"tls" default:"starttls" enum:"starttls,implicit,none" help:"TLS with the mail server: starttls (a server without it is refused), implicit (from the first byte, as on port 465), or none."`
-	TLSCA        string             `name:"tls-ca" help:"Certificate authorities to trust as the mail server (PEM); default: those of the system." placeholder:"FILE" type:"path"`
-}
-
-// reachable refuses mails whose link would lead to where this process listens.
-func (f mailFlags) reachable(public publicURLFlag, of sandbox.Flags) error {
-	if f.SMTP != "" && public.PublicURL == "" && of.Tenants > 0 {
-		return errors.New("--mail-smtp needs --public-url: the link of a mail begins with it")
-	}
-	return nil
-}
-
-// Validate refuses what would fail only once a mail is sent.
-func (f mailFlags) Validate() error {
-	if f.SMTP == "" {
-		if f.From != "" || f.User != "" || f.PasswordFile != "" || f.TLSCA != "" {
-			return errors.New("--mail-smtp is missing")
-		}
-		return nil
-	}
-	if host, port, err := net.SplitHostPort(f.SMTP); err != nil || host == "" || port == "" {
-		return errors.New("--mail-smtp must be host:port")
-	}
-	if err := access.CheckSender(f.From); err != nil {
-		return fmt.Errorf("--mail-from %w", err)
-	}
+// config completes a cfg that names brokers and topic.
+func (f *kafkaHop) config(cfg kafka.Config) (kafka.Config, error) {
+	s := f.KafkaSASL
 	switch {
-	case (f.User == "") != (f.PasswordFile == ""):
-		return errors.New("--mail-user and --mail-password-file need each other")
-	case f.User != "" && f.TLS == access.NoTLS:
-		return errors.New("--mail-user needs --mail-tls starttls or implicit: the password would travel in clear")
-	case f.TLSCA != "" && f.TLS == access.NoTLS:
-		return errors.New("--mail-tls-ca needs --mail-tls starttls or implicit")
+	case s != saslFlags{} && s.Mechanism == "":
+		return cfg, errors.New("--kafka-sasl-mechanism is missing")
+	case s != saslFlags{} && (s.User == "" || s.PasswordFile == ""):
+		return cfg, errors.New("--kafka-sasl-mechanism needs --kafka-sasl-user and --kafka-sasl-password-file")
 	}
-	return nil
+	hop, err := certs.NewClient(certs.Options{Use: "kafka", Logger: cfg.Log, Registerer: cfg.Registerer}, f.KafkaTLS)
+	if err != nil {
+		return cfg, err
+	}
+	cfg.TLS = hop.TLS()
+	cfg.SASL = kafka.SASL{Mechanism: s.Mechanism, User: s.User, PasswordNow: s.PasswordFile.Password()}
+	return cfg, nil
 }
 
-// server is the mail server; nil if there is none.
-func (f mailFlags) server(logger *slog.Logger, registry prometheus.Registerer) (*access.Server, error) {
-	if f.SMTP == "" {
-		return nil, nil
-	}
-	s := &access.Server{Address: f.SMTP, From: f.From, User: f.User, Password: f.PasswordFile.Password(), TLS: f.TLS}
-	hop, err := certs.NewClient(certs.Options{Use: "mail", Logger: logger, Registerer: registry}, certs.ClientFlags{CA: f.TLSCA})
-	if err != nil {
-		return nil, err
-	}
-	s.Trust = func(host string) *tls.Config {
-		trust := cmp.Or(hop.Config(host), &tls.Config{ServerName: host})
-		trust.MinVersion = tls.VersionTLS12 // many mail servers have no later one
-		return trust
-	}
-	return s, nil
+// clickhouseFlags are those of a command that needs the warehouse.
+type clickhouseFlags struct {
+	ClickHouse string `name:"clickhouse" required:"" group:"ClickHouse:" help:"URL of the warehouse: clickhouse://user:password@host:9000/database, or http(s)://…" placeholder:"URL"`
+	Cluster    string `group:"ClickHouse:" help:"Name of the ClickHouse cluster whose replicas hold the tables. A write waits for a majority of them: of two, for both. At each table one muniment pipeline writes at a time. Default: one server."`
+	clickhouseHop
+}
+
+func (f *clickhouseFlags) config(logger *slog.Logger, registry prometheus.Registerer) (clickhouse.Config, error) {
+	return f.clickhouseHop.config(clickhouse.Config{URL: f.ClickHouse, Cluster: f.Cluster}, logger, registry)
+}
+
+type clickhouseHop struct {
+	ClickHouseTLS          certs.ClientFlags  `embed:"" prefix:"clickhouse-" group:"ClickHouse:"`
+	ClickHousePasswordFile certs.PasswordFile `name:"clickhouse-password-file" group:"ClickHouse:" help:"File of the password, in place of the URL's. Read again for each connection." placeholder:"FILE" type:"path"`
+}
+
+// config completes a cfg that says where the warehouse is.
+func (f *clickhouseHop) config(cfg clickhouse.Config, logger *slog.Logger, registry prometheus.Registerer) (clickhouse.Config, error) {
+	hop, err := certs.NewClient(certs.Options{Use: "clickhouse", Logger: logger, Registerer: registry}, f.ClickHouseTLS)
+	cfg.TLS, cfg.Password = hop.TLS(), f.ClickHousePasswordFile.Password()
+	return cfg, err
+}
+
+// databaseFlags are those of a command that needs control's database.
+type databaseFlags struct {
+	Database string `required:"" group:"PostgreSQL:" help:"URL of control's PostgreSQL database: postgres://user:password@host/database?sslmode=verify-full" placeholder:"URL"`
+	databaseHop
+}
+
+func (f *databaseFlags) config(logger *slog.Logger, registry prometheus.Registerer) (store.Config, error) {
+	return f.databaseHop.config(store.Config{URL: f.Database, Logger: logger, Registerer: registry})
+}
+
+type databaseHop struct {
+	DatabaseTLS          certs.ClientFlags  `embed:"" prefix:"database-" group:"PostgreSQL:"`
+	DatabasePasswordFile certs.PasswordFile `group:"PostgreSQL:" help:"File of the password, in place of the URL's. Read again for each connection." placeholder:"FILE" type:"path"`
+}
+
+// config completes a cfg that says where the database is.
+func (f *databaseHop) config(cfg store.Config) (store.Config, error) {
+	hop, err := certs.NewClient(certs.Options{Use: "database", Logger: cfg.Logger, Registerer: cfg.Registerer}, f.DatabaseTLS)
+	cfg.TLS, cfg.Password = hop.TLS(), f.DatabasePasswordFile.Password()
+	return cfg, err
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"muniment.example/control/sandbox"
+	"muniment.example/deploy/process"
 	"muniment.example/gateway"
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/certs"
@@ -32,7 +33,7 @@ import (
 
 // gatewayCmd is an edge node.
 type gatewayCmd struct {
-	serverFlags
+	process.Flags
 	kafkaFlags
 	profilingFlags
 	keysFlags
@@ -79,16 +80,16 @@ func (c *gatewayCmd) nodesOverTLS() bool {
 }
 
 // Run serves until it is signalled.
-func (c *gatewayCmd) Run() error { return c.run("muniment gateway", c.serve) }
+func (c *gatewayCmd) Run() error { return c.Flags.Run(thisBuild(), "muniment gateway", c.serve) }
 
 // serve opens everything in the order in which it is needed.
-func (c *gatewayCmd) serve(p *process) error {
+func (c *gatewayCmd) serve(p *process.Process) error {
 	processors := gateway.DoubleProcs()
 	token, err := c.token()
 	if err != nil {
 		return err
 	}
-	if err := p.claim(c.Data); err != nil {
+	if err := p.Claim(c.Data); err != nil {
 		return err
 	}
 	hops, err := c.openHops(p)
@@ -97,15 +98,15 @@ func (c *gatewayCmd) serve(p *process) error {
 	}
 	address, err := freeAddress(c.Listen)
 	if err != nil {
-		return cannotListen("--listen", err)
+		return process.CannotListen("--listen", err)
 	}
-	admin, err := p.listen("admin", "--admin", c.Admin, c.AdminTLS)
+	admin, err := p.Listen("admin", "--admin", c.Admin, c.AdminTLS)
 	if err != nil {
 		return err
 	}
-	p.logger.Info("muniment gateway is starting", "api", urlOf(address, hops.api), "admin", admin.url(), "data", c.Data)
-	waits := newAwaited(errors.New("the node has not begun its service with control yet"))
-	operators := p.operate(admin, token, waits.Ready)
+	p.Logger.Info("muniment gateway is starting", "api", process.URL(address, hops.api), "admin", admin.URL(), "data", c.Data)
+	waits := process.NewAwaited(errors.New("the node has not begun its service with control yet"))
+	operators := p.Operate(admin, token, waits.Ready)
 
 	log, err := c.openLog(p)
 	if err != nil {
@@ -116,19 +117,19 @@ func (c *gatewayCmd) serve(p *process) error {
 		return err
 	}
 	server, err := gateway.New(gateway.Config{
-		Version: thisBuild().Version, Rights: node.view, Issuer: node.issuer, DialControl: hops.dialControl, Hold: node.source.Hold, SandboxRows: node.source.SandboxRows, RenderError: sandbox.RenderError, TLS: hops.api,
-		MaxTenantInFlight: c.TenantCap, TrustedProxies: c.TrustedProxies, Processors: processors, DrainDelay: c.DrainDelay, Logger: p.logger, Registerer: p.registry, Tracer: p.tracer,
+		Version: p.Build.Version, Rights: node.view, Issuer: node.issuer, DialControl: hops.dialControl, Hold: node.source.Hold, SandboxRows: node.source.SandboxRows, RenderError: sandbox.RenderError, TLS: hops.api,
+		MaxTenantInFlight: c.TenantCap, TrustedProxies: c.TrustedProxies, Processors: processors, DrainDelay: c.DrainDelay, Logger: p.Logger, Registerer: p.Registry, Tracer: p.Tracer,
 	})
 	if err != nil {
 		return err
 	}
 	// What runs behind the gateway ends after it: it needs all of them to drain.
-	background := p.parts()
+	background := p.Parts()
 	node.run(background)
-	background.run("the copies' retention", log.copies.Run)
+	background.Run("the copies' retention", log.copies.Run)
 	serving := gateway.Admin{
-		Gatherer: p.registry,
-		LogLevel: p.logLevel,
+		Gatherer: p.Registry,
+		LogLevel: p.LogLevel,
 		Token:    token,
 		Checks:   server.Checks(),
 		Tenants:  map[string]gateway.TenantsPart{"limited": server.LimitedPart},
@@ -142,15 +143,15 @@ func (c *gatewayCmd) serve(p *process) error {
 			}},
 		},
 	}.Handler()
-	waits.note("the idempotency index", errors.New("it is being rebuilt from the copies"))
-	return server.Run(p.ctx, func(ctx context.Context) (net.Listener, error) {
-		if err := waits.until(ctx, "a lease and a signing key", func() error { return cmp.Or(node.view.Fresh(), node.identity.Ready()) }); err != nil {
+	waits.Note("the idempotency index", errors.New("it is being rebuilt from the copies"))
+	return server.Run(p.Ctx, func(ctx context.Context) (net.Listener, error) {
+		if err := waits.Until(ctx, "a lease and a signing key", func() error { return cmp.Or(node.view.Fresh(), node.identity.Ready()) }); err != nil {
 			return nil, err
 		}
 		listener, err := listenAt(address)
 		if err == nil {
 			operators.Set(serving)
-			p.started = true
+			p.Started()
 		}
 		return listener, err
 	})
@@ -165,56 +166,55 @@ type nodeLog struct {
 	copies  *edge.Log
 }
 
-func (c *gatewayCmd) openLog(p *process) (l nodeLog, err error) {
-	reach, err := c.kafkaFlags.config(p.logger, p.registry)
+func (c *gatewayCmd) openLog(p *process.Process) (l nodeLog, err error) {
+	reach, err := c.kafkaFlags.config(p.Logger, p.Registry)
 	if err != nil {
 		return l, err
 	}
-	reach.OnFailure = p.fail
+	reach.OnFailure = p.Fail
 	if l.topic, err = kafka.Open(reach); err != nil {
 		return l, err
 	}
 	l.spool, err = segment.Open(segment.Config{
-		Dir: filepath.Join(c.Data, "spool"), MaxBytes: c.SpoolBytes, Log: p.logger,
-		Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"log": "spool"}, p.registry),
-		OnFailure:  p.fail,
+		Dir: filepath.Join(c.Data, "spool"), MaxBytes: c.SpoolBytes, Log: p.Logger,
+		Registerer: prometheus.WrapRegistererWith(prometheus.Labels{"log": "spool"}, p.Registry),
+		OnFailure:  p.Fail,
 	})
 	if err != nil {
 		return l, errors.Join(err, l.topic.Close())
 	}
-	p.atEnd(l.spool.Close)
+	p.AtEnd(l.spool.Close)
 	l.promise, err = kafka.OpenSpooled(kafka.SpoolConfig{
-		Log: l.topic, Spool: l.spool, Mark: filepath.Join(c.Data, "spool.mark"), AckTimeout: c.AckTimeout, Logger: p.logger, Registerer: p.registry,
+		Log: l.topic, Spool: l.spool, Mark: filepath.Join(c.Data, "spool.mark"), AckTimeout: c.AckTimeout, Logger: p.Logger, Registerer: p.Registry,
 	})
 	if err != nil {
 		return l, errors.Join(err, l.topic.Close())
 	}
-	p.atEnd(l.promise.Close) // and the topic
+	p.AtEnd(l.promise.Close) // and the topic
 	l.copies, err = edge.Open(edge.Config{
-		Promise: l.promise, Dir: filepath.Join(c.Data, "copies"), MaxBytes: c.CopyBytes, Logger: p.logger, Registerer: p.registry,
+		Promise: l.promise, Dir: filepath.Join(c.Data, "copies"), MaxBytes: c.CopyBytes, Logger: p.Logger, Registerer: p.Registry,
 	})
 	if err == nil {
-		p.atEnd(l.copies.Close)
+		p.AtEnd(l.copies.Close)
 	}
 	return l, err
 }
 
 // openNode joins control, or begins the next epoch of the node that has joined.
-func (c *gatewayCmd) openNode(p *process, hops hops, log nodeLog, waits *awaited, processors int) (n edgeNode, err error) {
-	nodes := strings.Join(c.Nodes, ",")
-	n.identity, err = identity.Open(p.ctx, identity.Config{
-		Dir: filepath.Join(c.Data, "identity"), Control: nodes, Client: hops.nodes, Invitation: c.Invitation, Certificate: c.certificate(p.logger), RotateEvery: c.RotateEvery,
-		Drained: func() bool { return log.promise.Pending() == 0 }, Waiting: func(err error) { waits.note("control", err) }, Logger: p.logger, Registerer: p.registry,
+func (c *gatewayCmd) openNode(p *process.Process, hops hops, log nodeLog, waits *process.Awaited, processors int) (n edgeNode, err error) {
+	n.identity, err = identity.Open(p.Ctx, identity.Config{
+		Dir: filepath.Join(c.Data, "identity"), Control: c.Nodes, Client: hops.nodes, Invitation: c.Invitation, Certificate: c.certificate(p.Logger), RotateEvery: c.RotateEvery,
+		Drained: func() bool { return log.promise.Pending() == 0 }, Waiting: func(err error) { waits.Note("control", err) }, Logger: p.Logger, Registerer: p.Registry,
 	})
 	if err != nil {
 		return n, err
 	}
-	p.atEnd(n.identity.Close)
-	if n.source, err = snapshot.NewRemote(nodes, n.identity.Credential(), hops.nodes); err != nil {
+	p.AtEnd(n.identity.Close)
+	if n.source, err = snapshot.NewRemote(c.Nodes, n.identity.Credential(), hops.nodes); err != nil {
 		return n, err
 	}
 	n.view, err = snapshot.New(snapshot.Config{
-		Source: n.source, NodeID: n.identity.ID(), Epoch: n.identity.Epoch(), LeaseBound: c.Bound, Signer: n.identity, Spooled: log.promise.Pending, Logger: p.logger, Registerer: p.registry,
+		Source: n.source, NodeID: n.identity.ID(), Epoch: n.identity.Epoch(), LeaseBound: c.Bound, Signer: n.identity, Spooled: log.promise.Pending, Logger: p.Logger, Registerer: p.Registry,
 	})
 	if err != nil {
 		return n, err
@@ -222,7 +222,7 @@ func (c *gatewayCmd) openNode(p *process, hops hops, log nodeLog, waits *awaited
 	n.issuer, err = issue.New(issue.Config{
 		NodeID: n.identity.ID(), Epoch: n.identity.Epoch(), Rights: n.view, Log: log.copies, Signer: n.identity.Signer,
 		IdempotencyEntries: c.IdempotencyEntries, MaxRowAge: c.RowAge,
-		BatchSigners: max(1, processors/2), BatchBytes: segment.DefaultPendingBytes / 2, CheckpointDir: filepath.Join(c.Data, checkpointFolder), Logger: p.logger, Registerer: p.registry,
+		BatchSigners: max(1, processors/2), BatchBytes: segment.DefaultPendingBytes / 2, CheckpointDir: filepath.Join(c.Data, checkpointFolder), Logger: p.Logger, Registerer: p.Registry,
 	})
 	return n, err
 }
@@ -247,7 +247,7 @@ func freeAddress(address string) (net.Addr, error) {
 func listenAt(address net.Addr) (net.Listener, error) {
 	ln, err := net.Listen("tcp", address.String())
 	if err != nil {
-		return nil, cannotListen("--listen", err)
+		return nil, process.CannotListen("--listen", err)
 	}
 	return ln, nil
 }
@@ -259,8 +259,8 @@ type hops struct {
 	dialControl []func() (net.Conn, error) // by address
 }
 
-func (c *gatewayCmd) openHops(p *process) (h hops, err error) {
-	if h.api, err = certs.Server(p.certs("api"), c.TLS); err != nil {
+func (c *gatewayCmd) openHops(p *process.Process) (h hops, err error) {
+	if h.api, err = certs.Server(p.Certs("api"), c.TLS); err != nil {
 		return h, err
 	}
 	if c.NodesTLS.On() && !c.nodesOverTLS() {
@@ -269,12 +269,12 @@ func (c *gatewayCmd) openHops(p *process) (h hops, err error) {
 	if !c.ControlTLS.On() && slices.ContainsFunc(c.Control, func(address string) bool { return !onThisMachine(address) }) {
 		return h, errors.New("--control is not on this machine, and callers' API keys must not go there in clear: give --control-ca or --control-tls")
 	}
-	nodes, err := certs.NewClient(p.certs("nodes"), c.NodesTLS)
+	nodes, err := certs.NewClient(p.Certs("nodes"), c.NodesTLS)
 	if err != nil {
 		return h, err
 	}
 	h.nodes = nodes.HTTP()
-	control, err := certs.NewClient(p.certs("control"), c.ControlTLS)
+	control, err := certs.NewClient(p.Certs("control"), c.ControlTLS)
 	for _, address := range c.Control {
 		h.dialControl = append(h.dialControl, func() (net.Conn, error) {
 			ctx, cancel := context.WithTimeout(context.Background(), controlDialTimeout)

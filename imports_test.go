@@ -21,8 +21,10 @@ import (
 // packages says which package may import which of ours. A new package
 // is a line here. A name that ends in "/..." stands for the package and all below it.
 var packages = map[string][]string{
-	".":                         {"bench/demo", "bench/system", "control/...", "gate", "gateway/...", "pipeline/...", "sealer", "sealer/keyfile", "sealer/terminal", "sealer/verify", "pipeline/trace"},
+	".":                         {"bench/demo", "bench/system", "control/...", "deploy/commandline", "deploy/process", "gate", "gateway/...", "pipeline/...", "sealer", "sealer/keyfile", "sealer/terminal", "sealer/verify", "pipeline/trace"},
 	"deploy":                    {},
+	"deploy/commandline":        {},
+	"deploy/process":            {"gateway", "gateway/certs", "pipeline/trace", "sealer/keyfile"},
 	"deploy/alerttest":          {"bench/waittest"},
 	"deploy/stack/stacktest":    {},
 	"bench/abuse":               {"bench/load", "bench/system"},
@@ -66,6 +68,7 @@ var packages = map[string][]string{
 	"control/offer":             {"control/right", "control/route", "control/store", "gateway/api", "gateway/auth", "sealer"},
 	"control/paper":             {"control/payable", "control/route", "control/settle/rate", "sealer"},
 	"control/payable":           {"control/route", "control/settle", "control/settle/rate", "control/store", "control/tenant", "gateway/api", "gateway/auth", "sealer"},
+	"control/plane":             {"control", "control/...", "deploy/process", "gateway", "gateway/api", "gateway/auth", "gateway/certs", "gateway/issue", "gateway/localnode", "pipeline", "pipeline/drift", "pipeline/segment", "pipeline/trace", "sealer"},
 	"control/playground":        {"control/assets", "control/route", "control/sandbox", "gateway/api"},
 	"control/proof":             {"control/objects", "control/route", "control/store", "control/tenant", "control/webhook", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer", "sealer/keyfile", "sealer/terminal", "pipeline/trace"},
 	"control/proof/prooftest":   {"control/roomtest", "control/store", "control/store/storetest", "gate", "gateway/api", "pipeline", "pipeline/kafka", "pipeline/segment", "pipeline/sqlite", "sealer", "sealer/verify"},
@@ -130,7 +133,7 @@ var testsOnly = []string{"bench/waittest", "bench/system/storytest", "bench/syst
 // adapters are the dependencies that belong to one package each. A prefix of the
 // import path and the packages that may name it.
 var adapters = map[string][]string{
-	"github.com/KimMachineGun":         {"."},
+	"github.com/KimMachineGun":         {"deploy/process"},
 	"github.com/valyala/fasthttp":      {"gateway", "bench/compare", "bench/load", "."},
 	"github.com/dgraph-io/ristretto":   {"gateway/snapshot"},
 	"github.com/danielgtaylor/huma":    {"control", "control/console", "control/dsar", "control/route", "control/route/routetest", "control/sandbox"},
@@ -138,7 +141,7 @@ var adapters = map[string][]string{
 	"filippo.io/edwards25519":          {"sealer/signature"},
 	"modernc.org/sqlite":               {"control/backup", "control/store", "control/store/storetest", "pipeline/sqlite"},
 	"github.com/jackc/pgx":             {"control/store", "control/store/storetest"},
-	"github.com/alecthomas/kong":       {".", "bench/cmd"},
+	"github.com/alecthomas/kong":       {".", "bench/cmd", "deploy/commandline"},
 	"github.com/pressly/goose":         {"control/store", "control/store/storetest", "pipeline/clickhouse", "pipeline/sqlite"},
 	"github.com/segmentio/kafka-go":    {"pipeline/kafka"},
 	"github.com/klauspost/compress":    {"control/proof", "gateway", "gateway/upload", "sealer"},

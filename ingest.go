@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"muniment.example/deploy/process"
 	"muniment.example/gateway/certs"
 	"muniment.example/gateway/upload"
 )
@@ -54,7 +55,7 @@ func (c *ingestCmd) Run() error {
 			return err
 		})
 	}
-	ctx, stop := interrupted()
+	ctx, stop := process.Interrupted()
 	defer stop()
 	key, err := c.key()
 	if err != nil {

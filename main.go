@@ -1,12 +1,12 @@
 // Command muniment is the evidence ledger for governed delivery: see README.md.
 //
-// The files of this folder hold flags, wiring and signals, a file for each of the
-// larger commands. What a command does lives in the package that it concerns.
+// The files of this folder hold the commands with their flags, and what a process opens in
+// which order; a file for each of the larger commands. What a command does lives in the package
+// that it concerns.
 package main
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,10 +15,8 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -33,12 +31,14 @@ import (
 	"muniment.example/control/settle"
 	"muniment.example/control/signing"
 	"muniment.example/control/tenant"
+	"muniment.example/deploy/commandline"
+	"muniment.example/deploy/process"
 	"muniment.example/gateway/certs"
 	"muniment.example/sealer/terminal"
 	"muniment.example/sealer/verify"
 )
 
-// commands is the command line; declaredVariables says which flags the environment gives, too.
+// commands is the command line; commandline.Variables says which flags the environment gives, too.
 type commands struct {
 	Up       upCmd       `cmd:"" variables:"all" help:"Run everything in one process, on one data folder."`
 	Control  controlCmd  `cmd:"" variables:"all" help:"Run one of the control processes of a service on more than one machine."`
@@ -77,25 +77,32 @@ type commands struct {
 		running
 		proof.QuarantineCommands
 	} `cmd:"" help:"List quarantined records, which can't be verified and hold sealing, and release them."`
-	Root       signing.RootCommands `cmd:"" help:"Create a root key and delegate with it; offline."`
-	Backup     backupCmd            `cmd:"" help:"Copy a data folder as of one point in time; its server may run."`
-	Restore    restoreCmd           `cmd:"" help:"Make a data folder from a backup, once all of it is verified."`
-	Ingest     ingestCmd            `cmd:"" help:"Upload files of plays, in batches; an interrupted upload can be continued."`
-	Verify     verifyCmd            `cmd:"" help:"Verify receipts, proof packs and chains of packs, offline."`
-	Version    versionCmd           `cmd:"" help:"Print the version of this program."`
-	Completion completionCmd        `cmd:"" help:"Print completion for a shell: source <(muniment completion bash)."`
-	Complete   completeCmd          `cmd:"" hidden:"" help:"Complete a command line, for the scripts of completion."`
-	Demo       demoCmd              `cmd:"" variables:"engines" help:"Deliver, kill, seal and verify against a throw-away data folder."`
+	Root       signing.RootCommands   `cmd:"" help:"Create a root key and delegate with it; offline."`
+	Backup     backupCmd              `cmd:"" help:"Copy a data folder as of one point in time; its server may run."`
+	Restore    restoreCmd             `cmd:"" help:"Make a data folder from a backup, once all of it is verified."`
+	Ingest     ingestCmd              `cmd:"" help:"Upload files of plays, in batches; an interrupted upload can be continued."`
+	Verify     verifyCmd              `cmd:"" help:"Verify receipts, proof packs and chains of packs, offline."`
+	Version    versionCmd             `cmd:"" help:"Print the version of this program."`
+	Completion commandline.Completion `cmd:"" help:"Print completion for a shell: source <(muniment completion bash)."`
+	Complete   commandline.Complete   `cmd:"" hidden:"" help:"Complete a command line, for the scripts of completion."`
+	Demo       demoCmd                `cmd:"" variables:"engines" help:"Deliver, kill, seal and verify against a throw-away data folder."`
 
 	ShowVersion kong.VersionFlag `name:"version" env:"-" help:"Print the version of this program."`
 }
+
+// version is set by the linker (-X main.version=v1.2.0): the Makefile does so if git describes
+// a tag. Else the version is what the Go toolchain has put into the binary. A release is built
+// without git: its revision is set in the same way.
+var version, revision string
+
+func thisBuild() process.Build { return process.ThisBuild(version, revision) }
 
 // exitUsage is the status of a command line that can't be run as it stands.
 const exitUsage = 2
 
 // commandLine is the parser of the command line.
 func commandLine() *kong.Kong {
-	return kong.Must(new(commands), kong.Name("muniment"), declaredVariables(), bounds(), kong.DefaultEnvars("MUNIMENT"),
+	return kong.Must(new(commands), kong.Name("muniment"), commandline.Variables(), commandline.Bounds(), kong.DefaultEnvars("MUNIMENT"),
 		kong.Description("The evidence ledger for governed delivery."), kong.Vars{"version": "muniment " + thisBuild().String()}, kong.Writers(os.Stdout, terminal.Writer(os.Stderr)), kong.BindTo(terminal.Writer(os.Stdout), (*io.Writer)(nil)))
 }
 
@@ -109,76 +116,35 @@ func main() {
 	app.FatalIfErrorf(command.Run())
 }
 
-// declaredVariables decides which flags can also be given by the environment, as MUNIMENT_ and
-// the flag's name. The processes of a service (variables:"all") read a variable for every flag
-// that is not declared env:"-". Commands that use its engines (variables:"engines") read those
-// that say where the engines are. All other commands read only the variables that their flags
-// declare: a variable for a server must not set the flag of the same name of another command
-// in the same shell.
-func declaredVariables() kong.Option {
-	return kong.PostBuild(func(k *kong.Kong) error {
-		for _, command := range k.Model.Children {
-			which := command.Tag.Get("variables")
-			if which == "all" {
-				continue
-			}
-			err := kong.Visit(command, func(node kong.Visitable, next kong.Next) error {
-				flag, ok := node.(*kong.Flag)
-				if ok && len(flag.Envs) == 0 && (which != "engines" || flag.Group == nil) {
-					flag.Envs = []string{"-"} // none, to kong.DefaultEnvars
-				}
-				return next(nil)
-			})
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+type versionCmd struct {
+	JSON bool `help:"Print one JSON object."`
 }
 
-// interrupted is a context that ends with SIGINT or SIGTERM.
-func interrupted() (context.Context, context.CancelFunc) {
-	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+// Run prints the version.
+func (c *versionCmd) Run(out io.Writer) error {
+	if c.JSON {
+		return json.NewEncoder(out).Encode(thisBuild())
+	}
+	_, err := fmt.Fprintln(out, "muniment", thisBuild())
+	return err
 }
 
 type verifyCmd struct {
-	Files []string `arg:"" name:"file" help:"Receipts, packs or chains of packs (oldest first)."`
-	Root  once     `help:"The trust anchor: a root key (C2SP vkey), or a file that holds one." placeholder:"KEY"`
-	Keys  once     `help:"A weaker anchor: a key directory, or the response of the sandbox's runtime-keys, that is trusted as it is. At most one." placeholder:"FILE"`
-	JSON  bool     `help:"Print one JSON object."`
+	Files []string         `arg:"" name:"file" help:"Receipts, packs or chains of packs (oldest first)."`
+	Root  commandline.Once `help:"The trust anchor: a root key (C2SP vkey), or a file that holds one." placeholder:"KEY"`
+	Keys  commandline.Once `help:"A weaker anchor: a key directory, or the response of the sandbox's runtime-keys, that is trusted as it is. At most one." placeholder:"FILE"`
+	JSON  bool             `help:"Print one JSON object."`
 
 	Bound     time.Duration `default:"90s" least:"1s" help:"Longest delay between a stop and the last honest receipt: the service's --bound, and a minute for clock differences."`
 	NoSandbox bool          `help:"Refuse what is signed by a key of the sandbox: anyone can make such evidence."`
 	OneByOne  bool          `help:"Check each signature by itself, by the standard library alone. The verdicts are the same."`
 
-	ExpectCheckpoint once `help:"A checkpoint that was kept elsewhere, or anything that holds one: the files must prove that its log has only grown since. At most one." placeholder:"FILE"`
-}
-
-// once is an option that is refused when it is given twice, or empty. With two anchors it would
-// not be clear which one is trusted; and with a variable for the root key that is not set,
-// a weaker anchor would be trusted.
-type once string
-
-// Decode implements kong.MapperValue.
-func (o *once) Decode(ctx *kong.DecodeContext) error {
-	var value string
-	if err := ctx.Scan.PopValueInto("string", &value); err != nil {
-		return err
-	}
-	switch {
-	case *o != "":
-		return errors.New("it is given twice, but must be given once")
-	case value == "":
-		return errors.New("it is empty")
-	}
-	*o = once(value)
-	return nil
+	ExpectCheckpoint commandline.Once `help:"A checkpoint that was kept elsewhere, or anything that holds one: the files must prove that its log has only grown since. At most one." placeholder:"FILE"`
 }
 
 // Run never returns: the exit status is the verdict.
 func (c *verifyCmd) Run() error {
-	ctx, stop := interrupted()
+	ctx, stop := process.Interrupted()
 	defer stop()
 	os.Exit(verify.Files(ctx, verify.Options{
 		Files: c.Files, Root: string(c.Root), Keys: string(c.Keys), Expect: string(c.ExpectCheckpoint), Bound: c.Bound, NoSandbox: c.NoSandbox, OneByOne: c.OneByOne,
@@ -212,7 +178,7 @@ type running struct {
 
 // Do calls the server's admin listener.
 func (c *running) Do(method, path string, in, out any) error {
-	ctx, stop := interrupted()
+	ctx, stop := process.Interrupted()
 	defer stop()
 	access, err := c.access()
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"muniment.example/control/store"
+	"muniment.example/deploy/process"
 	"muniment.example/pipeline/clickhouse"
 	"muniment.example/pipeline/kafka"
 )
@@ -64,7 +65,7 @@ type migration struct {
 // that one that is away or does not fit leaves the others as they are. If one fails later all the same,
 // what is done stays, and another run continues from there.
 func (c *migrateCmd) Run(out io.Writer) error {
-	ctx, stop := interrupted()
+	ctx, stop := process.Interrupted()
 	defer stop()
 	done := migrated{DryRun: c.DryRun, Changes: []migration{}}
 	err := c.migrate(ctx, func(engine, change string) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"muniment.example/deploy/process"
 	"muniment.example/gateway"
 	"muniment.example/gateway/certs"
 	"muniment.example/pipeline"
@@ -16,7 +17,7 @@ import (
 // pipelineCmd is one of any number of loader processes. It has no state: the warehouse has
 // the position from which to continue.
 type pipelineCmd struct {
-	serverFlags
+	process.Flags
 	kafkaFlags
 	clickhouseFlags
 	profilingFlags
@@ -32,40 +33,40 @@ type pipelineCmd struct {
 }
 
 // Run loads until it is signalled. It waits for engines that can't be reached.
-func (c *pipelineCmd) Run() error { return c.run("muniment pipeline", c.serve) }
+func (c *pipelineCmd) Run() error { return c.Flags.Run(thisBuild(), "muniment pipeline", c.serve) }
 
-func (c *pipelineCmd) serve(p *process) error {
+func (c *pipelineCmd) serve(p *process.Process) error {
 	token, err := c.token()
 	if err != nil {
 		return err
 	}
-	admin, err := p.listen("admin", "--admin", c.Admin, c.AdminTLS)
+	admin, err := p.Listen("admin", "--admin", c.Admin, c.AdminTLS)
 	if err != nil {
 		return err
 	}
 	// The first line names the address: what is opened from here on logs, too.
-	p.logger.Info("muniment pipeline is starting", "admin", admin.url(), "topic", c.Topic)
-	operators := p.operate(admin, token, func(context.Context) error { return errors.New("the engines are being opened") })
-	topic, err := c.kafkaFlags.config(p.logger, p.registry)
+	p.Logger.Info("muniment pipeline is starting", "admin", admin.URL(), "topic", c.Topic)
+	operators := p.Operate(admin, token, func(context.Context) error { return errors.New("the engines are being opened") })
+	topic, err := c.kafkaFlags.config(p.Logger, p.Registry)
 	if err != nil {
 		return err
 	}
-	topic.OnFailure = p.fail
+	topic.OnFailure = p.Fail
 	log, err := kafka.Open(topic)
 	if err != nil {
 		return err
 	}
-	p.atEnd(log.Close)
-	where, err := c.clickhouseFlags.config(p.logger, p.registry)
+	p.AtEnd(log.Close)
+	where, err := c.clickhouseFlags.config(p.Logger, p.Registry)
 	if err != nil {
 		return err
 	}
-	where.Away, where.Registerer = true, p.registry
-	warehouse, err := clickhouse.Open(p.ctx, where)
+	where.Away, where.Registerer = true, p.Registry
+	warehouse, err := clickhouse.Open(p.Ctx, where)
 	if err != nil {
 		return err
 	}
-	p.atEnd(warehouse.Close)
+	p.AtEnd(warehouse.Close)
 	checks := []gateway.Check{
 		{Name: "log", Ready: func(context.Context) error { return log.Ready() }},
 		{Name: "clickhouse", Ready: warehouse.Ready},
@@ -82,18 +83,18 @@ func (c *pipelineCmd) serve(p *process) error {
 	}
 	fleet, err := pipeline.NewFleet(pipeline.FleetConfig{Assignment: assignment, Loader: pipeline.LoaderConfig{
 		Log: log, Warehouse: warehouse, RetentionUsed: log.RetentionUsed, Committed: committed, BatchSize: c.BatchSize,
-		Logger: p.logger, Registerer: p.registry, Tracer: p.tracer,
+		Logger: p.Logger, Registerer: p.Registry, Tracer: p.Tracer,
 	}})
 	if err != nil {
 		return err
 	}
 	operators.Set(gateway.Admin{
-		Gatherer: p.registry, LogLevel: p.logLevel, Token: token,
+		Gatherer: p.Registry, LogLevel: p.LogLevel, Token: token,
 		Checks:  append(checks, gateway.Check{Name: "loaders", Ready: fleet.Ready}),
 		Notes:   []gateway.Note{{Name: "loaders", Status: fleet.Status}},
 		Tenants: map[string]gateway.TenantsPart{"backlog": func(ctx context.Context) any { return fleet.Backlog(ctx) }},
 	}.Handler())
-	p.parts().run("the loaders", fleet.Run)
-	p.wait()
+	p.Parts().Run("the loaders", fleet.Run)
+	p.Wait()
 	return nil
 }

@@ -13,9 +13,11 @@ import (
 	"strings"
 	"time"
 
+	"muniment.example/control/plane"
 	"muniment.example/control/sandbox"
 	"muniment.example/control/signing"
 	"muniment.example/control/store"
+	"muniment.example/deploy/process"
 	"muniment.example/gateway"
 	"muniment.example/gateway/certs"
 	"muniment.example/gateway/identity"
@@ -30,7 +32,7 @@ import (
 )
 
 type upCmd struct {
-	serverFlags
+	process.Flags
 	keysFlags
 
 	Data   string        `default:"./muniment-data" help:"Data folder; created if it is missing." type:"path"`
@@ -42,12 +44,7 @@ type upCmd struct {
 	TLS      certs.ServerFlags `embed:"" prefix:"tls-" group:"TLS of the API:"`
 	AdminTLS certs.ServerFlags `embed:"" prefix:"admin-tls-" group:"TLS of the address for operators:"`
 
-	Sandbox sandbox.Flags `embed:"" prefix:"sandbox-" group:"Sandbox:"`
-	Seal    sealFlags     `embed:"" group:"Sealing:"`
-	Webhook webhookFlags  `embed:"" prefix:"webhook-" group:"Webhooks:"`
-	Exports exportFlags   `embed:"" group:"Exports:"`
-	Mail    mailFlags     `embed:"" prefix:"mail-" group:"Mail:"`
-	Public  publicURLFlag `embed:""`
+	Plane plane.Flags `embed:""`
 
 	TenantCap      int `least:"0" example:"256" help:"Most deliveries of one tenant in flight; more are answered 429; default: a quarter of what the node takes." placeholder:"N"`
 	TrustedProxies int `least:"0" example:"1" help:"How many proxies of your own stand before this address, each adding to X-Forwarded-For: the sandbox limits callers by the address there. With 0 the header is ignored." placeholder:"N"`
@@ -58,37 +55,37 @@ type upCmd struct {
 
 // Validate refuses what would fail only once the service runs.
 func (c *upCmd) Validate() error {
-	return c.Mail.reachable(c.Public, c.Sandbox)
+	return c.Plane.Validate()
 }
 
 // Run serves until it is signalled.
-func (c *upCmd) Run() error { return c.run("muniment", c.serve) }
+func (c *upCmd) Run() error { return c.Flags.Run(thisBuild(), "muniment", c.serve) }
 
 // serve opens everything in the order in which it is needed.
-func (c *upCmd) serve(p *process) error {
+func (c *upCmd) serve(p *process.Process) error {
 	processors := gateway.DoubleProcs()
-	if err := p.claim(c.Data); err != nil {
+	if err := p.Claim(c.Data); err != nil {
 		return err
 	}
 	// Both ports are taken before anything is opened: callers queue while a long log
 	// is checked, instead of being refused.
-	api, err := p.listen("api", "--listen", c.Listen, c.TLS)
+	api, err := p.Listen("api", "--listen", c.Listen, c.TLS)
 	if err != nil {
 		return err
 	}
-	admin, err := p.listen("admin", "--admin", c.Admin, c.AdminTLS)
+	admin, err := p.Listen("admin", "--admin", c.Admin, c.AdminTLS)
 	if err != nil {
 		return err
 	}
-	p.logger.Info("muniment is starting", "api", api.url(), "admin", admin.url(), "data", c.Data)
-	operators := p.operate(admin, "", func(context.Context) error { return errors.New("the data folder is being opened and checked") })
+	p.Logger.Info("muniment is starting", "api", api.URL(), "admin", admin.URL(), "data", c.Data)
+	operators := p.Operate(admin, "", func(context.Context) error { return errors.New("the data folder is being opened and checked") })
 
 	engines, err := c.openEngines(p)
 	if err != nil {
 		return err
 	}
-	access := adminAccess{URL: admin.url(), Token: rand.Text(), Certificate: c.AdminTLS.Cert}
-	ctl, err := c.openControl(p, engines, api.url(), access, processors)
+	access := adminAccess{URL: admin.URL(), Token: rand.Text(), Certificate: c.AdminTLS.Cert}
+	ctl, err := c.openControl(p, engines, api.URL(), access, processors)
 	if err != nil {
 		return err
 	}
@@ -96,53 +93,53 @@ func (c *upCmd) serve(p *process) error {
 	if err != nil {
 		return err
 	}
-	inside := newInsideListener()
+	inside := process.NewInside()
 	server, err := gateway.New(gateway.Config{
-		Version: thisBuild().Version, Rights: node.view, Issuer: node.issuer, DialControl: []func() (net.Conn, error){inside.Dial}, Hold: ctl.ingest.Hold, SandboxRows: ctl.sandboxRows, RenderError: sandbox.RenderError,
-		TLS: api.tls, MaxTenantInFlight: c.TenantCap, TrustedProxies: c.TrustedProxies, Processors: processors, Logger: p.logger, Registerer: p.registry, Tracer: p.tracer,
+		Version: p.Build.Version, Rights: node.view, Issuer: node.issuer, DialControl: []func() (net.Conn, error){inside.Dial}, Hold: ctl.Hold, SandboxRows: ctl.SandboxRows, RenderError: sandbox.RenderError,
+		TLS: api.TLS, MaxTenantInFlight: c.TenantCap, TrustedProxies: c.TrustedProxies, Processors: processors, Logger: p.Logger, Registerer: p.Registry, Tracer: p.Tracer,
 	})
 	if err != nil {
 		return err
 	}
-	ctl.heldNode.Use(node.issuer)
+	ctl.HeldNode().Use(node.issuer)
 	operators.Set(gateway.Admin{
-		Gatherer: p.registry,
-		LogLevel: p.logLevel,
+		Gatherer: p.Registry,
+		LogLevel: p.LogLevel,
 		Checks:   append(server.Checks(), gateway.Check{Name: "control", Ready: server.ControlReady}),
-		Notes:    append([]gateway.Note{behind(engines.loader)}, ctl.notes(engines.log, engines.warehouse)...),
+		Notes:    append([]gateway.Note{behind(engines.loader)}, ctl.Notes(engines.log, engines.warehouse)...),
 		Tenants: map[string]gateway.TenantsPart{
 			"limited": server.LimitedPart,
 			"backlog": func(ctx context.Context) any { return []pipeline.PartitionBacklog{engines.loader.Backlog(ctx)} },
 		},
 		Token: access.Token,
-		Mount: ctl.atOperators(),
+		Mount: ctl.AtOperators(),
 	}.Handler())
 	if err := access.publish(p, c.Data); err != nil {
 		return err
 	}
 
 	// What runs behind the gateway ends after it: it needs all of them to drain.
-	background := p.parts()
+	background := p.Parts()
 	engines.run(background)
 	node.run(background)
-	ctl.run(background)
-	background.run("the check of the log", func(ctx context.Context) error { return c.damaged(engines.log.Check(ctx)) })
-	background.run("the playground's streams", ctl.watched.Run)
-	background.run("control's server", func(ctx context.Context) error { return serve(ctx, inside, ctl.Handler()) })
-	background.run("the wait until it is ready", func(ctx context.Context) error {
-		err := newAwaited(nil).until(ctx, "the gateway", func() error { return cmp.Or(server.Ready(ctx), server.ControlReady(ctx)) })
+	ctl.Start(background)
+	background.Run("the check of the log", func(ctx context.Context) error { return c.damaged(engines.log.Check(ctx)) })
+	background.Run("the playground's streams", ctl.RunStreams)
+	background.Run("control's server", func(ctx context.Context) error { return process.Serve(ctx, inside, ctl.Handler()) })
+	background.Run("the wait until it is ready", func(ctx context.Context) error {
+		err := process.NewAwaited(nil).Until(ctx, "the gateway", func() error { return cmp.Or(server.Ready(ctx), server.ControlReady(ctx)) })
 		if err != nil {
 			return nil // it ends first
 		}
-		p.logger.Info("muniment is ready", "api", api.url(), "next", c.next(ctx, ctl, api.url()))
+		p.Logger.Info("muniment is ready", "api", api.URL(), "next", c.next(ctx, ctl, api.URL()))
 		return nil
 	})
-	p.started = true
-	return server.Run(p.ctx, func(context.Context) (net.Listener, error) { return api.Listener, nil })
+	p.Started()
+	return server.Run(p.Ctx, func(context.Context) (net.Listener, error) { return api.Listener, nil })
 }
 
 // publish writes to the data folder how to reach this process, and removes that when it ends.
-func (a adminAccess) publish(p *process, data string) error {
+func (a adminAccess) publish(p *process.Process, data string) error {
 	text, err := json.Marshal(a)
 	if err != nil {
 		return err
@@ -151,7 +148,7 @@ func (a adminAccess) publish(p *process, data string) error {
 	if err := keyfile.Write(file, text, 0o600); err != nil {
 		return err
 	}
-	p.atEnd(func() error {
+	p.AtEnd(func() error {
 		_ = os.Remove(file) // the next process writes another
 		return nil
 	})
@@ -170,42 +167,42 @@ type embedded struct {
 }
 
 // openEngines opens them, and checks that they fit each other.
-func (c *upCmd) openEngines(p *process) (e embedded, err error) {
-	if e.db, err = store.Open(p.ctx, store.Config{Path: filepath.Join(c.Data, "control.db"), Reserve: store.Reserve, Logger: p.logger, Registerer: p.registry, OnFailure: p.fail}); err != nil {
+func (c *upCmd) openEngines(p *process.Process) (e embedded, err error) {
+	if e.db, err = store.Open(p.Ctx, store.Config{Path: filepath.Join(c.Data, "control.db"), Reserve: store.Reserve, Logger: p.Logger, Registerer: p.Registry, OnFailure: p.Fail}); err != nil {
 		return e, err
 	}
-	p.atEnd(e.db.Close)
-	if e.warehouse, err = sqlite.Open(p.ctx, sqlite.Config{Path: filepath.Join(c.Data, "warehouse.db"), Logger: p.logger}); err != nil {
+	p.AtEnd(e.db.Close)
+	if e.warehouse, err = sqlite.Open(p.Ctx, sqlite.Config{Path: filepath.Join(c.Data, "warehouse.db"), Logger: p.Logger}); err != nil {
 		return e, err
 	}
-	p.atEnd(e.warehouse.Close)
-	e.log, err = c.openLog(p.ctx, e.db, e.warehouse, segment.Config{
-		Dir: filepath.Join(c.Data, "log"), Indexed: true, Log: p.logger, Registerer: p.registry, OnFailure: p.fail,
+	p.AtEnd(e.warehouse.Close)
+	e.log, err = c.openLog(p.Ctx, e.db, e.warehouse, segment.Config{
+		Dir: filepath.Join(c.Data, "log"), Indexed: true, Log: p.Logger, Registerer: p.Registry, OnFailure: p.Fail,
 	})
 	if err != nil {
 		return e, err
 	}
-	p.atEnd(e.log.Close)
-	if p.tracer != nil {
+	p.AtEnd(e.log.Close)
+	if p.Tracer != nil {
 		e.traces = pipeline.NewTraceparents()
 	}
 	e.loader, err = pipeline.NewLoader(pipeline.LoaderConfig{
-		Log: e.log, Warehouse: reservedSink{e.warehouse, e.db}, Tracer: p.tracer, Traceparents: e.traces, Logger: p.logger, Registerer: p.registry,
+		Log: e.log, Warehouse: reservedSink{e.warehouse, e.db}, Tracer: p.Tracer, Traceparents: e.traces, Logger: p.Logger, Registerer: p.Registry,
 	})
 	if err != nil {
 		return e, err
 	}
-	if err := e.loader.Check(p.ctx); err != nil {
+	if err := e.loader.Check(p.Ctx); err != nil {
 		return e, fmt.Errorf("the warehouse does not fit the log: %w", err)
 	}
 	if c.PauseLoader {
 		e.loader.Pause()
-		p.logger.Warn("the loader is paused: nothing gets into the warehouse")
+		p.Logger.Warn("the loader is paused: nothing gets into the warehouse")
 	}
-	e.retention = segment.Retention{Log: e.log, Keep: c.Keep, Logger: p.logger, Loaded: func(ctx context.Context) (sealer.Position, bool, error) {
+	e.retention = segment.Retention{Log: e.log, Keep: c.Keep, Logger: p.Logger, Loaded: func(ctx context.Context) (sealer.Position, bool, error) {
 		return e.warehouse.Resume(ctx, segment.Partition)
 	}}
-	e.admitted, err = admission.New(p.registry, func(ctx context.Context) (loaded, end int64, ok bool) {
+	e.admitted, err = admission.New(p.Registry, func(ctx context.Context) (loaded, end int64, ok bool) {
 		next, ok := e.loader.Loaded()
 		_, last, err := e.log.Bounds(ctx, segment.Partition)
 		return next.Offset, last.Offset, ok && err == nil
@@ -213,27 +210,27 @@ func (c *upCmd) openEngines(p *process) (e embedded, err error) {
 	return e, err
 }
 
-func (e *embedded) run(background *parts) {
-	background.run("the loader", e.loader.Run)
-	background.run("the admission of deliveries", e.admitted.Run)
-	background.run("the log's retention", e.retention.Run)
-	background.run("the high-water mark", func(ctx context.Context) error { return e.db.Follow(ctx, e.log) })
-	background.run("the search for stops", e.db.SearchStops)
+func (e *embedded) run(background *process.Parts) {
+	background.Run("the loader", e.loader.Run)
+	background.Run("the admission of deliveries", e.admitted.Run)
+	background.Run("the log's retention", e.retention.Run)
+	background.Run("the high-water mark", func(ctx context.Context) error { return e.db.Follow(ctx, e.log) })
+	background.Run("the search for stops", e.db.SearchStops)
 }
 
 // openControl opens control on the engines.
-func (c *upCmd) openControl(p *process, e embedded, apiURL string, access adminAccess, processors int) (*plane, error) {
-	ctl, err := openPlane(p.ctx, planeConfig{
-		DB: e.db, Log: e.log, Deliveries: reservedLog{e.log, e.db, nil}, Warehouse: e.warehouse, Data: c.Data, PacksDir: filepath.Join(c.Data, packsFolder), Embedded: true, LeaseBound: c.Bound, Token: access.Token, AdminTLS: strings.HasPrefix(access.URL, "https://"),
-		Sandbox: c.Sandbox, Webhook: c.Webhook, Seal: c.Seal, Exports: c.Exports, Mail: c.Mail, PublicURL: c.Public.publicURL(apiURL), RowAge: c.RowAge, LogKeep: c.Keep, Logger: p.logger, Registerer: p.registry,
-		LogKept:     func(context.Context) (time.Duration, error) { return keptFor(c.Keep), nil },
-		Tracer:      p.tracer,
+func (c *upCmd) openControl(p *process.Process, e embedded, apiURL string, access adminAccess, processors int) (*plane.Plane, error) {
+	ctl, err := plane.Open(p.Ctx, plane.Config{
+		DB: e.db, Log: e.log, Deliveries: reservedLog{e.log, e.db, nil}, Warehouse: e.warehouse, Data: c.Data, PacksDir: filepath.Join(c.Data, plane.PacksFolder), Embedded: true, LeaseBound: c.Bound, Token: access.Token, AdminTLS: strings.HasPrefix(access.URL, "https://"),
+		Flags: c.Plane, Listening: apiURL, RowAge: c.RowAge, LogKeep: c.Keep, Logger: p.Logger, Registerer: p.Registry,
+		LogKept:     func(context.Context) (time.Duration, error) { return plane.KeptFor(c.Keep), nil },
+		Tracer:      p.Tracer,
 		SealWorkers: func() int { return sealWorkers(processors, e.admitted.Quiet()) },
 	})
 	if err != nil {
 		return nil, err
 	}
-	return ctl, ctl.erased.Announce(p.ctx) // before anything is loaded
+	return ctl, ctl.AnnounceErasures(p.Ctx) // before anything is loaded
 }
 
 // edgeNode is a node that answers deliveries.
@@ -244,38 +241,38 @@ type edgeNode struct {
 	issuer   *issue.Issuer
 }
 
-func (n *edgeNode) run(background *parts) {
-	background.run("the view of rights", n.view.Run)
-	background.run("the issuer", n.issuer.Run)
-	background.run("the node's identity", n.identity.Run)
+func (n *edgeNode) run(background *process.Parts) {
+	background.Run("the view of rights", n.view.Run)
+	background.Run("the issuer", n.issuer.Run)
+	background.Run("the node's identity", n.identity.Run)
 }
 
 // openNode joins control as the node of this process.
-func (c *upCmd) openNode(p *process, ctl *plane, e embedded, processors int) (n edgeNode, err error) {
-	ctl.serveNodes(p.parts())
-	identities := ctl.identities("the node of this process", "node", ctl.invite)
-	if n.identity, err = identities.Open(p.ctx, p.registry); err != nil {
+func (c *upCmd) openNode(p *process.Process, ctl *plane.Plane, e embedded, processors int) (n edgeNode, err error) {
+	ctl.ServeNodes(p.Parts())
+	identities := ctl.OwnNode()
+	if n.identity, err = identities.Open(p.Ctx, p.Registry); err != nil {
 		return n, err
 	}
-	p.atEnd(n.identity.Close)
-	if n.source, err = snapshot.NewRemote(insideURL, n.identity.Credential(), ctl.client); err != nil {
+	p.AtEnd(n.identity.Close)
+	if n.source, err = snapshot.NewRemote([]string{plane.InsideURL}, n.identity.Credential(), ctl.Client()); err != nil {
 		return n, err
 	}
-	n.view, err = snapshot.New(snapshot.Config{Source: n.source, NodeID: n.identity.ID(), Epoch: n.identity.Epoch(), LeaseBound: c.Bound, Signer: n.identity, Logger: p.logger, Registerer: p.registry})
+	n.view, err = snapshot.New(snapshot.Config{Source: n.source, NodeID: n.identity.ID(), Epoch: n.identity.Epoch(), LeaseBound: c.Bound, Signer: n.identity, Logger: p.Logger, Registerer: p.Registry})
 	if err != nil {
 		return n, err
 	}
 	n.issuer, err = issue.New(issue.Config{
 		NodeID: n.identity.ID(), Epoch: n.identity.Epoch(), Rights: n.view, Log: reservedLog{e.log, e.db, e.traces}, Signer: n.identity.Signer,
 		Admit: e.admitted.Admit, IdempotencyEntries: c.IdempotencyEntries, MaxRowAge: c.RowAge,
-		BatchSigners: max(1, processors/2), BatchBytes: segment.DefaultPendingBytes / 2, CheckpointDir: filepath.Join(c.Data, checkpointFolder), Logger: p.logger, Registerer: p.registry,
+		BatchSigners: max(1, processors/2), BatchBytes: segment.DefaultPendingBytes / 2, CheckpointDir: filepath.Join(c.Data, checkpointFolder), Logger: p.Logger, Registerer: p.Registry,
 	})
 	return n, err
 }
 
 // next is the command to run once the service is ready: create a tenant, if there is none.
-func (c *upCmd) next(ctx context.Context, ctl *plane, apiURL string) string {
-	if any, err := ctl.tenants.Any(ctx); err == nil && !any {
+func (c *upCmd) next(ctx context.Context, ctl *plane.Plane, apiURL string) string {
+	if any, err := ctl.AnyTenant(ctx); err == nil && !any {
 		return fmt.Sprintf("muniment tenant create --org org_example --data %s", c.Data)
 	}
 	return "open " + apiURL + "/docs"
@@ -284,7 +281,7 @@ func (c *upCmd) next(ctx context.Context, ctl *plane, apiURL string) string {
 // openLog opens the event log, and compares it with database and warehouse, which both record
 // the length that it had.
 func (c *upCmd) openLog(ctx context.Context, db *store.DB, warehouse *sqlite.Warehouse, cfg segment.Config) (log *segment.Log, err error) {
-	history := store.History{Loaded: warehouse, Keys: signing.KeyIDs, Replays: replays(), Older: packedAndLoaded(c.Data, warehouse), Accept: c.AcceptRollback}
+	history := store.History{Loaded: warehouse, Keys: signing.KeyIDs, Replays: plane.Replays(), Older: packedAndLoaded(c.Data, warehouse), Accept: c.AcceptRollback}
 	mark, known, err := db.HighWater(ctx, segment.Partition)
 	if err != nil {
 		return nil, err
@@ -332,4 +329,64 @@ func sealWorkers(processors int, quiet bool) int {
 		return processors
 	}
 	return max(1, processors/2)
+}
+
+// behind notes how far the loader of this process is behind the log.
+func behind(loader *pipeline.Loader) gateway.Note {
+	return gateway.Note{Name: "loader", Status: func(ctx context.Context) (string, error) {
+		lag, err := loader.Lag(ctx)
+		return fmt.Sprintf("%d records behind the log", lag), err
+	}}
+}
+
+// reservedLog is the log of an embedded service for deliveries: it refuses records while only
+// the space that is reserved for stops is free. A delivery may need no more space in the log,
+// whose segments are allocated ahead, but it will in the warehouse.
+type reservedLog struct {
+	*segment.Log
+	db     *store.DB
+	traces *pipeline.Traceparents // of records that are traced, which the log does not keep
+}
+
+// Append is segment.Log's.
+func (l reservedLog) Append(ctx context.Context, r *sealer.Record) (sealer.Position, error) {
+	if err := l.db.Reserved(); err != nil {
+		return sealer.Position{}, fmt.Errorf("%w: %w", pipeline.ErrFull, err)
+	}
+	l.traces.Keep(r)
+	return l.Log.Append(ctx, r)
+}
+
+// AppendAll is segment.Log's.
+func (l reservedLog) AppendAll(ctx context.Context, rs []*sealer.Record) (at []sealer.Position, errs []error) {
+	if err := l.db.Reserved(); err != nil {
+		return pipeline.RefuseAll(rs, fmt.Errorf("%w: %w", pipeline.ErrFull, err))
+	}
+	for _, r := range rs {
+		l.traces.Keep(r)
+	}
+	return l.Log.AppendAll(ctx, rs)
+}
+
+// Writable is segment.Log's.
+func (l reservedLog) Writable(ctx context.Context) error {
+	if err := l.db.Reserved(); err != nil {
+		return fmt.Errorf("%w: %w", pipeline.ErrFull, err)
+	}
+	return l.Log.Writable(ctx)
+}
+
+// reservedSink is the warehouse for the loader of an embedded service: loading pauses while
+// only the reserved space is free.
+type reservedSink struct {
+	*sqlite.Warehouse
+	db *store.DB
+}
+
+// Load is pipeline.Sink's.
+func (s reservedSink) Load(ctx context.Context, b pipeline.Batch) error {
+	if err := s.db.Reserved(); err != nil {
+		return err
+	}
+	return s.Warehouse.Load(ctx, b)
 }

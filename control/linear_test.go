@@ -251,7 +251,7 @@ func (n *actor) live(ctx context.Context) {
 		n.mu.Lock()
 		n.kill = kill
 		n.mu.Unlock()
-		source, err := snapshot.NewRemote("https://control.internal", n.credential, &http.Client{Transport: n.wire})
+		source, err := snapshot.NewRemote([]string{"https://control.internal"}, n.credential, &http.Client{Transport: n.wire})
 		require.NoError(n.s.t, err)
 		view, err := snapshot.New(snapshot.Config{
 			Source: source, NodeID: "nod_x", LeaseBound: linearBound, Capacity: 2, // so that it has to request snapshots again and again

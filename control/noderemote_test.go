@@ -26,7 +26,7 @@ func TestNodeFollowsOverHTTP(t *testing.T) {
 	defer server.Close()
 	n := newNewcomer(t)
 	credential := h.admit(n, h.invite())
-	source, err := snapshot.NewRemote(server.URL, credential, server.Client())
+	source, err := snapshot.NewRemote([]string{server.URL}, credential, server.Client())
 	require.NoError(t, err)
 	view, err := snapshot.New(snapshot.Config{Source: source, NodeID: "nod_somebody_else"})
 	require.NoError(t, err)
@@ -78,7 +78,7 @@ func TestNodeReadsMappingsOverHTTP(t *testing.T) {
 	}
 	server := httptest.NewServer(h.control().Nodes())
 	defer server.Close()
-	source, err := snapshot.NewRemote(server.URL, h.admit(newNewcomer(t), h.invite()), server.Client())
+	source, err := snapshot.NewRemote([]string{server.URL}, h.admit(newNewcomer(t), h.invite()), server.Client())
 	require.NoError(t, err)
 	view, err := snapshot.New(snapshot.Config{Source: source, NodeID: "nod_a"})
 	require.NoError(t, err)
@@ -142,7 +142,7 @@ func TestNodeRoutesAskForTheCredential(t *testing.T) {
 func TestRemoteNamesWhatIsWrong(t *testing.T) {
 	h := newFixture(t)
 	server := httptest.NewServer(h.control().Nodes())
-	source, err := snapshot.NewRemote(server.URL, "nod_x.y", nil)
+	source, err := snapshot.NewRemote([]string{server.URL}, "nod_x.y", nil)
 	require.NoError(t, err)
 	_, err = source.Feed(t.Context(), api.FeedRequest{})
 	require.ErrorContains(t, err, "401 AUTH_INVALID")
@@ -151,9 +151,9 @@ func TestRemoteNamesWhatIsWrong(t *testing.T) {
 	require.ErrorContains(t, err, "control does not answer")
 	require.NotContains(t, err.Error(), "nod_x.y")
 	for _, bad := range []string{"", "control:9443", "http://control.internal:9443", "ftp://127.0.0.1", "https://"} {
-		_, err := snapshot.NewRemote(bad, "nod_x.y", nil)
+		_, err := snapshot.NewRemote([]string{bad}, "nod_x.y", nil)
 		require.Error(t, err, bad)
 	}
-	_, err = snapshot.NewRemote("https://control.internal:9443", "", nil)
+	_, err = snapshot.NewRemote([]string{"https://control.internal:9443"}, "", nil)
 	require.ErrorContains(t, err, "enrol it first")
 }

@@ -107,7 +107,7 @@ func TestTwoProcessesCommit(t *testing.T) {
 			both.wires = append(both.wires, &wire{to: c.Nodes(), r: rand.New(rand.NewPCG(uint64(i), uint64(k))), slow: 300 * time.Millisecond, goes: closed()})
 		}
 		credential := first.admit(newNewcomer(t), first.invite())
-		source, err := snapshot.NewRemote("https://control.internal", credential, &http.Client{Transport: both})
+		source, err := snapshot.NewRemote([]string{"https://control.internal"}, credential, &http.Client{Transport: both})
 		require.NoError(t, err)
 		v, err := snapshot.New(snapshot.Config{Source: source, NodeID: "nod_x", Capacity: 5})
 		require.NoError(t, err)

@@ -3,7 +3,8 @@
 // a machine without containers. README.md beside this file says how to use them. Besides,
 // it holds units of systemd, for all in one process and for separate ones, and deploy/release, which makes releases.
 //
-// It ships no code. Its tests keep the files true: the loaders of the formats read
+// It ships no code; deploy/commandline and deploy/process do, which are what the binary is to who runs it: flags and
+// variables, and the life of a process. Its tests keep the files true: the loaders of the formats read
 // them, no secret has a default, and every metric that a rule or a panel names is one
 // that the code registers.
 package deploy

@@ -231,7 +231,7 @@ func join(t *testing.T, all prometheus.Registerer, dir string, ctl *control.Cont
 	invited, err := nodes.Invite(t.Context(), store.ByOperator())
 	require.NoError(t, err)
 	joined, err := identity.Open(t.Context(), identity.Config{
-		Dir: filepath.Join(dir, "identity"), Control: server.URL, Client: server.Client(), Invitation: invited.Token, Registerer: all,
+		Dir: filepath.Join(dir, "identity"), Control: []string{server.URL}, Client: server.Client(), Invitation: invited.Token, Registerer: all,
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, joined.Close()) })

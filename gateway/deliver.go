@@ -66,9 +66,21 @@ func (g *Gateway) deliverer(ctx *fasthttp.RequestCtx, arrived time.Time, deadlin
 	return principal, principal.Require(api.DeliveryWrite)
 }
 
+// authenticated is the key of a request that holds what authenticate has found.
+type authenticated struct{}
+
+// caller is what authenticate has found.
+type caller struct {
+	auth.Principal
+	err error
+}
+
 // authenticate returns who sends a request; the error is 401, or that of the look-up.
 // Several headers count as none.
 func (g *Gateway) authenticate(ctx *fasthttp.RequestCtx, arrived time.Time, deadline context.Context) (auth.Principal, error) {
+	if c, known := ctx.UserValue(authenticated{}).(caller); known {
+		return c.Principal, c.err
+	}
 	var header string
 	if all := ctx.Request.Header.PeekAll(fasthttp.HeaderAuthorization); len(all) == 1 {
 		header = view(all[0])

@@ -23,13 +23,15 @@ func (g *Gateway) trace(ctx *fasthttp.RequestCtx, r route, arrived time.Time) *t
 	if g.cfg.Tracer == nil || spanNames[r] == "" {
 		return nil
 	}
-	caller := callerTrace(ctx)
-	if caller.Sampled && r != toPlayer { // which has shown its key already
-		if _, err := g.authenticate(ctx, g.now(), g.issuer.Deadline(arrived)); err != nil {
-			caller = trace.NotSampled(caller)
+	id := callerTrace(ctx)
+	if id.Sampled && r != toPlayer { // which has shown its key already
+		principal, err := g.authenticate(ctx, g.now(), g.issuer.Deadline(arrived))
+		ctx.SetUserValue(authenticated{}, caller{principal, err}) // for who answers the request
+		if err != nil {
+			id = trace.NotSampled(id)
 		}
 	}
-	return g.cfg.Tracer.Start(caller, trace.Server, spanNames[r], arrived)
+	return g.cfg.Tracer.Start(id, trace.Server, spanNames[r], arrived)
 }
 
 // callerTrace is the ID that the caller names. Several headers count as none.

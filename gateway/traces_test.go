@@ -122,6 +122,37 @@ func TestStrangersDontSample(t *testing.T) {
 	require.Len(t, spans(), 2)
 }
 
+// TestSampledRequestIsAuthenticatedOnce: whose word counts is looked up once, for the trace and for the answer.
+func TestSampledRequestIsAuthenticatedOnce(t *testing.T) {
+	w, _ := newTraced(t, 0, nil)
+	lookups := func(token string, more ...string) (n float64) {
+		t.Helper()
+		count := func() (all float64) {
+			families, err := w.registry.Gather()
+			require.NoError(t, err)
+			for _, f := range families {
+				if f.GetName() == "muniment_rights_lookups_total" {
+					for _, m := range f.GetMetric() {
+						all += m.GetCounter().GetValue()
+					}
+				}
+			}
+			return all
+		}
+		before := count()
+		w.raw(request(token, w.body(), more...))
+		return count() - before
+	}
+	for _, token := range []string{w.token, strings.TrimSuffix(w.token, w.token[len(w.token)-1:]) + "_"} {
+		lookups(token) // both look-ups are of what is known from here on
+		plain := lookups(token)
+		require.Equal(t, plain, lookups(token, sampled))
+		require.Equal(t, plain, lookups(token), "nothing is left of the request before")
+	}
+	require.Equal(t, 401, w.raw(request("", w.body(), sampled)).status)
+	require.Equal(t, 200, w.post(w.body(), sampled).status)
+}
+
 // TestHostileTraceparent: what is none is none, however long it is, and the request is answered.
 func TestHostileTraceparent(t *testing.T) {
 	w, spans := newTraced(t, 0, nil)

@@ -329,7 +329,7 @@ func TestControlTLSOnTheStack(t *testing.T) {
 		return resp.StatusCode == http.StatusOK
 	})
 	systemtest.CreateTenant(t, s.Data) // it knows the certificate by the data folder
-	source, err := snapshot.NewRemote(p.Nodes, "nod_x.y", client.HTTP())
+	source, err := snapshot.NewRemote([]string{p.Nodes}, "nod_x.y", client.HTTP())
 	require.NoError(t, err)
 	_, err = source.Feed(t.Context(), api.FeedRequest{})
 	require.ErrorContains(t, err, "401 AUTH_INVALID")

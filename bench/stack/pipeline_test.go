@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -56,6 +57,19 @@ func sealedDelivery(t *testing.T, tenant string, n int) sealer.Record {
 	return sealer.Record{TenantID: tenant, EventID: "evt_" + id.String(), Node: "nod_1", Epoch: 1, Seq: uint64(n + 1), Event: event, Private: private}
 }
 
+// assigned is how many partitions loaders have, as each says.
+func assigned(loaders []*systemtest.Launched) (n int) {
+	for _, p := range loaders {
+		_, text := p.Ready()
+		if m := partitionsOf.FindStringSubmatch(text); m != nil {
+			n += len(strings.Fields(m[1]))
+		}
+	}
+	return n
+}
+
+var partitionsOf = regexp.MustCompile(`partitions \[([0-9 ]+)\]`)
+
 // TestLoadersComeAndGoOnTheStack: four loaders under load, every two seconds another one is signalled
 // to stop, killed, or held still until its partitions are others' and then let go on.
 // Each record that was acknowledged is in the warehouse, once, and is a duplicate if it has
@@ -81,7 +95,7 @@ func TestLoadersComeAndGoOnTheStack(t *testing.T) {
 		loaders[i] = start()
 	}
 
-	const tenants = 24
+	const tenants, partitions = 24, 8 // as EventTopic has them
 	acknowledged := make([]int, tenants)
 	writing, stopWriting := context.WithCancel(t.Context())
 	var writers sync.WaitGroup
@@ -121,12 +135,13 @@ func TestLoadersComeAndGoOnTheStack(t *testing.T) {
 		}
 		loaders[i] = start()
 	}
+	waittest.Until(t, func() bool { return assigned(loaders) == partitions }, "the partitions of the loader that is held still are others'")
 	require.NoError(t, zombie.Cmd.Process.Signal(syscall.SIGCONT))
 	zombie.AwaitReady(t, http.StatusOK)
 	stopWriting()
 	writers.Wait()
 
-	for p := range int32(8) {
+	for p := range int32(partitions) {
 		_, end, err := log.Bounds(t.Context(), p)
 		require.NoError(t, err)
 		waittest.Until(t, func() bool {

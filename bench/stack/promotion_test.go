@@ -80,6 +80,17 @@ func (s *databaseServer) try(statement string) error {
 	return err
 }
 
+// hold keeps everybody from changing a table, until release.
+func (s *databaseServer) hold(table string) (release func()) {
+	s.Helper()
+	ctx := s.Context()
+	conn, err := pgx.Connect(ctx, "host="+s.dir+" user=postgres dbname=muniment")
+	require.NoError(s, err)
+	_, err = conn.Exec(ctx, "BEGIN; LOCK TABLE "+table+" IN EXCLUSIVE MODE")
+	require.NoError(s, err)
+	return func() { require.NoError(s, conn.Close(ctx)) }
+}
+
 func (s *databaseServer) do(statements ...string) {
 	s.Helper()
 	for _, statement := range statements {
@@ -145,7 +156,7 @@ func newFailover(t *testing.T) *failover {
 	t.Cleanup(cluster.Close)
 	f.scaled = &systemtest.Scaled{
 		Data: filepath.Join(t.TempDir(), "data"), Kafka: cluster.ListenAddrs()[0], Topic: kafka.DefaultTopic, Clickhouse: "clickhouse://127.0.0.1:1/muniment",
-		Database: fmt.Sprintf("postgres://postgres@/muniment?host=%s,%s&port=5432,5432&target_session_attrs=read-write", f.primary.dir, f.standby.dir),
+		Database: fmt.Sprintf("postgres://postgres@/muniment?host=%s,%s&port=5432,5432&target_session_attrs=read-write&lock_timeout=0", f.primary.dir, f.standby.dir),
 	}
 	f.scaled.Migrate(t)
 	waiting := systemtest.Launch(t, f.controlOn(f.standby)...)
@@ -189,12 +200,18 @@ func (f *failover) controlOn(server *databaseServer) []string {
 // startControl starts control, and opens doors of nodes to it.
 func (f *failover) startControl(doors ...*system.Balancer) {
 	f.Helper()
+	f.launchControl(doors...)
+	f.control.AwaitReady(f.T, http.StatusOK)
+}
+
+// launchControl is startControl, but returns before control is ready.
+func (f *failover) launchControl(doors ...*system.Balancer) {
+	f.Helper()
 	f.control = f.scaled.Launch(f.T)
 	f.front.Set(systemtest.HostPort(f.control.Api))
 	for _, door := range doors {
 		door.Set(systemtest.HostPort(f.control.Nodes))
 	}
-	f.control.AwaitReady(f.T, http.StatusOK)
 	f.client.API = f.control.Api
 }
 
@@ -234,12 +251,19 @@ func (f *failover) longest(after time.Time) (longest time.Duration) {
 
 // read returns what is answered about a right; 0 without an answer.
 func (f *failover) read(rightID string) (status int, reason string) {
+	status, said := f.answer(rightID)
+	reason, _ = said["reason"].(string)
+	return status, reason
+}
+
+// answer is read with the whole body, but for the request's own id.
+func (f *failover) answer(rightID string) (status int, said map[string]any) {
 	status, text, err := system.Client{API: "http://" + f.addrs[0], Key: f.client.Key}.Request(f.Context(), http.MethodGet, "/v1/rights/"+rightID, nil)
-	var said struct{ Reason string }
 	if err != nil || json.Unmarshal(text, &said) != nil {
-		return 0, ""
+		return 0, nil
 	}
-	return status, said.Reason
+	delete(said, "requestId")
+	return status, said
 }
 
 // fail kills the primary and promotes the standby.
@@ -314,11 +338,22 @@ func TestPromotionOnTheStack(t *testing.T) {
 	}()
 	require.Error(t, f.control.Ended())
 	require.Contains(t, f.control.Log(), "on another server, such as a standby that was promoted")
-	restarted := time.Now()
-	f.startControl(f.doors[0])
+	release := f.standby.hold("rights") // nothing can be re-applied
+	f.launchControl(f.doors[0])
+	f.control.AwaitNote(t, "it is being compared with the log")
+	for range 5 {
+		status, known := f.answer(kept)
+		require.Equal(t, http.StatusServiceUnavailable, status)
+		status, said := f.answer(lost)
+		require.Equal(t, http.StatusServiceUnavailable, status)
+		require.Equal(t, known, said, "nobody can tell which of them exists")
+	}
+	released := time.Now()
+	release()
+	f.control.AwaitReady(t, http.StatusOK)
 	require.Contains(t, f.control.Log(), "continued on a database server that was promoted")
 	require.Contains(t, f.control.Log(), "it was re-applied")
-	require.False(t, (<-unknown).Before(restarted), "404 before the log was read")
+	require.False(t, (<-unknown).Before(released), "404 before the log was read")
 	for i := range f.gateways {
 		if i == 1 {
 			f.until("the bound is over", func() bool { return f.refused(f.addrs[1]) > 0 })

@@ -19,13 +19,16 @@ import (
 )
 
 // folder keeps objects as files, at their keys as paths.
-type folder struct{ dir string }
+type folder struct {
+	dir  string
+	link func(file, name string) error // os.Link
+}
 
 var _ Place = folder{}
 
 func openFolder(dir string) (folder, error) {
 	dir = filepath.Clean(dir)
-	return folder{dir}, keyfile.MakeDir(dir)
+	return folder{dir, os.Link}, keyfile.MakeDir(dir)
 }
 
 // Free implements Place.
@@ -76,7 +79,7 @@ func (f folder) Create(ctx context.Context, key, file string) error {
 	if err := cmp.Or(ctx.Err(), os.MkdirAll(filepath.Dir(name), 0o700)); err != nil {
 		return err
 	}
-	err = os.Link(file, name)
+	err = f.link(file, name)
 	created := err == nil
 	if errors.Is(err, fs.ErrExist) {
 		err = sameFiles(name, file)
@@ -108,8 +111,30 @@ func sameFiles(name, file string) error {
 	return same(object, content)
 }
 
-// CheckCreate implements Place: every file system with links keeps what Create promises.
-func (folder) CheckCreate(context.Context) error { return nil }
+// CheckCreate implements Place. It does what Create does, twice with one name, and leaves nothing behind: not every
+// file system has links, and one that a network or a program stands behind may replace a file by them.
+func (f folder) CheckCreate(context.Context) error {
+	file, err := os.CreateTemp(f.dir, checkKey+".*.tmp")
+	if err != nil {
+		return fmt.Errorf("cannot store in the folder %s: %w", f.dir, err)
+	}
+	defer os.Remove(file.Name())
+	if err := file.Close(); err != nil {
+		return fmt.Errorf("cannot store in the folder %s: %w", f.dir, err)
+	}
+	name := strings.TrimSuffix(file.Name(), ".tmp") + "0.tmp" // as an unfinished write, should the process be killed
+	if err := f.link(file.Name(), name); err != nil {
+		return fmt.Errorf("the file system of the folder %s can't link a file, by which an object is created once: use another file system, or a bucket: %w", f.dir, err)
+	}
+	defer os.Remove(name)
+	switch err := f.link(file.Name(), name); {
+	case err == nil:
+		return fmt.Errorf("the file system of the folder %s replaces a file by a link, so that two processes could overwrite each other's objects: use another file system, or a bucket", f.dir)
+	case !errors.Is(err, fs.ErrExist):
+		return fmt.Errorf("cannot store in the folder %s: %w", f.dir, err)
+	}
+	return nil
+}
 
 // Ready implements Place.
 func (f folder) Ready(context.Context) error {

@@ -51,8 +51,8 @@ type Place interface {
 	// otherwise an ErrOther. When it returns nil, the object survives a crash of the machine. After
 	// another error a bucket may have the object: perhaps only the response was lost.
 	Create(ctx context.Context, key, file string) error
-	// CheckCreate fails if the place can't keep what Create promises: not every store does. It leaves an
-	// object with the key of checkKey.
+	// CheckCreate fails if the place can't keep what Create promises: not every store or file system does.
+	// It leaves an object with the key of checkKey in a bucket.
 	CheckCreate(ctx context.Context) error
 	// Open returns the content of an object, which the caller closes. If there is no object, the error
 	// is ErrNone.

@@ -273,6 +273,34 @@ func TestCreatedOnce(t *testing.T) {
 	}
 }
 
+// TestFileSystemWithoutLinks is refused, and so is one whose links replace files. The check leaves nothing behind.
+func TestFileSystemWithoutLinks(t *testing.T) {
+	for _, c := range []struct {
+		link func(file, name string) error
+		want string
+	}{
+		{os.Link, ""},
+		{func(file, name string) error {
+			return &os.LinkError{Op: "link", Old: file, New: name, Err: syscall.EPERM}
+		}, "can't link a file"},
+		{func(file, name string) error { _ = os.Remove(name); return os.Link(file, name) }, "replaces a file by a link"},
+	} {
+		f, err := openFolder(t.TempDir())
+		require.NoError(t, err)
+		f.link = c.link
+		if err = f.CheckCreate(t.Context()); c.want == "" {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, f.dir+" "+c.want)
+			require.ErrorContains(t, err, "use another file system, or a bucket")
+			require.Empty(t, api.From(err).Reason, "a start does not wait")
+		}
+		left, err := os.ReadDir(f.dir)
+		require.NoError(t, err)
+		require.Empty(t, left)
+	}
+}
+
 // TestStoreWithoutConditions is refused: it would let two processes overwrite each other's objects.
 func TestStoreWithoutConditions(t *testing.T) {
 	b := bucketOf(t, func(h http.Handler) http.Handler {

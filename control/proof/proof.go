@@ -264,7 +264,9 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 func (s *Service) open(ctx context.Context) error {
 	err := keyfile.MakeDir(s.cfg.Dir)
 	if err == nil && s.folder.packs == nil {
-		s.folder.packs, err = objects.Open(s.cfg.Dir, PackType)
+		if s.folder.packs, err = objects.Open(s.cfg.Dir, PackType); err == nil {
+			err = s.folder.packs.CheckCreate(ctx)
+		}
 	}
 	if err != nil {
 		return err

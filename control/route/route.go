@@ -16,7 +16,7 @@
 // An operation that changes or shows what another scope than its own guards declares an Effect.
 //
 // Package control enforces the declaration. The gateway serves deliveries itself, and checks their
-// scope in its deliver.go.
+// scope in gateway/deliver.go.
 package route
 
 import (

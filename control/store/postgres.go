@@ -265,9 +265,12 @@ func (cfg *Config) migrate(ctx context.Context, config *pgx.ConnConfig, dryRun b
 	defer db.Close()
 	db.SetMaxOpenConns(1)
 	there := true
-	if err := cfg.checkSessions(ctx, config); sqlState(err) == noSuchDatabase {
+	err = cfg.checkSessions(ctx, config)
+	if sqlState(err) == noSuchDatabase {
 		there = false
-	} else if err != nil {
+		err = cfg.checkSessions(ctx, maintenance(config)) // a pooler would make the database, and then mix the sessions
+	}
+	if err != nil {
 		return nil, err
 	}
 	switch {
@@ -278,6 +281,9 @@ func (cfg *Config) migrate(ctx context.Context, config *pgx.ConnConfig, dryRun b
 		return pending(ctx, db)
 	case !there:
 		if err := cfg.create(ctx, config); err != nil {
+			return nil, err
+		}
+		if err := cfg.checkSessions(ctx, config); err != nil { // a pooler may treat each database in its own way
 			return nil, err
 		}
 	}
@@ -299,15 +305,20 @@ func sqlState(err error) string {
 
 // create makes the database, over a connection to the database that every server has.
 func (cfg *Config) create(ctx context.Context, config *pgx.ConnConfig) error {
-	maintenance := config.Copy()
-	maintenance.Database = "postgres"
-	db := cfg.pool(maintenance)
+	db := cfg.pool(maintenance(config))
 	defer db.Close()
 	_, err := db.ExecContext(ctx, "CREATE DATABASE "+pgx.Identifier{config.Database}.Sanitize())
 	if sqlState(err) == duplicateDatabase { // made by another process just now
 		return nil
 	}
 	return err
+}
+
+// maintenance is the connection to the database that every server has.
+func maintenance(config *pgx.ConnConfig) *pgx.ConnConfig {
+	other := config.Copy()
+	other.Database = "postgres"
+	return other
 }
 
 // migratePostgres takes a lock, so processes that start together migrate one after the other.

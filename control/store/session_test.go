@@ -1,11 +1,14 @@
 package store
 
 import (
+	"io"
+	"net"
 	"net/url"
 	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/control/store/storetest"
@@ -99,6 +102,73 @@ func TestPgBouncerThatKeepsNoSessionIsRefused(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestPgBouncerThatKeepsNoSessionMakesNothing: where the database is missing, a pooler is refused before the database
+// is made.
+func TestPgBouncerThatKeepsNoSessionMakesNothing(t *testing.T) {
+	at, err := url.Parse(pooled(t, "transaction", t.TempDir()))
+	require.NoError(t, err)
+	missing := at.Path[1:] + "_missing"
+	at.Path, at.Host = "/"+missing, withoutDatabase(t, missing, at.Host)
+	for _, dryRun := range []bool{true, false} {
+		_, err = Migrate(t.Context(), Config{URL: at.String()}, dryRun)
+		require.ErrorIs(t, err, errPooled)
+	}
+	conn, err := pgx.Connect(t.Context(), stacktest.Postgres(t))
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	var there bool
+	require.NoError(t, conn.QueryRow(t.Context(), `SELECT EXISTS (SELECT 1 FROM pg_database WHERE datname = $1)`, missing).Scan(&there))
+	require.False(t, there)
+}
+
+// withoutDatabase stands before a pooler and says of a database that there is none, as the server does: PgBouncer 1.18
+// says so in a code of its own.
+func withoutDatabase(t *testing.T, missing, pooler string) (address string) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var clients sync.WaitGroup
+	forward := func(client net.Conn) error {
+		defer client.Close()
+		backend := pgproto3.NewBackend(client, client)
+		first, err := backend.ReceiveStartupMessage()
+		start, ok := first.(*pgproto3.StartupMessage)
+		if err != nil || !ok {
+			return err
+		}
+		if start.Parameters["database"] == missing {
+			backend.Send(&pgproto3.ErrorResponse{Severity: "FATAL", Code: noSuchDatabase, Message: "there is no database " + missing})
+			return backend.Flush()
+		}
+		server, err := net.Dial("tcp", pooler)
+		if err != nil {
+			return err
+		}
+		defer server.Close()
+		text, err := start.Encode(nil)
+		if err == nil {
+			_, err = server.Write(text)
+		}
+		if err != nil {
+			return err
+		}
+		clients.Go(func() { _, _ = io.Copy(client, server) })
+		_, err = io.Copy(server, client)
+		return err
+	}
+	clients.Go(func() {
+		for {
+			client, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			clients.Go(func() { _ = forward(client) })
+		}
+	})
+	t.Cleanup(func() { _ = ln.Close(); clients.Wait() })
+	return ln.Addr().String()
 }
 
 // keepBusy has other clients send statements through a pooler, until they are stopped: between two of

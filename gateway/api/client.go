@@ -34,25 +34,28 @@ type Client struct {
 	client  *http.Client
 }
 
-// NewClient makes a client of URLs, separated by commas, such as https://control.internal:9443. client
+// NewClient makes a client of control's URLs, at least one, such as https://control.internal:9443. client
 // has the TLS configuration; redirects are not followed. Nil is a default client.
 //
 // Over http:// credentials and responses could be read and forged on the way, so that
 // is accepted for loopback addresses only.
-func NewClient(control string, client *http.Client) (*Client, error) {
+func NewClient(control []string, client *http.Client) (*Client, error) {
+	if len(control) == 0 {
+		return nil, errors.New("there is no URL of control: it must be https://host:port")
+	}
 	if client == nil {
 		client = new(http.Client)
 	}
 	own := *client
 	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	c := &Client{client: &own}
-	for one := range strings.SplitSeq(control, ",") {
+	for _, one := range control {
 		base, err := url.Parse(one)
 		switch {
-		case err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https":
+		case err != nil || base.Host == "" || strings.Contains(base.Host, ",") || base.Scheme != "http" && base.Scheme != "https":
 			return nil, fmt.Errorf("%q is not a URL of control: it must be https://host:port", one)
 		case base.Scheme == "http" && !Loopback(base.Hostname()):
-			return nil, fmt.Errorf("%q is neither https nor on this machine", one)
+			return nil, fmt.Errorf("%q is neither https nor on this machine: it must be https://host:port", one)
 		}
 		c.bases = append(c.bases, base)
 	}

@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -35,7 +34,7 @@ func TestClientOfSeveralProcesses(t *testing.T) {
 		t.Cleanup(s.Close)
 		servers, urls = append(servers, s), append(urls, s.URL)
 	}
-	c, err := NewClient(strings.Join(urls, ","), nil)
+	c, err := NewClient(urls, nil)
 	require.NoError(t, err)
 	send := func() (by []int, err error) {
 		mu.Lock()
@@ -107,7 +106,7 @@ func TestClientThatIsCanceled(t *testing.T) {
 	t.Cleanup(func() { close(leave) })
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"ok":true}`) }))
 	t.Cleanup(other.Close)
-	c, err := NewClient(silent.URL+","+other.URL, nil)
+	c, err := NewClient([]string{silent.URL, other.URL}, nil)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(10*time.Millisecond, cancel)
@@ -120,10 +119,10 @@ func TestClientThatIsCanceled(t *testing.T) {
 
 // TestURLsOfControl: each of several has to be one.
 func TestURLsOfControl(t *testing.T) {
-	for _, bad := range []string{"", "https://a,", ",https://a", "https://a,control:8082", "https://a,http://10.0.0.1:1", "https://a, https://b"} {
+	for _, bad := range [][]string{nil, {""}, {"https://a", ""}, {"", "https://a"}, {"https://a", "control:8082"}, {"https://a", "http://10.0.0.1:1"}, {"https://a", " https://b"}, {"https://a,https://b"}} {
 		_, err := NewClient(bad, nil)
-		require.Error(t, err, bad)
+		require.ErrorContains(t, err, "must be https://host:port", bad)
 	}
-	_, err := NewClient("https://a:1,http://127.0.0.1:2", nil)
+	_, err := NewClient([]string{"https://a:1", "http://127.0.0.1:2"}, nil)
 	require.NoError(t, err)
 }

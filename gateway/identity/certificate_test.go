@@ -40,7 +40,7 @@ func certified(t *testing.T) (h *controlFixture, config func(dir string, pair ce
 	client, err := certs.NewClient(certs.Options{Use: "nodes"}, certs.ClientFlags{CA: transport.File})
 	require.NoError(t, err)
 	return h, func(dir string, pair certstest.Pair) Config {
-		return Config{Dir: dir, Control: secure.URL, Client: client.HTTP(), Certificate: func() (*http.Client, string, error) {
+		return Config{Dir: dir, Control: []string{secure.URL}, Client: client.HTTP(), Certificate: func() (*http.Client, string, error) {
 			client, leaf, err := certs.NewFixed(certs.Options{Use: "joining"}, certs.ClientFlags{CA: transport.File, Cert: pair.Cert, Key: pair.Key})
 			if err != nil {
 				return nil, "", err

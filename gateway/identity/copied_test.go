@@ -62,7 +62,7 @@ func TestCopiedFolder(t *testing.T) {
 	for name, source := range map[string]func(h *controlFixture) func(*Node) snapshot.Source{
 		"over the network": func(h *controlFixture) func(*Node) snapshot.Source {
 			return func(n *Node) snapshot.Source {
-				remote, err := snapshot.NewRemote(h.server.URL, n.Credential(), h.server.Client())
+				remote, err := snapshot.NewRemote([]string{h.server.URL}, n.Credential(), h.server.Client())
 				require.NoError(h.t, err)
 				return remote
 			}
@@ -126,7 +126,7 @@ func TestRestartsAreNoCopies(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, h.open(dir).Close())
 	source := func(n *Node) snapshot.Source {
-		remote, err := snapshot.NewRemote(h.server.URL, n.Credential(), h.server.Client())
+		remote, err := snapshot.NewRemote([]string{h.server.URL}, n.Credential(), h.server.Client())
 		require.NoError(t, err)
 		return remote
 	}

@@ -144,7 +144,7 @@ func (h *controlFixture) invite() string {
 }
 
 func (h *controlFixture) config(dir string) Config {
-	return Config{Dir: dir, Control: h.server.URL, Client: h.server.Client()}
+	return Config{Dir: dir, Control: []string{h.server.URL}, Client: h.server.Client()}
 }
 
 // spooling returns the config of a node that can join, and has records in its spool while spooled
@@ -193,7 +193,7 @@ func (h *controlFixture) open(dir string) *Node {
 // follow runs a node, and a view that applies the feed to it, until end is called.
 func (h *controlFixture) follow(n *Node) (end func()) {
 	h.t.Helper()
-	source, err := snapshot.NewRemote(h.server.URL, n.Credential(), h.server.Client())
+	source, err := snapshot.NewRemote([]string{h.server.URL}, n.Credential(), h.server.Client())
 	require.NoError(h.t, err)
 	view, err := snapshot.New(snapshot.Config{Source: source, NodeID: n.ID(), Epoch: n.Epoch(), Signer: n})
 	require.NoError(h.t, err)

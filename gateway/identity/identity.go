@@ -70,8 +70,8 @@ type Config struct {
 	// Dir is the folder of the identity; it is created if it is missing. No other user may
 	// read it.
 	Dir string
-	// Control is the URL of control's listener for nodes, as api.NewClient takes it.
-	Control string
+	// Control are the URLs of control's listeners for nodes, as api.NewClient takes them.
+	Control []string
 	// Client decides which server certificates are trusted. Default: a plain http.Client.
 	Client *http.Client
 	// Invitation lets the node join; ignored once it has.

@@ -80,7 +80,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 
 	// Another control does not know the credential.
 	require.NoError(t, n.Close())
-	elsewhere := Config{Dir: dir, Control: newControl(t).server.URL}
+	elsewhere := Config{Dir: dir, Control: []string{newControl(t).server.URL}}
 	_, err = Open(t.Context(), elsewhere)
 	require.ErrorContains(t, err, "or control was restored from a time before it joined, make an invitation")
 	elsewhere.Invitation = used
@@ -93,8 +93,8 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	require.ErrorContains(t, err, "others may read it")
 
 	for want, cfg := range map[string]Config{
-		"Dir": {Control: "https://control"}, "URL": {Dir: dir}, "neither https": {Dir: dir, Control: "http://control"},
-		"RotateEvery": {Dir: dir, Control: "https://control", RotateEvery: -1},
+		"Dir": {Control: []string{"https://control"}}, "URL": {Dir: dir}, "neither https": {Dir: dir, Control: []string{"http://control"}},
+		"RotateEvery": {Dir: dir, Control: []string{"https://control"}, RotateEvery: -1},
 	} {
 		_, err := Open(t.Context(), cfg)
 		require.ErrorContains(t, err, want)

@@ -95,7 +95,7 @@ func TestRefusedByAProxy(t *testing.T) {
 	cfg := h.config(t.TempDir())
 	n := h.open(cfg.Dir)
 	require.NoError(t, n.Close())
-	cfg.Control = server.URL
+	cfg.Control = []string{server.URL}
 	_, err := Open(t.Context(), cfg)
 	require.ErrorContains(t, err, "403 Forbidden")
 	require.NotContains(t, err.Error(), "move")
@@ -114,7 +114,7 @@ func TestControlOfAnotherVersion(t *testing.T) {
 		_, _ = w.Write(body)
 	}))
 	defer server.Close()
-	_, err := Open(t.Context(), Config{Dir: t.TempDir(), Control: server.URL, Invitation: "inv_x.y"})
+	_, err := Open(t.Context(), Config{Dir: t.TempDir(), Control: []string{server.URL}, Invitation: "inv_x.y"})
 	require.ErrorContains(t, err, "422 VALIDATION_FAILED")
 	require.ErrorContains(t, err, "runs another version than this node: upgrade control first")
 	require.NotContains(t, err.Error(), "make an invitation")

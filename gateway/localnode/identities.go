@@ -54,7 +54,7 @@ func (s *Identities) Open(ctx context.Context, metrics prometheus.Registerer) (*
 	for number := 1; number <= maxIdentities; number++ {
 		dir, offered := filepath.Join(s.Dir, strconv.Itoa(number)), false
 		id, err := identity.Open(ctx, identity.Config{
-			Dir: dir, Control: s.Control, Client: s.Client, RotateEvery: rotateEvery, Logger: s.Logger, Registerer: metrics,
+			Dir: dir, Control: []string{s.Control}, Client: s.Client, RotateEvery: rotateEvery, Logger: s.Logger, Registerer: metrics,
 			Invite: func(ctx context.Context) (string, error) {
 				offered = true
 				return s.invitation(ctx)

@@ -90,7 +90,7 @@ func (n *Node) serve(ctx context.Context, id *identity.Node, metrics *registerer
 		n.cfg.Logger.Warn("this process's node was expelled", "node", n.cfg.Identities.Name, "nodeId", id.ID())
 		setUnknown()
 	})}
-	if source.Remote, err = snapshot.NewRemote(n.cfg.Identities.Control, id.Credential(), n.cfg.Identities.Client); err != nil {
+	if source.Remote, err = snapshot.NewRemote([]string{n.cfg.Identities.Control}, id.Credential(), n.cfg.Identities.Client); err != nil {
 		return err
 	}
 	view, err = snapshot.New(snapshot.Config{Source: source, NodeID: id.ID(), Epoch: id.Epoch(), LeaseBound: n.cfg.LeaseBound, Signer: id, Logger: n.cfg.Logger, Registerer: metrics})

@@ -36,7 +36,7 @@ func holding(t *testing.T, answer func(q api.HoldRequest) (api.Held, error)) (r 
 		_ = json.NewEncoder(w).Encode(map[string]any{"ok": true, "data": held})
 	}))
 	t.Cleanup(server.Close)
-	r, err := NewRemote(server.URL, "nod_x.y", server.Client())
+	r, err := NewRemote([]string{server.URL}, "nod_x.y", server.Client())
 	require.NoError(t, err)
 	return r, sizes
 }
@@ -85,7 +85,7 @@ func TestHoldFitsWhatControlReads(t *testing.T) {
 
 // TestHoldWithoutControl says so, whatever is wrong with control.
 func TestHoldWithoutControl(t *testing.T) {
-	away, err := NewRemote("http://127.0.0.1:1", "nod_x.y", nil)
+	away, err := NewRemote([]string{"http://127.0.0.1:1"}, "nod_x.y", nil)
 	require.NoError(t, err)
 	broken, _ := holding(t, func(api.HoldRequest) (api.Held, error) { return api.Held{}, fmt.Errorf("broken") })
 	short, _ := holding(t, func(api.HoldRequest) (api.Held, error) { return api.Held{Results: make([]api.HeldResult, 1)}, nil })
@@ -119,7 +119,7 @@ func TestSandboxRowsAreSplit(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(map[string]any{"ok": true, "data": issued})
 	}))
 	t.Cleanup(server.Close)
-	r, err := NewRemote(server.URL, "nod_x.y", server.Client())
+	r, err := NewRemote([]string{server.URL}, "nod_x.y", server.Client())
 	require.NoError(t, err)
 	q := api.SandboxRows{TenantID: "tnt_s", KeyID: "key_s", Vendor: "acme"}
 	for n := range 40 {

@@ -22,9 +22,9 @@ type Remote struct {
 
 var _ Source = (*Remote)(nil)
 
-// NewRemote makes a Source of the control processes behind a URL, as api.NewClient
-// takes it. credential is the node's own.
-func NewRemote(control, credential string, client *http.Client) (*Remote, error) {
+// NewRemote makes a Source of the control processes behind URLs, as api.NewClient
+// takes them. credential is the node's own.
+func NewRemote(control []string, credential string, client *http.Client) (*Remote, error) {
 	c, err := api.NewClient(control, client)
 	if err != nil {
 		return nil, err

@@ -112,7 +112,7 @@ const Bound = 2 * time.Second
 // View keeps a node following the feed of a process, and returns once it may sign.
 func (p *Launched) View(t *testing.T, nodeID, credential string) *snapshot.View {
 	t.Helper()
-	source, err := snapshot.NewRemote(p.Nodes, credential, nil)
+	source, err := snapshot.NewRemote([]string{p.Nodes}, credential, nil)
 	require.NoError(t, err)
 	view, err := snapshot.New(snapshot.Config{Source: source, NodeID: nodeID, LeaseBound: Bound})
 	require.NoError(t, err)

@@ -38,7 +38,7 @@ type listed struct {
 type reached map[string][]string
 
 func main() {
-	lines, err := run()
+	lines, err := run("./...")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "asks:", err)
 		os.Exit(1)
@@ -48,8 +48,9 @@ func main() {
 	}
 }
 
-func run() (lines []string, err error) {
-	packages, err := list()
+// run returns the lines of the packages that patterns match.
+func run(patterns ...string) (lines []string, err error) {
+	packages, err := list(patterns)
 	if err != nil {
 		return nil, err
 	}
@@ -99,9 +100,9 @@ func asks(names map[string]bool) bool {
 	return false
 }
 
-// list has the go command list all packages, with their test variants and their export data.
-func list() (packages []listed, err error) {
-	cmd := exec.Command("go", "list", "-test", "-deps", "-export", "-json=ImportPath,Dir,ForTest,Export,GoFiles,ImportMap", "./...")
+// list has the go command list packages and what they are made of, with their test variants and their export data.
+func list(patterns []string) (packages []listed, err error) {
+	cmd := exec.Command("go", append([]string{"list", "-test", "-deps", "-export", "-json=ImportPath,Dir,ForTest,Export,GoFiles,ImportMap"}, patterns...)...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {

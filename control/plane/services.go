@@ -1,4 +1,4 @@
-package main
+package plane
 
 import (
 	"cmp"
@@ -83,7 +83,7 @@ func (s *services) all() []control.Service {
 }
 
 // openRights opens the services that decide who may deliver what.
-func (p *plane) openRights(ctx context.Context) (err error) {
+func (p *Plane) openRights(ctx context.Context) (err error) {
 	cfg := &p.cfg
 	p.keys, err = signing.New(ctx, signing.Config{
 		DB: cfg.DB, LastSeal: proof.LastSeal, Dir: filepath.Join(cfg.Data, "keys"), OwnFolder: cfg.OwnKeys, Logger: cfg.Logger, Registerer: cfg.Registerer,
@@ -116,11 +116,11 @@ func (p *plane) openRights(ctx context.Context) (err error) {
 }
 
 // openEvidence opens the services that prove, count and settle deliveries.
-func (p *plane) openEvidence(ctx context.Context) (err error) {
+func (p *Plane) openEvidence(ctx context.Context) (err error) {
 	cfg := &p.cfg
 	p.packs, err = proof.New(ctx, proof.Config{
 		DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Keys: p.keys, Nodes: p.nodes, Purpose: tenant.PackPurpose, Rate: settle.Rating.Rate, Packs: cfg.Packs, Dir: cfg.PacksDir,
-		Tenants: func(ctx context.Context) ([]string, error) { return p.tenants.Lasting(ctx) }, SealEvery: cfg.Seal.SealEvery, SealAt: cfg.Seal.SealAt, Workers: cfg.SealWorkers, Logger: cfg.Logger, Registerer: cfg.Registerer, Tracer: cfg.Tracer,
+		Tenants: func(ctx context.Context) ([]string, error) { return p.tenants.Lasting(ctx) }, SealEvery: cfg.Flags.Seal.SealEvery, SealAt: cfg.Flags.Seal.SealAt, Workers: cfg.SealWorkers, Logger: cfg.Logger, Registerer: cfg.Registerer, Tracer: cfg.Tracer,
 	})
 	if err != nil {
 		return err
@@ -141,7 +141,7 @@ func (p *plane) openEvidence(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	egress, err := webhook.NewEgress(cfg.Webhook.Allow)
+	egress, err := webhook.NewEgress(cfg.Flags.Webhook.Allow)
 	if err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func (p *plane) openEvidence(ctx context.Context) (err error) {
 }
 
 // openTenants opens the tenants' other services, and those with personal data.
-func (p *plane) openTenants(ctx context.Context) (err error) {
+func (p *Plane) openTenants(ctx context.Context) (err error) {
 	cfg := &p.cfg
 	p.tenants, err = tenant.New(tenant.Config{DB: cfg.DB, Nodes: p.nodes, Ended: p.hooks.KeyEnded, Counters: tenant.Counters{
 		Bases: p.rights.CountBases, Rights: p.rights.CountRights, Offers: p.offers.Count, Challenges: p.challenges.Count,
@@ -162,12 +162,12 @@ func (p *plane) openTenants(ctx context.Context) (err error) {
 	if p.beacons, err = beacon.New(beacon.Config{DB: cfg.DB, Keys: p.keys}); err != nil {
 		return err
 	}
-	bundles, err := objects.Open(cmp.Or(cfg.Exports.Bundles, filepath.Join(cfg.Data, "bundles")), dsar.BundleType)
+	bundles, err := objects.Open(cmp.Or(cfg.Flags.Exports.Bundles, filepath.Join(cfg.Data, "bundles")), dsar.BundleType)
 	if err != nil {
 		return fmt.Errorf("cannot open the place of bundles: %w", err)
 	}
 	p.exports, err = dsar.New(dsar.Config{
-		DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Keys: p.keys, Nodes: p.nodes, Bundles: bundles, Keep: cfg.Exports.BundleKeep, Logger: cfg.Logger,
+		DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Keys: p.keys, Nodes: p.nodes, Bundles: bundles, Keep: cfg.Flags.Exports.BundleKeep, Logger: cfg.Logger,
 		Tables: control.Tables, Failed: func(code string, err error) error { return &control.JobFailure{Code: code, Err: err} },
 	})
 	if err != nil {
@@ -176,7 +176,7 @@ func (p *plane) openTenants(ctx context.Context) (err error) {
 	p.erased, err = erasure.New(ctx, erasure.Config{
 		Statements: statement.Naming,
 		DB:         cfg.DB, Warehouse: cfg.Warehouse, Keys: p.keys, Purpose: tenant.PackPurpose, Tables: control.Tables, Bundles: p.exports, LogKeep: cfg.LogKept,
-		CopiesKeep: keptFor(segment.LeastKeep),
+		CopiesKeep: KeptFor(segment.LeastKeep),
 	})
 	if err != nil {
 		return err
@@ -186,10 +186,10 @@ func (p *plane) openTenants(ctx context.Context) (err error) {
 }
 
 // openSandbox opens the sandbox and its page, if they are enabled.
-func (p *plane) openSandbox(ctx context.Context) (err error) {
+func (p *Plane) openSandbox(ctx context.Context) (err error) {
 	cfg := &p.cfg
 	p.watched = playground.NewFeed()
-	if cfg.Sandbox.Tenants == 0 {
+	if cfg.Flags.Sandbox.Tenants == 0 {
 		return nil
 	}
 	p.visitors, err = sandbox.New(ctx, sandbox.Config{
@@ -197,9 +197,9 @@ func (p *plane) openSandbox(ctx context.Context) (err error) {
 		Call: func(ctx context.Context, caller auth.Principal, method, target string, body []byte) (int, []byte, error) {
 			return p.Call(ctx, caller, method, target, body)
 		},
-		Deliver: p.watched.Watch(p.deliverSandbox), Dropped: p.watched.Dropped, CountPacks: p.packs.CountPacks, DropPacks: p.packs.Drop, MaxTenants: int64(cfg.Sandbox.Tenants),
-		Bytes: cfg.Sandbox.Bytes, MinFree: cfg.Sandbox.Free, Free: func() (int64, error) { return store.Free(cfg.Data) }, LogKeep: cfg.LogKeep,
-		Limits: cfg.Sandbox.Limits, Shared: cfg.Shared, Idle: cfg.Sandbox.Idle, Logger: cfg.Logger,
+		Deliver: p.watched.Watch(p.deliverSandbox), Dropped: p.watched.Dropped, CountPacks: p.packs.CountPacks, DropPacks: p.packs.Drop, MaxTenants: int64(cfg.Flags.Sandbox.Tenants),
+		Bytes: cfg.Flags.Sandbox.Bytes, MinFree: cfg.Flags.Sandbox.Free, Free: func() (int64, error) { return store.Free(cfg.Data) }, LogKeep: cfg.LogKeep,
+		Limits: cfg.Flags.Sandbox.Limits, Shared: cfg.Shared, Idle: cfg.Flags.Sandbox.Idle, Logger: cfg.Logger,
 	})
 	if err != nil {
 		return err
@@ -209,14 +209,14 @@ func (p *plane) openSandbox(ctx context.Context) (err error) {
 }
 
 // openAccess opens the service by which strangers get keys of the sandbox.
-func (p *plane) openAccess(context.Context) (err error) {
+func (p *Plane) openAccess(context.Context) (err error) {
 	cfg := &p.cfg
-	server, err := cfg.Mail.server(cfg.Logger, cfg.Registerer)
+	server, err := cfg.Flags.Mail.server(cfg.Logger, cfg.Registerer)
 	if err != nil {
 		return err
 	}
 	p.access, err = access.New(access.Config{
-		DB: cfg.DB, PublicURL: cfg.PublicURL, Server: server, Outbox: filepath.Join(cfg.Data, "outbox"), Shared: cfg.Shared, Logger: cfg.Logger,
+		DB: cfg.DB, PublicURL: cfg.Flags.publicURL(cfg.Listening), Server: server, Outbox: filepath.Join(cfg.Data, "outbox"), Shared: cfg.Shared, Logger: cfg.Logger,
 		Failed: func(code string, final bool, err error) error {
 			return &control.JobFailure{Code: code, Final: final, Err: err}
 		},
@@ -225,7 +225,7 @@ func (p *plane) openAccess(context.Context) (err error) {
 }
 
 // openConsole opens the operators' page, and the one on which anyone verifies files.
-func (p *plane) openConsole(context.Context) (err error) {
+func (p *Plane) openConsole(context.Context) (err error) {
 	cfg := &p.cfg
 	p.drifts = prometheus.NewRegistry()
 	if p.verifier, err = verifier.New(); err != nil {
@@ -276,7 +276,7 @@ func (s *services) workers() []control.Worker {
 }
 
 // titles are how papers name rights.
-func (p *plane) titles(ctx context.Context, tenantID string, rightIDs []string) (map[string]paper.Right, error) {
+func (p *Plane) titles(ctx context.Context, tenantID string, rightIDs []string) (map[string]paper.Right, error) {
 	all, err := p.rights.Titles(ctx, tenantID, rightIDs)
 	named := make(map[string]paper.Right, len(all))
 	for id, t := range all {
@@ -285,9 +285,9 @@ func (p *plane) titles(ctx context.Context, tenantID string, rightIDs []string) 
 	return named, err
 }
 
-// replays are the services whose records are restored from events that are newer than the
+// Replays are the services whose records are restored from events that are newer than the
 // database.
-func replays() []store.Replay {
+func Replays() []store.Replay {
 	return []store.Replay{
 		{Kinds: []string{"right"}, Missed: true, Apply: right.ReplayMove},
 		{Kinds: []string{"right"}, Newest: true, Final: right.IsRevoked, Apply: right.Replay},

@@ -1,4 +1,8 @@
-package main
+// Package commandline is what the command line of muniment does beyond kong, which parses it: a number or an address
+// that a command could not work with is refused before the command runs, in words that name the flag and an
+// example; the environment gives the flags of servers, and of no other command; shells complete commands, flags
+// and their values.
+package commandline
 
 import (
 	"fmt"
@@ -11,12 +15,12 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// bounds has every flag that declares its least value, and perhaps its most, refuse others, and names an
+// Bounds has every flag that declares its least value, and perhaps its most, refuse others, and names an
 // example: its default, or the one that it declares. A flag that is declared an address takes nothing else.
 //
 //	Concurrency int    `default:"4" least:"1" most:"64"`
 //	Listen      string `default:"127.0.0.1:8080" address:""`
-func bounds() kong.Option {
+func Bounds() kong.Option {
 	return kong.PostBuild(func(k *kong.Kong) error {
 		return kong.Visit(k.Model.Node, func(node kong.Visitable, next kong.Next) error {
 			flag, ok := node.(*kong.Flag)

@@ -1,4 +1,4 @@
-package main
+package plane
 
 import (
 	"bytes"
@@ -29,6 +29,7 @@ import (
 	"muniment.example/control/store"
 	"muniment.example/control/store/storetest"
 	"muniment.example/control/tenant"
+	"muniment.example/deploy/process"
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/issue"
 	"muniment.example/gateway/localnode"
@@ -43,7 +44,7 @@ import (
 // sandboxProcess is control with a node for the sandbox, as one process has them.
 type sandboxProcess struct {
 	t         *testing.T
-	ctl       *plane
+	ctl       *Plane
 	db        *store.DB
 	log       sandboxLog
 	warehouse *sqlite.Warehouse
@@ -58,12 +59,12 @@ type sandboxLog interface {
 }
 
 // openSandbox opens a process over a folder and a log, and has start run its node.
-func openSandbox(t *testing.T, data string, log sandboxLog, warehouse *sqlite.Warehouse, start func(context.Context, *plane) error) *sandboxProcess {
+func openSandbox(t *testing.T, data string, log sandboxLog, warehouse *sqlite.Warehouse, start func(context.Context, *Plane) error) *sandboxProcess {
 	path, url := storetest.Place(t, data)
 	quiet := slog.New(slog.DiscardHandler)
 	db, err := store.Open(t.Context(), store.Config{Path: path, URL: url, Logger: quiet})
 	require.NoError(t, err)
-	ctl, err := openPlane(t.Context(), planeConfig{DB: db, Log: log, Deliveries: log, Warehouse: warehouse, Data: data, PacksDir: filepath.Join(data, packsFolder), PublicURL: "https://muniment.example", LeaseBound: 5 * time.Second, Sandbox: sandbox.Flags{Tenants: 100, Limits: sandbox.Limits{Burst: 1000, Sustained: 1000}},
+	ctl, err := Open(t.Context(), Config{DB: db, Log: log, Deliveries: log, Warehouse: warehouse, Data: data, PacksDir: filepath.Join(data, PacksFolder), Listening: "https://muniment.example", LeaseBound: 5 * time.Second, Flags: Flags{Sandbox: sandbox.Flags{Tenants: 100, Limits: sandbox.Limits{Burst: 1000, Sustained: 1000}}},
 		Token: "operator", LogKept: func(context.Context) (time.Duration, error) { return time.Hour, nil }, Logger: quiet, Registerer: prometheus.NewRegistry()})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -203,12 +204,12 @@ func sandboxTopic(t *testing.T) *kafka.Log {
 }
 
 // sandboxAlone is how a control process runs its node.
-func sandboxAlone(ctx context.Context, ctl *plane) error {
+func sandboxAlone(ctx context.Context, ctl *Plane) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	served := newParts(ctx, fail)
-	ctl.serveNodes(served)
-	return errors.Join(ctl.sandboxNode.Run(ctx), served.stop())
+	served := process.NewParts(ctx, fail)
+	ctl.ServeNodes(served)
+	return errors.Join(ctl.sandboxNode.Run(ctx), served.Stop())
 }
 
 func loadedWarehouse(t *testing.T, data string, log pipeline.Log, partitions int32) *sqlite.Warehouse {
@@ -346,7 +347,7 @@ func TestSandboxNodeAskedToLeave(t *testing.T) {
 	h.stop()
 
 	// The successor gets the request while it is not there.
-	h = openSandbox(t, data, log, warehouse, func(context.Context, *plane) error { return nil })
+	h = openSandbox(t, data, log, warehouse, func(context.Context, *Plane) error { return nil })
 	_, err = h.ctl.nodes.Expel(t.Context(), second, node.Expulsion{}, store.ByOperator())
 	require.ErrorContains(t, err, "does not poll the feed")
 	h.stop()
@@ -370,7 +371,7 @@ func TestSandboxNodeKilledAsItJoined(t *testing.T) {
 	data := t.TempDir()
 	log := sandboxTopic(t)
 	warehouse := loadedWarehouse(t, data, log, 8)
-	h := openSandbox(t, data, log, warehouse, func(context.Context, *plane) error { return nil })
+	h := openSandbox(t, data, log, warehouse, func(context.Context, *Plane) error { return nil })
 	// joining has another process join, whose request gets the given answer.
 	joining := func(answer func(*http.Request) (*http.Response, error)) *localnode.Identities {
 		do := func(q *http.Request) (*http.Response, error) {
@@ -500,7 +501,7 @@ func TestRevocationSealsForWhomTheKeySigned(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
 	log := sandboxTopic(t)
-	h := openSandbox(t, data, log, loadedWarehouse(t, data, log, 8), func(context.Context, *plane) error { return nil })
+	h := openSandbox(t, data, log, loadedWarehouse(t, data, log, 8), func(context.Context, *Plane) error { return nil })
 	for folder, invite := range map[string]func(context.Context) (node.Invitation, error){"node": h.ctl.invite, "sandbox": h.ctl.nodes.InviteSandbox} {
 		n, err := h.identities(folder, h.answer, invite).Open(t.Context(), nil)
 		require.NoError(t, err)

@@ -1,4 +1,4 @@
-package main
+package commandline
 
 import (
 	"cmp"
@@ -10,9 +10,9 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// completionCmd prints a script for a shell to source. The scripts call the hidden command complete,
+// Completion prints a script for a shell to source. The scripts call the hidden command complete,
 // so a script of one version completes the commands of another.
-type completionCmd struct {
+type Completion struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"The shell: ${enum}."`
 }
 
@@ -61,19 +61,19 @@ complete -c muniment -f -a '(__muniment_complete)'
 }
 
 // Run prints the script.
-func (c *completionCmd) Run(out io.Writer) error {
+func (c *Completion) Run(out io.Writer) error {
 	_, err := io.WriteString(out, completionScripts[c.Shell])
 	return err
 }
 
-// completeCmd is called by these scripts.
-type completeCmd struct {
+// Complete is the hidden command that is called by these scripts.
+type Complete struct {
 	Words []string `arg:"" optional:"" help:"The words of the command line behind the program's name; the last one, which may be empty, is completed."`
 }
 
 // Run prints the words that fit, a line each, with their help behind a tab. It prints none where a
 // file or any other text may follow: the shell then completes names of files.
-func (c *completeCmd) Run(out io.Writer, app *kong.Kong) error {
+func (c *Complete) Run(out io.Writer, app *kong.Kong) error {
 	for _, w := range complete(app.Model.Node, c.Words) {
 		if _, err := fmt.Fprintf(out, "%s\t%s\n", w.text, w.help); err != nil {
 			return err

@@ -1,9 +1,15 @@
-package main
+// Package plane is the control plane of a process: control with every service that has operations, tables, jobs or
+// periodic tasks, each opened with those that it builds on, and the nodes that issue receipts inside the process: the
+// sandbox's, and the one that delivers held rows. The embedded service and each control process of a scaled one run
+// the same plane; what differs is in Config.
+//
+// A new service of control is opened here, and listed in services.go with its sweeps, its jobs, and how it is
+// restored from events.
+package plane
 
 import (
 	"context"
 	"crypto/x509"
-	"fmt"
 	"log/slog"
 	"math"
 	"net"
@@ -20,9 +26,9 @@ import (
 	"muniment.example/control/node"
 	"muniment.example/control/objects"
 	"muniment.example/control/proof"
-	"muniment.example/control/sandbox"
 	"muniment.example/control/statement"
 	"muniment.example/control/store"
+	"muniment.example/deploy/process"
 	"muniment.example/gateway"
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/issue"
@@ -34,8 +40,8 @@ import (
 	"muniment.example/sealer"
 )
 
-// planeConfig configures the control plane.
-type planeConfig struct {
+// Config configures the control plane.
+type Config struct {
 	DB  *store.DB
 	Log pipeline.Log
 	// Deliveries is Log for the nodes of this process.
@@ -55,14 +61,10 @@ type planeConfig struct {
 	Token      string                // of operators
 	// AdminTLS says that the operators' listener has TLS.
 	AdminTLS bool
-	Sandbox  sandbox.Flags
-	Webhook  webhookFlags
-	Seal     sealFlags
+	Flags    Flags
 	RowAge   time.Duration // how long ago the play of a row may be
-	Exports  exportFlags
-	Mail     mailFlags
-	// PublicURL is where callers reach the API, for links.
-	PublicURL string
+	// Listening is the URL of this process's listener for the API: links begin with it unless Flags name another.
+	Listening string
 	LogKeep   time.Duration // as --keep has it; 0: Kafka's, 7 days
 	// LogKept is how long a record stays in the log at most.
 	LogKept func(context.Context) (time.Duration, error)
@@ -77,30 +79,30 @@ type planeConfig struct {
 	Tracer     *trace.Tracer
 }
 
-// packsFolder is where a data folder keeps proof packs.
-const packsFolder = "packs"
+// PacksFolder is where a data folder keeps proof packs.
+const PacksFolder = "packs"
 
-// plane is control with all of its services, and with the nodes of this process.
-type plane struct {
+// Plane is control with all of its services, and with the nodes of this process.
+type Plane struct {
 	*control.Control
 	services
-	cfg planeConfig
+	cfg Config
 
 	checking atomic.Bool          // this process checks for drift
 	drifts   *prometheus.Registry // the metrics of that check
 
 	// The nodes of this process that issue receipts for control, and how they reach it.
 	sandboxNode, heldNode *localnode.Node
-	inside                *insideListener
+	inside                *process.Inside
 	client                *http.Client
 }
 
-// insideURL is control for the nodes of this process.
-const insideURL = "http://localhost"
+// InsideURL is control for the nodes of this process.
+const InsideURL = "http://localhost"
 
-// openPlane opens the services, each with those that it builds on.
-func openPlane(ctx context.Context, cfg planeConfig) (_ *plane, err error) {
-	p := &plane{cfg: cfg, inside: newInsideListener()}
+// Open opens the services, each with those that it builds on.
+func Open(ctx context.Context, cfg Config) (_ *Plane, err error) {
+	p := &Plane{cfg: cfg, inside: process.NewInside()}
 	p.client = &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return p.inside.Dial() }}}
 	p.sandboxNode = localnode.New(p.localNode(p.identities("the sandbox's node", "sandbox", func(ctx context.Context) (node.Invitation, error) {
 		return p.nodes.InviteSandbox(ctx)
@@ -116,7 +118,7 @@ func openPlane(ctx context.Context, cfg planeConfig) (_ *plane, err error) {
 		return nil, err
 	}
 	p.Control, err = control.New(control.Config{
-		DB: cfg.DB, Keys: p.keys, Nodes: p.nodes, Tenants: p.tenants, Ingest: p.ingest, Packs: p.packs, Sandbox: p.visitors, Access: p.access, Console: p.console, DeliverSandbox: p.deliverSandboxed, SandboxRows: p.sandboxRows, Log: cfg.Log,
+		DB: cfg.DB, Keys: p.keys, Nodes: p.nodes, Tenants: p.tenants, Ingest: p.ingest, Packs: p.packs, Sandbox: p.visitors, Access: p.access, Console: p.console, DeliverSandbox: p.deliverSandboxed, SandboxRows: p.SandboxRows, Log: cfg.Log,
 		Services: p.all(), Sweeps: append(p.sweeps(), queueCheck), Workers: append(p.workers(), check),
 		AdminToken: cfg.Token, Logger: cfg.Logger, Registerer: cfg.Registerer, Tracer: cfg.Tracer,
 	})
@@ -125,7 +127,7 @@ func openPlane(ctx context.Context, cfg planeConfig) (_ *plane, err error) {
 
 // localNode configures a node of this process. Of these the metrics of one are shown: of the
 // node that answers the API if there is one, else of the sandbox's.
-func (p *plane) localNode(identities localnode.Identities, sandbox bool) localnode.Config {
+func (p *Plane) localNode(identities localnode.Identities, sandbox bool) localnode.Config {
 	cfg := localnode.Config{
 		Identities: identities, Sandbox: sandbox, LeaseBound: p.cfg.LeaseBound, RowAge: p.cfg.RowAge, Log: p.cfg.Deliveries, Logger: p.cfg.Logger, Registerer: prometheus.NewRegistry(),
 	}
@@ -136,9 +138,9 @@ func (p *plane) localNode(identities localnode.Identities, sandbox bool) localno
 }
 
 // identities are those of a node of this process, in a folder of the data folder.
-func (p *plane) identities(name, folder string, invite func(context.Context) (node.Invitation, error)) localnode.Identities {
+func (p *Plane) identities(name, folder string, invite func(context.Context) (node.Invitation, error)) localnode.Identities {
 	return localnode.Identities{
-		Name: name, Dir: filepath.Join(p.cfg.Data, folder), Control: insideURL, Client: p.client, Logger: p.cfg.Logger,
+		Name: name, Dir: filepath.Join(p.cfg.Data, folder), Control: InsideURL, Client: p.client, Logger: p.cfg.Logger,
 		Invite: func(ctx context.Context) (string, time.Time, error) {
 			v, err := invite(ctx)
 			return v.Token, v.ExpiresAt.Time, err
@@ -147,38 +149,63 @@ func (p *plane) identities(name, folder string, invite func(context.Context) (no
 }
 
 // invite lets a node of this process join that signs receipts.
-func (p *plane) invite(ctx context.Context) (node.Invitation, error) {
+func (p *Plane) invite(ctx context.Context) (node.Invitation, error) {
 	return p.nodes.Invite(ctx, store.BySystem())
 }
 
-// atOperators are the handlers of the operators' listener.
-func (p *plane) atOperators() map[string]http.Handler {
+// OwnNode are the identities of the node by which this process answers the API.
+func (p *Plane) OwnNode() localnode.Identities {
+	return p.identities("the node of this process", "node", p.invite)
+}
+
+// Client reaches control at InsideURL, without a port.
+func (p *Plane) Client() *http.Client { return p.client }
+
+// HeldNode delivers held rows: it has to be run, or to be given the issuer of the process's own node.
+func (p *Plane) HeldNode() *localnode.Node { return p.heldNode }
+
+// Hold is gateway.Config.Hold.
+func (p *Plane) Hold(ctx context.Context, q api.HoldRequest) ([]api.HeldResult, error) {
+	return p.ingest.Hold(ctx, q)
+}
+
+// AnnounceErasures has the warehouse know what is erased. It is due before anything is loaded.
+func (p *Plane) AnnounceErasures(ctx context.Context) error { return p.erased.Announce(ctx) }
+
+// AnyTenant reports whether there is a tenant.
+func (p *Plane) AnyTenant(ctx context.Context) (bool, error) { return p.tenants.Any(ctx) }
+
+// RunStreams serves what the playground's pages follow, and ends with the listeners.
+func (p *Plane) RunStreams(ctx context.Context) error { return p.watched.Run(ctx) }
+
+// AtOperators are the handlers of the operators' listener.
+func (p *Plane) AtOperators() map[string]http.Handler {
 	h := p.Admin()
 	return map[string]http.Handler{"/admin/": h, console.Path: h, console.Path + "/": h}
 }
 
-// serveNodes lets the nodes of this process reach control.
-func (p *plane) serveNodes(on *parts) {
-	on.run("control's listener for nodes of this process", func(ctx context.Context) error {
+// ServeNodes lets the nodes of this process reach control.
+func (p *Plane) ServeNodes(on *process.Parts) {
+	on.Run("control's listener for nodes of this process", func(ctx context.Context) error {
 		defer context.AfterFunc(ctx, p.client.CloseIdleConnections)()
-		return serve(ctx, p.inside, p.Nodes())
+		return process.Serve(ctx, p.inside, p.Nodes())
 	})
 }
 
-// run starts control's background work, until the process ends.
-func (p *plane) run(background *parts) {
-	background.run("the outbox relay", p.Run)
-	background.run("the webhooks", p.hooks.Run)
-	background.run("the sandbox's node", p.sandboxNode.Run)
+// Start starts control's background work, until the process ends.
+func (p *Plane) Start(background *process.Parts) {
+	background.Run("the outbox relay", p.Run)
+	background.Run("the webhooks", p.hooks.Run)
+	background.Run("the sandbox's node", p.sandboxNode.Run)
 }
 
-// keptFor is how long a record may stay in a log that keeps its segments for so long: an hour
+// KeptFor is how long a record may stay in a log that keeps its segments for so long: an hour
 // is added for the pause between two checks, and for a process that restarts.
-func keptFor(keep time.Duration) time.Duration { return segment.Kept(keep) + time.Hour }
+func KeptFor(keep time.Duration) time.Duration { return segment.Kept(keep) + time.Hour }
 
-// notes show operators how far the warehouse is, what holds sealing, and for how long the root
+// Notes show operators how far the warehouse is, what holds sealing, and for how long the root
 // has delegated. None of these makes control unready.
-func (p *plane) notes(log pipeline.Reader, warehouse pipeline.Sink) []gateway.Note {
+func (p *Plane) Notes(log pipeline.Reader, warehouse pipeline.Sink) []gateway.Note {
 	return []gateway.Note{
 		{Name: "warehouse", Status: func(ctx context.Context) (string, error) { return loadedUpTo(ctx, log, warehouse) }},
 		{Name: "sealing", Status: p.packs.Holds},
@@ -205,21 +232,13 @@ func loadedUpTo(ctx context.Context, log pipeline.Reader, warehouse pipeline.Sin
 	return "loaded up to " + strings.Join(ends, ", "), nil
 }
 
-// behind notes how far the loader of this process is behind the log.
-func behind(loader *pipeline.Loader) gateway.Note {
-	return gateway.Note{Name: "loader", Status: func(ctx context.Context) (string, error) {
-		lag, err := loader.Lag(ctx)
-		return fmt.Sprintf("%d records behind the log", lag), err
-	}}
-}
-
 // driftJob is the kind of a job that never ends: the process that has its lease checks for
 // drift.
 const driftJob = "drift.check"
 
 // driftCheck returns the worker of the job, and the sweep that queues it. checking is true while this
 // process has the job. metrics takes the metrics of the check, which are the process's, too.
-func driftCheck(cfg planeConfig, packs *proof.Service, statements *statement.Service, metrics *prometheus.Registry, checking *atomic.Bool) (control.Worker, control.Sweep, error) {
+func driftCheck(cfg Config, packs *proof.Service, statements *statement.Service, metrics *prometheus.Registry, checking *atomic.Bool) (control.Worker, control.Sweep, error) {
 	checker, err := drift.New(drift.Config{
 		Log: cfg.Log, Loaded: cfg.Warehouse.Resume, Auditor: cfg.Warehouse,
 		NextPack: func(ctx context.Context, after string) (*drift.Pack, error) {

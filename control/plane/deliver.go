@@ -1,4 +1,4 @@
-package main
+package plane
 
 import (
 	"context"
@@ -17,13 +17,13 @@ import (
 var errNotSandboxed = errors.New("the tenant is not one of the sandbox")
 
 // deliverSandbox is sandbox.Deliver: a 503 while the sandbox has no node.
-func (p *plane) deliverSandbox(ctx context.Context, tenantID, keyID string, body []byte) (answer []byte, err error) {
+func (p *Plane) deliverSandbox(ctx context.Context, tenantID, keyID string, body []byte) (answer []byte, err error) {
 	answer, _, err = p.deliverSandboxed(ctx, tenantID, keyID, body, nil)
 	return answer, err
 }
 
 // deliverSandboxed is control.DeliverSandbox, as deliverSandbox.
-func (p *plane) deliverSandboxed(ctx context.Context, tenantID, keyID string, body []byte, idempotencyKey *string) (answer []byte, replayed bool, err error) {
+func (p *Plane) deliverSandboxed(ctx context.Context, tenantID, keyID string, body []byte, idempotencyKey *string) (answer []byte, replayed bool, err error) {
 	if err := p.sandboxed(ctx, tenantID); err != nil {
 		return nil, false, err
 	}
@@ -35,7 +35,7 @@ func (p *plane) deliverSandboxed(ctx context.Context, tenantID, keyID string, bo
 }
 
 // sandboxed fails unless the tenant is one of the sandbox.
-func (p *plane) sandboxed(ctx context.Context, tenantID string) error {
+func (p *Plane) sandboxed(ctx context.Context, tenantID string) error {
 	is, err := p.tenants.IsSandbox(ctx, tenantID)
 	if err == nil && !is {
 		err = fmt.Errorf("cannot deliver for %s: %w", tenantID, errNotSandboxed)
@@ -43,8 +43,8 @@ func (p *plane) sandboxed(ctx context.Context, tenantID string) error {
 	return err
 }
 
-// sandboxRows is control.Config.SandboxRows: a 503 while the sandbox has no node.
-func (p *plane) sandboxRows(ctx context.Context, q api.SandboxRows) ([]api.SandboxRow, error) {
+// SandboxRows is control.Config.SandboxRows: a 503 while the sandbox has no node.
+func (p *Plane) SandboxRows(ctx context.Context, q api.SandboxRows) ([]api.SandboxRow, error) {
 	if err := p.sandboxed(ctx, q.TenantID); err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func (p *plane) sandboxRows(ctx context.Context, q api.SandboxRows) ([]api.Sandb
 }
 
 // deliverHeld is ingest.Deliver. The rows of the sandbox's tenants are the sandbox's node's.
-func (p *plane) deliverHeld(ctx context.Context, tenantID, keyID string, rows []ingest.Delivery) (all []ingest.Delivered, err error) {
+func (p *Plane) deliverHeld(ctx context.Context, tenantID, keyID string, rows []ingest.Delivery) (all []ingest.Delivered, err error) {
 	by := issue.Caller{TenantID: tenantID, KeyID: keyID}
 	if by.Sandbox, err = p.tenants.IsSandbox(ctx, tenantID); err != nil {
 		return nil, err

@@ -1,0 +1,139 @@
+package plane
+
+import (
+	"cmp"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"muniment.example/control/access"
+	"muniment.example/control/sandbox"
+	"muniment.example/control/webhook"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/certs"
+)
+
+// Flags are those of every command that runs the control plane.
+type Flags struct {
+	Sandbox sandbox.Flags `embed:"" prefix:"sandbox-" group:"Sandbox:"`
+	Seal    SealFlags     `embed:"" group:"Sealing:"`
+	Webhook WebhookFlags  `embed:"" prefix:"webhook-" group:"Webhooks:"`
+	Exports ExportFlags   `embed:"" group:"Exports:"`
+	Mail    MailFlags     `embed:"" prefix:"mail-" group:"Mail:"`
+	Public  PublicURLFlag `embed:""`
+}
+
+// Validate refuses mails whose link would lead to where the process listens.
+func (f Flags) Validate() error {
+	if f.Mail.SMTP != "" && f.Public.PublicURL == "" && f.Sandbox.Tenants > 0 {
+		return errors.New("--mail-smtp needs --public-url: the link of a mail begins with it")
+	}
+	return nil
+}
+
+// publicURL is where callers reach the API, without a slash at its end. listening is where the process listens.
+func (f Flags) publicURL(listening string) string {
+	return strings.TrimRight(cmp.Or(f.Public.PublicURL, listening), "/")
+}
+
+// ExportFlags say where the bundles of DSAR jobs are kept, and for how long.
+type ExportFlags struct {
+	Bundles    string        `help:"Where bundles of exports are kept: a folder, or the URL of a bucket, as s3://NAME?region=REGION, which all control processes share; default: the folder bundles of --data." placeholder:"PLACE"`
+	BundleKeep time.Duration `default:"168h" least:"1s" help:"How long a bundle is kept."`
+}
+
+// SealFlags configure when tenants are sealed automatically.
+type SealFlags struct {
+	SealEvery time.Duration `default:"1h" least:"0s" help:"How old an event may be before its tenant is sealed automatically; 0 is never. Not those of the sandbox's visitors."`
+	SealAt    int           `default:"100000" least:"0" help:"How many unsealed events a tenant may have before it is sealed automatically; 0 is any number." placeholder:"N"`
+}
+
+// WebhookFlags say where webhooks may lead.
+type WebhookFlags struct {
+	Allow []string `help:"Ranges of addresses, as 10.0.0.0/8, and names of hosts that webhooks may lead to besides the public internet, at any port, and to a loopback address also by http://; for development, and for receivers of your own. May be repeated." placeholder:"CIDR|HOST"`
+}
+
+// Validate refuses what is neither.
+func (f WebhookFlags) Validate() error {
+	if _, err := webhook.NewEgress(f.Allow); err != nil {
+		return fmt.Errorf("--webhook-allow: %w", err)
+	}
+	return nil
+}
+
+// PublicURLFlag says where callers reach the API.
+type PublicURLFlag struct {
+	PublicURL string `help:"URL under which callers reach the API, for links in mails; default: the address of --listen." placeholder:"URL"`
+}
+
+// Validate refuses what no link can begin with.
+func (f PublicURLFlag) Validate() error {
+	if f.PublicURL == "" {
+		return nil
+	}
+	u, err := url.Parse(f.PublicURL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || !api.Printable(f.PublicURL, 512) {
+		return errors.New("--public-url must begin with http:// or https://, and have a host, no user, no query and no fragment")
+	}
+	return nil
+}
+
+// MailFlags say by which mail server mails are sent.
+type MailFlags struct {
+	SMTP         string             `name:"smtp" help:"Mail server that takes mails by SMTP; default: mails are written to files in the folder outbox of --data." placeholder:"HOST:PORT"`
+	From         string             `help:"Sender of mails." placeholder:"ADDRESS"`
+	User         string             `help:"User to authenticate as to the mail server." placeholder:"NAME"`
+	PasswordFile certs.PasswordFile `help:"File of that user's password. Read again for each mail." placeholder:"FILE" type:"path"`
+	TLS          access.TLSMode     `name:"tls" default:"starttls" enum:"starttls,implicit,none" help:"TLS with the mail server: starttls (a server without it is refused), implicit (from the first byte, as on port 465), or none."`
+	TLSCA        string             `name:"tls-ca" help:"Certificate authorities to trust as the mail server (PEM); default: those of the system." placeholder:"FILE" type:"path"`
+}
+
+// Validate refuses what would fail only once a mail is sent.
+func (f MailFlags) Validate() error {
+	if f.SMTP == "" {
+		if f.From != "" || f.User != "" || f.PasswordFile != "" || f.TLSCA != "" {
+			return errors.New("--mail-smtp is missing")
+		}
+		return nil
+	}
+	if host, port, err := net.SplitHostPort(f.SMTP); err != nil || host == "" || port == "" {
+		return errors.New("--mail-smtp must be host:port")
+	}
+	if err := access.CheckSender(f.From); err != nil {
+		return fmt.Errorf("--mail-from %w", err)
+	}
+	switch {
+	case (f.User == "") != (f.PasswordFile == ""):
+		return errors.New("--mail-user and --mail-password-file need each other")
+	case f.User != "" && f.TLS == access.NoTLS:
+		return errors.New("--mail-user needs --mail-tls starttls or implicit: the password would travel in clear")
+	case f.TLSCA != "" && f.TLS == access.NoTLS:
+		return errors.New("--mail-tls-ca needs --mail-tls starttls or implicit")
+	}
+	return nil
+}
+
+// server is the mail server; nil if there is none.
+func (f MailFlags) server(logger *slog.Logger, registry prometheus.Registerer) (*access.Server, error) {
+	if f.SMTP == "" {
+		return nil, nil
+	}
+	s := &access.Server{Address: f.SMTP, From: f.From, User: f.User, Password: f.PasswordFile.Password(), TLS: f.TLS}
+	hop, err := certs.NewClient(certs.Options{Use: "mail", Logger: logger, Registerer: registry}, certs.ClientFlags{CA: f.TLSCA})
+	if err != nil {
+		return nil, err
+	}
+	s.Trust = func(host string) *tls.Config {
+		trust := cmp.Or(hop.Config(host), &tls.Config{ServerName: host})
+		trust.MinVersion = tls.VersionTLS12 // many mail servers have no later one
+		return trust
+	}
+	return s, nil
+}
