@@ -21,9 +21,8 @@ const cookieName = "__Host-muniment_session"
 type door struct {
 	origins *http.CrossOriginProtection
 	cookie  http.Cookie // without a value
-	public  string
-	// secure says that the public URL has https, and within that it is one of this machine.
-	secure, within bool
+	secure  bool        // the public URL has https
+	local   string      // where a browser on this machine reaches the console without TLS
 }
 
 func newDoor(public string) (*door, error) {
@@ -31,7 +30,7 @@ func newDoor(public string) (*door, error) {
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, fmt.Errorf("the public URL %q is not one of http or https", public)
 	}
-	d := &door{origins: http.NewCrossOriginProtection(), public: public, secure: u.Scheme == "https", within: sandbox.Loopback(u.Host)}
+	d := &door{origins: http.NewCrossOriginProtection(), secure: u.Scheme == "https", local: "http://localhost" + Path}
 	// A proxy may have put its own Host in place of the caller's.
 	if err := d.origins.AddTrustedOrigin(u.Scheme + "://" + u.Host); err != nil {
 		return nil, err
@@ -41,6 +40,7 @@ func newDoor(public string) (*door, error) {
 		d.cookie.Name, d.cookie.Secure = "muniment_session", false
 		if port := u.Port(); port != "" {
 			d.cookie.Name += "_" + port
+			d.local = "http://localhost:" + port + Path
 		}
 	}
 	return d, nil
@@ -52,15 +52,14 @@ func forbidden(message string) error {
 }
 
 // Check refuses, with a sentence for the person at the browser, what no session may be used for: a request over plain
-// HTTP from elsewhere than this machine, and one that a page of another origin sends and that could change something.
-// Every request for the console has to pass it.
+// HTTP to another address than one of the browser's own machine, and one that a page of another origin sends and that
+// could change something. Every request for the console has to pass it. A proxy on this machine that puts its own Host
+// in place of the caller's, without TLS, fails nobody's sign-in but its own callers': their origin is another one.
 func (s *Service) Check(r *http.Request) error {
 	d := s.door
 	switch {
-	case !d.secure && !d.within:
-		return forbidden("the console needs TLS: the public URL of this service, " + d.public + ", is not one of https (--public-url)")
-	case !d.secure && !sandbox.WithinMachine(r):
-		return forbidden("without TLS the console is only open on the machine of the service itself, at " + d.public + Path + ": for other machines the service needs a public URL of https (--public-url)")
+	case !d.secure && !sandbox.Loopback(r.Host):
+		return forbidden("without TLS the console opens only in a browser on the machine of the service, at " + d.local + ": for other machines the service needs a public URL of https (--public-url)")
 	case d.origins.Check(r) != nil:
 		return forbidden("a page of another origin may not send this")
 	}

@@ -17,9 +17,10 @@
 //
 // The token travels in a cookie that no script reads and that other sites' requests do not carry, but for links
 // (HttpOnly, SameSite=Lax). How the cookie is made depends on the public URL alone. With https it is
-// Secure and __Host-: no other host and no plain connection can set it. With http, a console opens only to browsers on
-// this machine, under an address of this machine; the cookie then has another name, with the port in it, as browsers
-// send cookies to every port of a host. All other requests are refused with a sentence (Service.Check).
+// Secure and __Host-: no other host and no plain connection can set it. With http, a console opens only to browsers that
+// reach it under a loopback address, also through a tunnel or a mapped port; the cookie then has another name, with the
+// port in it, as browsers send cookies to every port of a host. All other requests are refused with a sentence
+// (Service.Check).
 //
 // Requests that change something are refused if a browser sends them for a page of another origin
 // (http.CrossOriginProtection). After signing in a browser is sent only to paths of the console (Next).

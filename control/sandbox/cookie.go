@@ -66,9 +66,6 @@ func withinMachine(host string, from netip.Addr) bool {
 	return Loopback(host) && from.Unmap().IsLoopback()
 }
 
-// WithinMachine says whether a request came from this machine, under an address of this machine.
-func WithinMachine(r *http.Request) bool { return withinMachine(r.Host, addressOf(r)) }
-
 // Loopback says whether a Host header names the machine that sent it.
 func Loopback(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
