@@ -45,7 +45,7 @@ var packages = map[string][]string{
 	"bench/warehouse":           {"bench/measure", "bench/system", "control/statement", "gate", "gateway/api", "pipeline/...", "sealer"},
 	"bench/waittest":            {},
 	"control":                   {"control/...", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer", "pipeline/trace"},
-	"control/access":            {"control/route", "control/sandbox", "control/store", "control/tenant", "gateway/api", "sealer", "sealer/keyfile", "sealer/terminal"},
+	"control/access":            {"control/mailer", "control/route", "control/sandbox", "control/store", "control/tenant", "gateway/api", "sealer", "sealer/terminal"},
 	"control/assets":            {"gateway/api"},
 	"control/assets/assetstest": {"control/assets"},
 	"control/backup":            {"control/proof", "control/signing", "control/store", "gateway/api", "sealer", "sealer/keyfile", "sealer/terminal"},
@@ -59,6 +59,8 @@ var packages = map[string][]string{
 	"control/event":             {"control/proof", "control/route", "control/store", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/historytest":       {"gateway/api"},
 	"control/ingest":            {"control/node", "control/right", "control/route", "control/store", "control/tenant", "gateway/api", "gateway/auth", "sealer"},
+	"control/mailer":            {"control/store", "sealer/keyfile"},
+	"control/mailer/mailertest": {},
 	"control/member":            {"control/sandbox", "control/store", "gateway/api", "gateway/auth", "sealer"},
 	"control/meter":             {"control/calendar", "control/route", "control/store", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/node":              {"control/route", "control/signing", "control/store", "gateway/api", "sealer", "sealer/terminal"},
@@ -124,7 +126,7 @@ var packages = map[string][]string{
 }
 
 // testsOnly are packages that no shipped code may import. They may import each other.
-var testsOnly = []string{"bench/waittest", "bench/system/storytest", "bench/system/systemtest", "control/assets/assetstest", "control/historytest", "control/objects/s3test", "control/proof/prooftest", "control/rapidtest", "control/roomtest", "control/route/routetest", "control/store/storetest", "deploy/alerttest", "deploy/stack/stacktest", "gateway/certs/certstest", "gateway/issue/issuetest", "pipeline/conform", "pipeline/trace/tracetest", "sealer/sealertest"}
+var testsOnly = []string{"bench/waittest", "bench/system/storytest", "bench/system/systemtest", "control/assets/assetstest", "control/historytest", "control/mailer/mailertest", "control/objects/s3test", "control/proof/prooftest", "control/rapidtest", "control/roomtest", "control/route/routetest", "control/store/storetest", "deploy/alerttest", "deploy/stack/stacktest", "gateway/certs/certstest", "gateway/issue/issuetest", "pipeline/conform", "pipeline/trace/tracetest", "sealer/sealertest"}
 
 // adapters are the dependencies that belong to one package each. A prefix of the
 // import path and the packages that may name it.
@@ -144,7 +146,7 @@ var adapters = map[string][]string{
 	"github.com/ClickHouse/clickhouse": {"pipeline/clickhouse", "bench/warehouse"}, // what the product is held against
 	"github.com/parquet-go/parquet-go": {"control/dsar", "sealer/verify"},
 	"github.com/minio/minio-go":        {"control/objects"},
-	"github.com/wneessen/go-mail":      {"control/access"},
+	"github.com/wneessen/go-mail":      {"control/mailer"},
 	"github.com/cespare/xxhash":        {"pipeline/clickhouse"},
 	"code.dny.dev/ssrf":                {"control/webhook"},
 	"codeberg.org/go-pdf/fpdf":         {"control/paper"},

@@ -20,6 +20,7 @@ import (
 	"muniment.example/control/erasure"
 	"muniment.example/control/event"
 	"muniment.example/control/ingest"
+	"muniment.example/control/mailer"
 	"muniment.example/control/member"
 	"muniment.example/control/meter"
 	"muniment.example/control/node"
@@ -58,6 +59,7 @@ type services struct {
 	payables   *payable.Service
 	hooks      *webhook.Service
 
+	mails    *mailer.Mails
 	tenants  *tenant.Service
 	members  *member.Service
 	ingest   *ingest.Service
@@ -159,6 +161,11 @@ func (p *plane) openTenants(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	server, err := cfg.Mail.server(cfg.Logger, cfg.Registerer)
+	if err != nil {
+		return err
+	}
+	p.mails = &mailer.Mails{Server: server, Outbox: filepath.Join(cfg.Data, "outbox")}
 	if p.members, err = member.New(member.Config{DB: cfg.DB, PublicURL: cfg.PublicURL, Logger: cfg.Logger}); err != nil {
 		return err
 	}
@@ -214,12 +221,8 @@ func (p *plane) openSandbox(ctx context.Context) (err error) {
 // openAccess opens the service by which strangers get keys of the sandbox.
 func (p *plane) openAccess(context.Context) (err error) {
 	cfg := &p.cfg
-	server, err := cfg.Mail.server(cfg.Logger, cfg.Registerer)
-	if err != nil {
-		return err
-	}
 	p.access, err = access.New(access.Config{
-		DB: cfg.DB, PublicURL: cfg.PublicURL, Server: server, Outbox: filepath.Join(cfg.Data, "outbox"), Shared: cfg.Shared, Logger: cfg.Logger,
+		DB: cfg.DB, PublicURL: cfg.PublicURL, Mails: p.mails, Shared: cfg.Shared, Logger: cfg.Logger,
 		Failed: func(code string, final bool, err error) error {
 			return &control.JobFailure{Code: code, Final: final, Err: err}
 		},
