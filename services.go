@@ -76,7 +76,7 @@ type services struct {
 // all are the services whose operations and tables control has.
 func (s *services) all() []control.Service {
 	all := []control.Service{
-		s.keys, s.tenants, s.rights, s.offers, s.challenges, s.disputes, s.packs, s.events, s.metering, s.ingest, s.beacons, s.hooks, s.settlement, s.statements, s.payables, s.erased, s.exports,
+		s.keys, s.tenants, s.members, s.rights, s.offers, s.challenges, s.disputes, s.packs, s.events, s.metering, s.ingest, s.beacons, s.hooks, s.settlement, s.statements, s.payables, s.erased, s.exports,
 	}
 	if s.visitors != nil {
 		all = append(all, s.visitors, s.play, s.access)
@@ -147,14 +147,14 @@ func (p *plane) openEvidence(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	p.hooks, err = webhook.New(webhook.Config{DB: cfg.DB, Log: cfg.Log, Warehouse: cfg.Warehouse, Keys: p.keys, Kinds: control.Kinds, Scopes: tenant.ScopesInForce, Egress: egress, Logger: cfg.Logger, Registerer: cfg.Registerer, Tracer: cfg.Tracer})
+	p.hooks, err = webhook.New(webhook.Config{DB: cfg.DB, Log: cfg.Log, Warehouse: cfg.Warehouse, Keys: p.keys, Kinds: control.Kinds, Scopes: member.ScopesInForce, Egress: egress, Logger: cfg.Logger, Registerer: cfg.Registerer, Tracer: cfg.Tracer})
 	return err
 }
 
 // openTenants opens the tenants' other services, and those with personal data.
 func (p *plane) openTenants(ctx context.Context) (err error) {
 	cfg := &p.cfg
-	p.tenants, err = tenant.New(tenant.Config{DB: cfg.DB, Nodes: p.nodes, Ended: p.hooks.KeyEnded, Counters: tenant.Counters{
+	p.tenants, err = tenant.New(tenant.Config{DB: cfg.DB, Nodes: p.nodes, Ended: p.hooks.KeyEnded, Made: member.First, Scopes: member.ScopesInForce, Counters: tenant.Counters{
 		Bases: p.rights.CountBases, Rights: p.rights.CountRights, Offers: p.offers.Count, Challenges: p.challenges.Count,
 		ProofPacks: p.packs.CountPacks, Events: p.events.Count,
 	}})
@@ -166,7 +166,13 @@ func (p *plane) openTenants(ctx context.Context) (err error) {
 		return err
 	}
 	p.mails = &mailer.Mails{Server: server, Outbox: filepath.Join(cfg.Data, "outbox")}
-	if p.members, err = member.New(member.Config{DB: cfg.DB, PublicURL: cfg.PublicURL, Logger: cfg.Logger}); err != nil {
+	p.members, err = member.New(member.Config{
+		DB: cfg.DB, PublicURL: cfg.PublicURL, Mails: p.mails, Shared: cfg.Shared, Ended: p.hooks.KeyEnded, Logger: cfg.Logger,
+		Failed: func(code string, final bool, err error) error {
+			return &control.JobFailure{Code: code, Final: final, Err: err}
+		},
+	})
+	if err != nil {
 		return err
 	}
 	if p.beacons, err = beacon.New(beacon.Config{DB: cfg.DB, Keys: p.keys}); err != nil {
@@ -273,6 +279,8 @@ func (s *services) workers() []control.Worker {
 		{Kind: erasure.EraseJob, Do: s.erased.Erase, Attempts: erasure.EraseAttempts},
 		{Kind: webhook.QueueJob, Do: s.hooks.Queue, AtOnce: 1, Attempts: math.MaxInt},
 		{Kind: webhook.RecoverJob, Do: s.hooks.Recover},
+		{Kind: member.AdmitJob, Do: s.members.Admit, AtOnce: 1, Attempts: math.MaxInt},
+		{Kind: member.MailJob, Do: s.members.SendMail, Attempts: member.MailAttempts},
 		{Kind: access.AdmitJob, Do: s.access.Admit, AtOnce: 1, Attempts: math.MaxInt},
 		{Kind: access.MailJob, Do: s.access.SendMail, Failed: s.access.GiveUpMail, Attempts: access.MailAttempts},
 		{Kind: dsar.ExportJob, Do: s.exports.Export, Failed: s.exports.GiveUp, AtOnce: 1, Attempts: dsar.Attempts},
@@ -305,6 +313,7 @@ func replays() []store.Replay {
 		{Kinds: []string{"mapping"}, Newest: true, Missed: true, Apply: ingest.ReplayMapping},
 		{Kinds: []string{"webhook"}, Newest: true, Apply: webhook.Replay},
 		{Kinds: []string{"key"}, Newest: true, Final: tenant.IsRevoked, Apply: tenant.Replay},
+		{Kinds: []string{"member"}, Newest: true, Apply: member.Replay},
 		{Kinds: []string{"signing_key"}, Apply: signing.Replay},
 		{Kinds: []string{"node"}, Apply: node.Replay},
 		{Kinds: []string{"erasure"}, Apply: erasure.Replay},

@@ -12,10 +12,12 @@ import (
 	"time"
 
 	"muniment.example/control/mailer"
+	"muniment.example/control/member"
 	"muniment.example/control/sandbox"
 	"muniment.example/control/store"
 	"muniment.example/control/tenant"
 	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
 )
 
 // Config of the service. DB, PublicURL, Mails and Failed are required.
@@ -325,6 +327,9 @@ func (s *Service) activate(ctx context.Context, token string) (made tenant.Creat
 	err = s.redeem(ctx, token, Approved, func(tx *store.Tx, a *Application) (err error) {
 		org := strings.ToLower(api.NewID("sandbox_", tx.Now()))
 		if made, err = tenant.Make(ctx, tx, tenant.Request{Org: org, Email: a.Email, Label: "activated", Sandbox: true, Activated: true}); err != nil {
+			return err
+		}
+		if err := member.First(ctx, tx, made, a.Email, auth.EnvTest, store.BySystem()); err != nil {
 			return err
 		}
 		_, err = applications.Move(ctx, tx, store.Move[Application, Action]{TenantID: api.SystemTenant, ID: a.ID, Action: Activate, By: store.BySystem(), Edit: func(next *Application) error {

@@ -1,6 +1,7 @@
 package member
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -32,6 +33,10 @@ type Session struct {
 	TenantID string
 	// Actor is who acts, as events name it: {key, key_…} or {member, mbr_…}.
 	Actor sealer.Ref
+	// Name is what a page calls the actor: the label of the key, or the name of the member, else the address. Role is the
+	// member's; empty for a key.
+	Name string
+	Role Role
 	// Caller has the scopes that the actor has now. Operations get it by control.Call.
 	Caller auth.Principal
 	// SignedInAt is when it began, and ExpiresAt when it ends even if it is used.
@@ -80,7 +85,7 @@ func (s *Service) Session(r *http.Request) (Session, error) {
 	if row == nil || !row.lasts(now) {
 		return Session{}, errEnded
 	}
-	caller, err := s.caller(ctx, row.tenantID, row.actorID, now)
+	session, err := s.actor(ctx, row.tenantID, row.actorID, now)
 	if err != nil {
 		return Session{}, err
 	}
@@ -90,22 +95,29 @@ func (s *Service) Session(r *http.Request) (Session, error) {
 			s.cfg.Logger.WarnContext(ctx, "cannot note the use of a session", "err", err)
 		}
 	}
-	return Session{
-		TenantID: row.tenantID, Actor: store.ByKey(row.actorID), Caller: caller,
-		SignedInAt: row.signedInAt, ExpiresAt: store.At(row.signedInAt.Add(sessionAge)), now: now,
-	}, nil
+	session.SignedInAt, session.ExpiresAt, session.now = row.signedInAt, store.At(row.signedInAt.Add(sessionAge)), now
+	return session, nil
 }
 
-// caller is an actor as it may act now; AUTH_INVALID if it may not.
-func (s *Service) caller(ctx context.Context, tenantID, actorID string, now time.Time) (auth.Principal, error) {
+// actor is an actor as it may act now; AUTH_INVALID if it may not.
+func (s *Service) actor(ctx context.Context, tenantID, actorID string, now time.Time) (Session, error) {
+	session := Session{TenantID: tenantID, Actor: store.ByKey(actorID)}
+	if api.IsID(api.PrefixMember, actorID) {
+		caller, m, err := s.callerOf(ctx, tenantID, actorID)
+		if err == nil {
+			session.Caller, session.Name, session.Role = caller, cmp.Or(m.Name, m.Email), m.Role
+		}
+		return session, err
+	}
 	key, err := store.Newest(ctx, s.db, api.Keys, actorID)
-	if err != nil {
-		return auth.Principal{}, fmt.Errorf("cannot read the key of a session: %w", err)
+	switch {
+	case err != nil:
+		return session, fmt.Errorf("cannot read the key of a session: %w", err)
+	case key == nil || key.TenantID != tenantID || !auth.Live(key, now):
+		return session, errEnded
 	}
-	if key == nil || key.TenantID != tenantID || !auth.Live(key, now) {
-		return auth.Principal{}, errEnded
-	}
-	return auth.Principal{Key: key}, nil
+	session.Caller, session.Name = auth.Principal{Key: key}, key.Label
+	return session, nil
 }
 
 // keys reads API keys from the database: a revoked key is refused at once.
@@ -164,7 +176,16 @@ func (s *Service) SignOut(r *http.Request) (*http.Cookie, error) {
 	return s.door.filled(""), nil
 }
 
-// Forget deletes the sessions that have ended. Any number of processes may run it.
+// Forget deletes the sessions that have ended, links that work no more, and windows of callers in which nothing counts any
+// more. Any number of processes may run it.
 func (s *Service) Forget(ctx context.Context) error {
-	return s.db.Transact(ctx, func(tx *sql.Tx) error { return forgetSessions(ctx, tx, s.db.Now()) })
+	if err := s.callers.Forget(ctx); err != nil {
+		return err
+	}
+	return s.db.Transact(ctx, func(tx *sql.Tx) error {
+		if err := forgetLinks(ctx, tx, s.db.Now()); err != nil {
+			return err
+		}
+		return forgetSessions(ctx, tx, s.db.Now())
+	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/stretchr/testify/require"
 
+	"muniment.example/control/mailer"
 	"muniment.example/control/roomtest"
 	"muniment.example/control/store"
 	"muniment.example/control/tenant"
@@ -34,19 +35,28 @@ type fixture struct {
 	tenants *tenant.Service
 	admin   *http.ServeMux
 	log     *strings.Builder
+	outbox  string
 }
 
+// failed is what control makes of a job's error.
+func failed(code string, _ bool, err error) error { return fmt.Errorf("%s: %w", code, err) }
+
 func newFixture(t *testing.T) *fixture {
-	h := &fixture{t: t, clock: roomtest.NewClock(begin), log: new(strings.Builder)}
+	h := &fixture{t: t, clock: roomtest.NewClock(begin), log: new(strings.Builder), outbox: t.TempDir()}
 	db := roomtest.Open(t, t.TempDir(), h.clock.Now)
 	var err error
-	h.Service, err = New(Config{DB: db, PublicURL: public, Logger: slog.New(slog.NewTextHandler(h.log, nil))})
+	h.Service, err = New(Config{DB: db, PublicURL: public, Mails: &mailer.Mails{Outbox: h.outbox}, Failed: failed, Now: h.clock.Now, Logger: slog.New(slog.NewTextHandler(h.log, nil))})
 	require.NoError(t, err)
-	h.tenants, err = tenant.New(tenant.Config{DB: db, Nodes: roomtest.Alone{}})
+	h.tenants, err = tenant.New(tenant.Config{DB: db, Nodes: roomtest.Alone{}, Made: First, Scopes: ScopesInForce})
 	require.NoError(t, err)
 	h.admin = http.NewServeMux()
 	h.tenants.OperatorRoutes(humago.New(h.admin, huma.DefaultConfig("", "")))
 	return h
+}
+
+// open is the service with a public URL.
+func open(db *store.DB, public string) (*Service, error) {
+	return New(Config{DB: db, PublicURL: public, Mails: &mailer.Mails{}, Failed: failed})
 }
 
 // tenant makes a tenant with a key.
@@ -289,7 +299,7 @@ func TestCheck(t *testing.T) {
 		{"https://a.example", "a.example", "10.0.0.2", "POST", map[string]string{"Origin": "null"}, "another origin"},
 		{"https://a.example", "inner:8080", "10.0.0.2", "POST", map[string]string{"Origin": "https://a.example"}, ""},
 	} {
-		s, err := New(Config{DB: db, PublicURL: c.public})
+		s, err := open(db, c.public)
 		require.NoError(t, err)
 		r := httptest.NewRequest(c.method, Path, nil)
 		r.Host = c.host
@@ -316,7 +326,7 @@ func TestCheck(t *testing.T) {
 		require.Contains(t, w.Body.String(), c.refused)
 	}
 	for _, bad := range []string{"", "muniment.example", "ftp://a.example", "https://"} {
-		_, err := New(Config{DB: db, PublicURL: bad})
+		_, err := open(db, bad)
 		require.ErrorContains(t, err, "public URL", bad)
 	}
 }
@@ -325,7 +335,7 @@ func TestCheck(t *testing.T) {
 func TestCookieWithoutTLS(t *testing.T) {
 	db := roomtest.Open(t, t.TempDir(), nil)
 	for public, name := range map[string]string{"http://127.0.0.1:8080": "muniment_session_8080", "http://[::1]:81": "muniment_session_81", "http://localhost": "muniment_session"} {
-		s, err := New(Config{DB: db, PublicURL: public})
+		s, err := open(db, public)
 		require.NoError(t, err)
 		c := s.door.filled("x")
 		require.Equal(t, name, c.Name)

@@ -123,7 +123,7 @@ type Made struct {
 func (s *Service) create(ctx context.Context, in *createInput) (Made, error) {
 	caller := auth.PrincipalFrom(ctx)
 	owner := Key{TenantID: caller.TenantID, OrgID: caller.OrgID, DeveloperID: caller.DeveloperID}
-	return s.makeKey(ctx, callerOf(caller), owner, envOf(caller.Prefix), in.Body)
+	return s.makeKey(ctx, callerOf(caller), owner, EnvOf(caller.Prefix), in.Body)
 }
 
 type rotateInput struct {

@@ -11,11 +11,15 @@ import (
 )
 
 // Scopes returns the scopes of a key at a time, or those of its successor in rotations once it is
-// not in force; 0 if none is in force.
+// not in force; 0 if none is in force. The id of a member stands for one, whose scopes may become less.
 type Scopes func(ctx context.Context, q store.Querier, keyID string, at time.Time) (api.Scopes, error)
 
-// reasonKeyRevoked is why the service pauses a webhook.
-const reasonKeyRevoked = "KEY_REVOKED"
+// Why the service pauses a webhook: its key was revoked or has expired, or its member was removed or may
+// not get all of its events any more.
+const (
+	reasonKeyRevoked    = "KEY_REVOKED"
+	reasonMemberChanged = "MEMBER_CHANGED"
+)
 
 // entitled returns SCOPE_MISSING unless the scopes admit to all kinds that filters name.
 func (c *core) entitled(held api.Scopes, filters []string) error {
@@ -50,7 +54,8 @@ func (c *core) mayGet(held api.Scopes, d *Delivery) bool {
 	return held.Allows(api.AuditRead)
 }
 
-// KeyEnded pauses the tenant's webhooks whose key is not in force, in the change that ends a key.
+// KeyEnded pauses the tenant's webhooks whose key is not in force, in the change that ends a key, or that
+// takes scopes from a member.
 func (c *core) KeyEnded(ctx context.Context, tx *store.Tx, tenantID string) error {
 	active, err := store.List(ctx, tx, "the webhooks of "+tenantID, webhooks.Scan, webhooks.Select()+` WHERE tenant_id = $1 AND state = 'ACTIVE' ORDER BY webhook_id`, tenantID)
 	for i := 0; i < len(active) && err == nil; i++ {
@@ -70,13 +75,16 @@ func (c *core) pause(ctx context.Context, id string) error {
 	})
 }
 
-// pauseIn pauses an ACTIVE webhook if its key is not in force.
+// pauseIn pauses an ACTIVE webhook if its key is not in force, or may not get all of its events.
 func (c *core) pauseIn(ctx context.Context, tx *store.Tx, was *Webhook) error {
 	held, err := c.cfg.Scopes(ctx, tx, was.KeyID, tx.Now())
-	if err != nil || held != 0 {
+	if err != nil || held != 0 && c.entitled(held, was.Events) == nil {
 		return err
 	}
 	next := *was
 	next.State, next.StateReason = Paused, new(reasonKeyRevoked)
+	if api.IsID(api.PrefixMember, was.KeyID) {
+		next.StateReason = new(reasonMemberChanged)
+	}
 	return revise(ctx, tx, was, &next, eventPaused, store.BySystem())
 }

@@ -167,7 +167,7 @@ func (s *Service) change(ctx context.Context, tenantID, id string, by auth.Princ
 			if err != nil {
 				return err
 			}
-			moved = held == 0
+			moved = held == 0 || s.entitled(held, next.Events) != nil
 		}
 		if moved {
 			next.KeyID = by.ID
