@@ -65,6 +65,7 @@ type fixture struct {
 	ingest   *ingest.Service
 	services []control.Service
 	members  *people.Service
+	outbox   string           // of the mails to members
 	sandbox  *sandbox.Service // nil without one
 	access   *access.Service  // likewise
 	log      *memoryLog
@@ -130,8 +131,9 @@ func newFixtureOn(t *testing.T, dir string, nodes node.Config, now ...func() tim
 		Events: func(context.Context, string) (int64, error) { return 7, h.uncounted },
 	}})
 	require.NoError(t, err)
+	h.outbox = filepath.Join(dir, "members")
 	h.members, err = people.New(people.Config{
-		DB: h.db, PublicURL: "https://muniment.example", Mails: &mailer.Mails{Outbox: filepath.Join(dir, "outbox")}, Ended: hooks.KeyEnded,
+		DB: h.db, PublicURL: "https://muniment.example", Mails: &mailer.Mails{Outbox: h.outbox}, Ended: hooks.KeyEnded,
 		Failed: func(_ string, _ bool, err error) error { return err },
 	})
 	require.NoError(t, err)

@@ -10,7 +10,7 @@
 // mailed any more. Removing a member is final, and the same address can be invited again.
 //
 // A member makes keys and webhooks as a key does. Keys stay when their maker is removed; a webhook that is sent under a
-// member is paused once the member may not get all of its events (webhook.Config.Scopes). In a database
+// member is paused once the member's role may not set it (webhook.Config.Scopes). In a database
 // restored from an older copy, Replay gives members the role and the state that the log has.
 //
 // # Links
@@ -27,8 +27,8 @@
 // its actor: it has the scopes that the actor has at each request, not those of when it began. So a session of a key
 // that is revoked or has expired, and one of a member who was removed, has ended. A session ends after 8 hours without a request, and 24 hours after it began, whatever
 // happens. Signing in always makes a new session and ends the one that the browser had, so nobody can prepare a session
-// for somebody else. Signing in again is also how a session is confirmed: what asks again (Session.Confirmed) takes
-// sessions that are at most 10 minutes old. An actor has at most 20 sessions: one more ends the oldest.
+// for somebody else. Signing in again is also how a session is confirmed: what asks again
+// (route.Operation.Confirms) takes sessions that are at most 10 minutes old. An actor has at most 20 sessions: one more ends the oldest.
 //
 // Of a session the database has the SHA-256 of its token, in rows that belong to no person and are in no event. All
 // processes of control have the same sessions. When a process is killed while a caller signs in, the caller has a

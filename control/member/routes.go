@@ -15,17 +15,17 @@ const tag = "Members"
 func (s *Service) Routes(a route.API) {
 	const path, one = "/v1/members", "/v1/members/{memberId}"
 	route.Add(a, route.Operation{ID: "invite-member", Method: http.MethodPost, Path: path, Tag: tag, Access: route.Scope(api.KeysWrite),
-		Summary: "Invite a person to sign in to the console", Effects: []route.Effect{grants},
+		Summary: "Invite a person to sign in to the console", Confirms: true, Effects: []route.Effect{grants},
 		Description: "A mail says so. The person signs in by a link that is mailed on request, for 15 minutes and once. A tenant has at most 500 members, and invites at most 100 persons in 24 hours."}, s.postMember)
 	route.Add(a, route.Operation{ID: "list-members", Method: http.MethodGet, Path: path, Tag: tag, Access: route.Scope(api.KeysWrite),
 		Summary: "List the members, newest first"}, s.getMembers)
 	route.Add(a, route.Operation{ID: "get-member", Method: http.MethodGet, Path: one, Tag: tag, Access: route.Scope(api.KeysWrite),
 		Summary: "Get a member"}, s.getMember)
 	route.Add(a, route.Operation{ID: "change-member", Method: http.MethodPatch, Path: one, Tag: tag, Access: route.Scope(api.KeysWrite),
-		Summary: "Give a member another role", Effects: []route.Effect{changes},
+		Summary: "Give a member another role", Confirms: true, Effects: []route.Effect{changes},
 		Description: "It holds from the next request of the member's sessions on. The last owner stays one."}, s.patchMember)
 	route.Add(a, route.Operation{ID: "remove-member", Method: http.MethodDelete, Path: one, Tag: tag, Access: route.Scope(api.KeysWrite), Stops: true,
-		Summary: "Permanently remove a member", Effects: []route.Effect{changes},
+		Summary: "Permanently remove a member", Confirms: true, Effects: []route.Effect{changes},
 		Description: "The member's sessions and links end at once, and webhooks that are sent under the member are paused, as at the end of a key. Keys that the member made stay: `GET /v1/api-keys` names their maker. The last owner stays."}, s.deleteMember)
 }
 

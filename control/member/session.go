@@ -41,24 +41,19 @@ type Session struct {
 	Caller auth.Principal
 	// SignedInAt is when it began, and ExpiresAt when it ends even if it is used.
 	SignedInAt, ExpiresAt store.Instant
-
-	now time.Time
 }
 
 // Allows says whether the session holds a scope now.
 func (s Session) Allows(scope api.Scope) bool { return s.Caller.Scopes.Allows(scope) }
 
-// errConfirm is the answer to what a session may do only shortly after its actor has signed in.
-var errConfirm error = &api.Error{Code: api.AuthRequired, Message: "for this you need to have signed in within the last 10 minutes: sign in again, and repeat it"}
-
 // IsUnconfirmed says whether an error is that of Confirmed: the page then asks to sign in again.
-func IsUnconfirmed(err error) bool { return errors.Is(err, errConfirm) }
+func IsUnconfirmed(err error) bool { return errors.Is(err, auth.ErrUnconfirmed) }
 
 // Confirmed returns an error unless the actor has signed in within the last 10 minutes. Making and rotating a key,
-// changing members, and erasing a person ask for it.
+// changing members, and erasing a person ask for it: their operations refuse the Caller of another session.
 func (s Session) Confirmed() error {
-	if s.now.Sub(s.SignedInAt.Time) > confirmedAge {
-		return errConfirm
+	if s.Caller.Unconfirmed {
+		return auth.ErrUnconfirmed
 	}
 	return nil
 }
@@ -95,7 +90,8 @@ func (s *Service) Session(r *http.Request) (Session, error) {
 			s.cfg.Logger.WarnContext(ctx, "cannot note the use of a session", "err", err)
 		}
 	}
-	session.SignedInAt, session.ExpiresAt, session.now = row.signedInAt, store.At(row.signedInAt.Add(sessionAge)), now
+	session.SignedInAt, session.ExpiresAt = row.signedInAt, store.At(row.signedInAt.Add(sessionAge))
+	session.Caller.Unconfirmed = now.Sub(row.signedInAt.Time) > confirmedAge
 	return session, nil
 }
 

@@ -14,8 +14,8 @@ import (
 // not in force; 0 if none is in force. The id of a member stands for one, whose scopes may become less.
 type Scopes func(ctx context.Context, q store.Querier, keyID string, at time.Time) (api.Scopes, error)
 
-// Why the service pauses a webhook: its key was revoked or has expired, or its member was removed or may
-// not get all of its events any more.
+// Why the service pauses a webhook: its key was revoked or has expired, or its member was removed or has a
+// role that may not set it.
 const (
 	reasonKeyRevoked    = "KEY_REVOKED"
 	reasonMemberChanged = "MEMBER_CHANGED"
@@ -54,6 +54,15 @@ func (c *core) mayGet(held api.Scopes, d *Delivery) bool {
 	return held.Allows(api.AuditRead)
 }
 
+// mayKeep reports whether a webhook may go on under its key or member, who holds these scopes now. The scopes of a key
+// stay what they were when it set the webhook; a member's may have become less.
+func (c *core) mayKeep(held api.Scopes, w *Webhook) bool {
+	if !api.IsID(api.PrefixMember, w.KeyID) {
+		return held != 0
+	}
+	return held.Allows(api.WebhooksWrite) && c.entitled(held, w.Events) == nil
+}
+
 // KeyEnded pauses the tenant's webhooks whose key is not in force, in the change that ends a key, or that
 // takes scopes from a member.
 func (c *core) KeyEnded(ctx context.Context, tx *store.Tx, tenantID string) error {
@@ -75,10 +84,10 @@ func (c *core) pause(ctx context.Context, id string) error {
 	})
 }
 
-// pauseIn pauses an ACTIVE webhook if its key is not in force, or may not get all of its events.
+// pauseIn pauses an ACTIVE webhook unless it may go on.
 func (c *core) pauseIn(ctx context.Context, tx *store.Tx, was *Webhook) error {
 	held, err := c.cfg.Scopes(ctx, tx, was.KeyID, tx.Now())
-	if err != nil || held != 0 && c.entitled(held, was.Events) == nil {
+	if err != nil || c.mayKeep(held, was) {
 		return err
 	}
 	next := *was
