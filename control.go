@@ -64,7 +64,7 @@ func (c *controlCmd) Validate() error {
 	if objects.IsBucket(c.Packs) && !objects.IsBucket(c.Exports.Bundles) {
 		return errors.New("--packs is a bucket, so --bundles must be one, too, or a process would not find the bundles of another: for example --bundles 's3://NAME?region=REGION&prefix=bundles/'")
 	}
-	return c.Mail.reachable(c.Public, c.Sandbox)
+	return c.Mail.reachable(c.Public)
 }
 
 // Run serves until it is signalled. It waits until the database and the log can be reached.

@@ -15,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"muniment.example/control/mailer"
-	"muniment.example/control/sandbox"
 	"muniment.example/control/webhook"
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/certs"
@@ -134,7 +133,7 @@ func (f webhookFlags) Validate() error {
 
 // publicURLFlag says where callers reach the API.
 type publicURLFlag struct {
-	PublicURL string `help:"URL under which callers reach the API, for links in mails; default: the address of --listen." placeholder:"URL"`
+	PublicURL string `help:"URL under which callers reach the API and the console, for links in mails; without https, the console opens only on the machine of the service; default: the address of --listen." placeholder:"URL"`
 }
 
 // Validate refuses what no link can begin with.
@@ -165,8 +164,8 @@ type mailFlags struct {
 }
 
 // reachable refuses mails whose link would lead to where this process listens.
-func (f mailFlags) reachable(public publicURLFlag, of sandbox.Flags) error {
-	if f.SMTP != "" && public.PublicURL == "" && of.Tenants > 0 {
+func (f mailFlags) reachable(public publicURLFlag) error {
+	if f.SMTP != "" && public.PublicURL == "" {
 		return errors.New("--mail-smtp needs --public-url: the link of a mail begins with it")
 	}
 	return nil

@@ -58,7 +58,7 @@ type upCmd struct {
 
 // Validate refuses what would fail only once the service runs.
 func (c *upCmd) Validate() error {
-	return c.Mail.reachable(c.Public, c.Sandbox)
+	return c.Mail.reachable(c.Public)
 }
 
 // Run serves until it is signalled.

@@ -469,6 +469,38 @@ func TestMails(t *testing.T) {
 	require.NotContains(t, h.log.String(), "ada@example.org")
 }
 
+// TestOutbox: a mail is removed once its member has signed in, was removed or was erased.
+func TestOutbox(t *testing.T) {
+	h := newFixture(t)
+	made := h.owned("acme", "", "*")
+	by := h.key(made.KeyID)
+	bob, eve, ada := h.invited(by, "bob@example.org", Viewer).Member, h.invited(by, "eve@example.org", Viewer).Member, h.invited(by, "ada@example.org", Viewer).Member
+	require.Empty(t, h.jobs())
+	other := filepath.Join(h.outbox, "app_01M7Y45MG0YQ2E2D8Z1V5K3T9B"+mailer.File)
+	require.NoError(t, os.WriteFile(other, nil, 0o600))
+	kept := func() (ids []string) {
+		require.NoError(t, h.Forget(t.Context()))
+		for _, m := range []Member{bob, eve, ada} {
+			if h.mailed(m.ID) != "" {
+				ids = append(ids, m.ID)
+			}
+		}
+		return ids
+	}
+	require.Equal(t, []string{bob.ID, eve.ID, ada.ID}, kept())
+	h.member(bob)
+	require.Equal(t, []string{eve.ID, ada.ID}, kept())
+	require.Empty(t, h.call(by, "DELETE", "/v1/members/"+eve.ID, "", nil))
+	require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
+		_, err := Tables.Erase(t.Context(), tx, made.TenantID, sealer.NewPerson("ada@example.org"), "erased", nil)
+		return err
+	}))
+	require.Empty(t, kept())
+	require.FileExists(t, other)
+	require.Equal(t, "erased", h.all(made.TenantID)[0].Email)
+	require.Equal(t, "erased", h.all(made.TenantID)[0].Name)
+}
+
 // TestReplay: in an older copy of the database a member who was removed, or has a lower role by now, is that again.
 func TestReplay(t *testing.T) {
 	stacktest.Both(t)

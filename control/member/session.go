@@ -172,16 +172,20 @@ func (s *Service) SignOut(r *http.Request) (*http.Cookie, error) {
 	return s.door.filled(""), nil
 }
 
-// Forget deletes the sessions that have ended, links that work no more, and windows of callers in which nothing counts any
-// more. Any number of processes may run it.
+// Forget deletes the sessions that have ended, links that work no more, their mails in the outbox, and windows of callers in which
+// nothing counts any more. Any number of processes may run it.
 func (s *Service) Forget(ctx context.Context) error {
 	if err := s.callers.Forget(ctx); err != nil {
 		return err
 	}
-	return s.db.Transact(ctx, func(tx *sql.Tx) error {
+	err := s.db.Transact(ctx, func(tx *sql.Tx) error {
 		if err := forgetLinks(ctx, tx, s.db.Now()); err != nil {
 			return err
 		}
 		return forgetSessions(ctx, tx, s.db.Now())
 	})
+	if err != nil {
+		return err
+	}
+	return s.cleanOutbox(ctx)
 }
