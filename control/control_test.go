@@ -126,7 +126,7 @@ func newFixtureOn(t *testing.T, dir string, nodes node.Config, now ...func() tim
 	require.NoError(t, err)
 	hooks, err := webhook.New(webhook.Config{DB: h.db, Log: struct{ pipeline.Reader }{}, Warehouse: struct{ pipeline.Warehouse }{}, Keys: h.keys, Kinds: control.Kinds, Scopes: tenant.ScopesInForce, Egress: egress})
 	require.NoError(t, err)
-	h.tenants, err = tenant.New(tenant.Config{DB: h.db, Nodes: h.nodes, Ended: hooks.KeyEnded, Made: people.First, Scopes: people.ScopesInForce, Counters: tenant.Counters{
+	h.tenants, err = tenant.New(tenant.Config{DB: h.db, Nodes: h.nodes, Ended: hooks.KeyEnded, Scopes: people.ScopesInForce, Counters: tenant.Counters{
 		Bases: rights.CountBases, Rights: rights.CountRights, Offers: h.offers.Count, Challenges: challenges.Count,
 		Events: func(context.Context, string) (int64, error) { return 7, h.uncounted },
 	}})
