@@ -59,7 +59,7 @@ type One struct {
 
 // List is one page of members.
 type List struct {
-	Members    []Shown `json:"members"`
+	Members    []Shown `json:"members" doc:"A page of the members, newest first."`
 	NextCursor *string `json:"nextCursor"`
 }
 
