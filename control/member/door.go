@@ -53,8 +53,8 @@ func forbidden(message string) error {
 
 // Check refuses, with a sentence for the person at the browser, what no session may be used for: a request over plain
 // HTTP to another address than one of the browser's own machine, and one that a page of another origin sends and that
-// could change something. Every request for the console has to pass it. A proxy on this machine that puts its own Host
-// in place of the caller's, without TLS, fails nobody's sign-in but its own callers': their origin is another one.
+// could change something. Every request for the console has to pass it. Behind a proxy without
+// TLS that puts its own loopback Host in place of the caller's nobody can sign in: the caller's origin is another one.
 func (s *Service) Check(r *http.Request) error {
 	d := s.door
 	switch {
