@@ -488,7 +488,7 @@ func TestOutbox(t *testing.T) {
 		return ids
 	}
 	require.Equal(t, []string{bob.ID, eve.ID, ada.ID}, kept())
-	h.member(bob)
+	c := h.member(bob)
 	require.Equal(t, []string{eve.ID, ada.ID}, kept())
 	require.Empty(t, h.call(by, "DELETE", "/v1/members/"+eve.ID, "", nil))
 	require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
@@ -496,9 +496,18 @@ func TestOutbox(t *testing.T) {
 		return err
 	}))
 	require.Empty(t, kept())
+	_, err := h.is(c)
+	require.NoError(t, err)
+	require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
+		_, err := Tables.Erase(t.Context(), tx, made.TenantID, sealer.NewPerson("bob@example.org"), "erased too", nil)
+		return err
+	}))
+	_, err = h.is(c)
+	require.Equal(t, errEnded, err, "erased")
 	require.FileExists(t, other)
-	require.Equal(t, "erased", h.all(made.TenantID)[0].Email)
-	require.Equal(t, "erased", h.all(made.TenantID)[0].Name)
+	gone, err := findAny(t.Context(), h.db.Read(), ada.ID)
+	require.NoError(t, err)
+	require.Equal(t, []string{"erased", "erased"}, []string{gone.Email, gone.Name})
 }
 
 // TestReplay: in an older copy of the database a member who was removed, or has a lower role by now, is that again.

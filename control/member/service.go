@@ -174,10 +174,10 @@ func (s *Service) move(ctx context.Context, caller auth.Principal, memberID stri
 	return moved, err
 }
 
-// callerOf is a member as it may act now; AUTH_INVALID once it was removed.
+// callerOf is a member as it may act now; AUTH_INVALID once it was removed or its person erased.
 func (s *Service) callerOf(ctx context.Context, tenantID, memberID string) (auth.Principal, *Member, error) {
 	m, err := members.Find(ctx, s.db.Read(), tenantID, memberID)
-	if store.IsNone(err) || err == nil && m.State != Active {
+	if store.IsNone(err) || err == nil && (m.State != Active || !mailer.IsAddress(m.Email)) {
 		return auth.Principal{}, nil, errEnded
 	}
 	if err != nil {
