@@ -47,7 +47,7 @@ var packages = map[string][]string{
 	"bench/warehouse":           {"bench/measure", "bench/system", "control/statement", "gate", "gateway/api", "pipeline/...", "sealer"},
 	"bench/waittest":            {},
 	"control":                   {"control/...", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer", "pipeline/trace"},
-	"control/access":            {"control/route", "control/sandbox", "control/store", "control/tenant", "gateway/api", "sealer", "sealer/keyfile", "sealer/terminal"},
+	"control/access":            {"control/mailer", "control/member", "control/route", "control/sandbox", "control/store", "control/tenant", "gateway/api", "gateway/auth", "sealer", "sealer/terminal"},
 	"control/assets":            {"gateway/api"},
 	"control/assets/assetstest": {"control/assets"},
 	"control/backup":            {"control/proof", "control/signing", "control/store", "gateway/api", "sealer", "sealer/keyfile", "sealer/terminal"},
@@ -56,11 +56,14 @@ var packages = map[string][]string{
 	"control/challenge":         {"control/node", "control/right", "control/route", "control/store", "gateway/api", "gateway/auth", "sealer"},
 	"control/console":           {"control/access", "control/assets", "control/node", "control/proof", "control/route", "control/store", "gateway/api", "pipeline", "sealer", "sealer/terminal"},
 	"control/dispute":           {"control/right", "control/route", "control/store", "gateway/api", "gateway/auth", "pipeline", "sealer"},
-	"control/dsar":              {"control/challenge", "control/dispute", "control/erasure", "control/ingest", "control/objects", "control/offer", "control/payable", "control/proof", "control/right", "control/route", "control/settle", "control/statement", "control/store", "control/tenant", "control/webhook", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
+	"control/dsar":              {"control/challenge", "control/dispute", "control/erasure", "control/ingest", "control/member", "control/objects", "control/offer", "control/payable", "control/proof", "control/right", "control/route", "control/settle", "control/statement", "control/store", "control/tenant", "control/webhook", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/erasure":           {"control/route", "control/store", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/event":             {"control/proof", "control/route", "control/store", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/historytest":       {"gateway/api"},
 	"control/ingest":            {"control/node", "control/right", "control/route", "control/store", "control/tenant", "gateway/api", "gateway/auth", "sealer"},
+	"control/mailer":            {"control/store", "sealer/keyfile"},
+	"control/mailer/mailertest": {},
+	"control/member":            {"control/mailer", "control/route", "control/sandbox", "control/store", "control/tenant", "gateway/api", "gateway/auth", "sealer"},
 	"control/meter":             {"control/calendar", "control/route", "control/store", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/node":              {"control/route", "control/signing", "control/store", "gateway/api", "sealer", "sealer/terminal"},
 	"control/objects":           {"control/store", "gateway/api", "sealer/keyfile"},
@@ -128,7 +131,7 @@ var packages = map[string][]string{
 }
 
 // testsOnly are packages that no shipped code may import. They may import each other.
-var testsOnly = []string{"bench/waittest", "bench/system/storytest", "bench/system/systemtest", "control/assets/assetstest", "control/historytest", "control/objects/s3test", "control/proof/prooftest", "control/rapidtest", "control/roomtest", "control/route/routetest", "control/store/storetest", "deploy/alerttest", "deploy/stack/stacktest", "gateway/certs/certstest", "gateway/issue/issuetest", "pipeline/conform", "pipeline/trace/tracetest", "sealer/sealertest"}
+var testsOnly = []string{"bench/waittest", "bench/system/storytest", "bench/system/systemtest", "control/assets/assetstest", "control/historytest", "control/mailer/mailertest", "control/objects/s3test", "control/proof/prooftest", "control/rapidtest", "control/roomtest", "control/route/routetest", "control/store/storetest", "deploy/alerttest", "deploy/stack/stacktest", "gateway/certs/certstest", "gateway/issue/issuetest", "pipeline/conform", "pipeline/trace/tracetest", "sealer/sealertest"}
 
 // adapters are the dependencies that belong to one package each. A prefix of the
 // import path and the packages that may name it.
@@ -148,7 +151,7 @@ var adapters = map[string][]string{
 	"github.com/ClickHouse/clickhouse": {"pipeline/clickhouse", "bench/warehouse"}, // what the product is held against
 	"github.com/parquet-go/parquet-go": {"control/dsar"},
 	"github.com/minio/minio-go":        {"control/objects"},
-	"github.com/wneessen/go-mail":      {"control/access"},
+	"github.com/wneessen/go-mail":      {"control/mailer"},
 	"github.com/cespare/xxhash":        {"pipeline/clickhouse"},
 	"code.dny.dev/ssrf":                {"control/webhook"},
 	"codeberg.org/go-pdf/fpdf":         {"control/paper"},

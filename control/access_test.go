@@ -14,6 +14,7 @@ import (
 
 	"muniment.example/control"
 	"muniment.example/control/access"
+	"muniment.example/control/mailer"
 	"muniment.example/control/node"
 	"muniment.example/control/roomtest"
 	"muniment.example/control/sandbox"
@@ -31,7 +32,7 @@ func openAccess(t *testing.T, cfg access.Config) *applied {
 	dir := t.TempDir()
 	clock := roomtest.NewClock(time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC))
 	a := &applied{fixture: newFixtureOn(t, dir, node.Config{}, clock.Now), clock: clock, outbox: filepath.Join(dir, "outbox")}
-	cfg.DB, cfg.PublicURL, cfg.Outbox, cfg.Now = a.db, "https://muniment.example", a.outbox, clock.Now
+	cfg.DB, cfg.PublicURL, cfg.Mails, cfg.Now = a.db, "https://muniment.example", &mailer.Mails{Outbox: a.outbox}, clock.Now
 	cfg.Failed = func(code string, final bool, err error) error {
 		return &control.JobFailure{Code: code, Final: final, Err: err}
 	}

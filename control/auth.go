@@ -26,7 +26,10 @@ func (d *handler) admit(ctx huma.Context, next func(huma.Context)) {
 	op := route.Of(ctx.Operation())
 	inner, err := d.authenticate(op.Access)(ctx)
 	if _, scoped := op.Access.(route.Scope); err == nil && scoped {
-		err = op.RequireEffects(auth.PrincipalFrom(inner))
+		caller := auth.PrincipalFrom(inner)
+		if err = op.RequireEffects(caller); err == nil && op.Confirms && caller.Unconfirmed {
+			err = auth.ErrUnconfirmed
+		}
 	}
 	if err != nil {
 		d.refuse(ctx, err)

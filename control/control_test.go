@@ -28,6 +28,8 @@ import (
 	"muniment.example/control/dsar"
 	"muniment.example/control/erasure"
 	"muniment.example/control/ingest"
+	"muniment.example/control/mailer"
+	people "muniment.example/control/member"
 	"muniment.example/control/node"
 	"muniment.example/control/objects"
 	"muniment.example/control/offer"
@@ -62,6 +64,8 @@ type fixture struct {
 	offers   *offer.Service
 	ingest   *ingest.Service
 	services []control.Service
+	members  *people.Service
+	outbox   string           // of the mails to members
 	sandbox  *sandbox.Service // nil without one
 	access   *access.Service  // likewise
 	log      *memoryLog
@@ -122,10 +126,16 @@ func newFixtureOn(t *testing.T, dir string, nodes node.Config, now ...func() tim
 	require.NoError(t, err)
 	hooks, err := webhook.New(webhook.Config{DB: h.db, Log: struct{ pipeline.Reader }{}, Warehouse: struct{ pipeline.Warehouse }{}, Keys: h.keys, Kinds: control.Kinds, Scopes: tenant.ScopesInForce, Egress: egress})
 	require.NoError(t, err)
-	h.tenants, err = tenant.New(tenant.Config{DB: h.db, Nodes: h.nodes, Ended: hooks.KeyEnded, Counters: tenant.Counters{
+	h.tenants, err = tenant.New(tenant.Config{DB: h.db, Nodes: h.nodes, Ended: hooks.KeyEnded, Scopes: people.ScopesInForce, Counters: tenant.Counters{
 		Bases: rights.CountBases, Rights: rights.CountRights, Offers: h.offers.Count, Challenges: challenges.Count,
 		Events: func(context.Context, string) (int64, error) { return 7, h.uncounted },
 	}})
+	require.NoError(t, err)
+	h.outbox = filepath.Join(dir, "members")
+	h.members, err = people.New(people.Config{
+		DB: h.db, PublicURL: "https://muniment.example", Mails: &mailer.Mails{Outbox: h.outbox}, Ended: hooks.KeyEnded,
+		Failed: func(_ string, _ bool, err error) error { return err },
+	})
 	require.NoError(t, err)
 	h.ingest, err = ingest.New(ingest.Config{DB: h.db, Nodes: h.nodes, Deliver: func(context.Context, string, string, []ingest.Delivery) ([]ingest.Delivered, error) {
 		return nil, errors.New("no delivery in this test")
@@ -154,7 +164,7 @@ func newFixtureOn(t *testing.T, dir string, nodes node.Config, now ...func() tim
 		LogKeep: func(context.Context) (time.Duration, error) { return 24 * time.Hour, nil }, CopiesKeep: 24 * time.Hour,
 	})
 	require.NoError(t, err)
-	h.services = []control.Service{h.keys, h.tenants, rights, h.offers, challenges, disputes, h.ingest, beacons, hooks, settlement, statements, payables, erasures, exports, trouble{}}
+	h.services = []control.Service{h.keys, h.tenants, h.members, rights, h.offers, challenges, disputes, h.ingest, beacons, hooks, settlement, statements, payables, erasures, exports, trouble{}}
 	return h
 }
 

@@ -22,7 +22,7 @@ func TestTableOfEffects(t *testing.T) {
 			require.Contains(t, o.text["description"], fmt.Sprintf("It %s: for that the key also needs %s.", e["does"], e["needs"]))
 		}
 	}
-	require.Len(t, rows, 11)
+	require.Len(t, rows, 14)
 	page, err := os.ReadFile("../gateway/integrating.md")
 	require.NoError(t, err)
 	_, table, _ := strings.Cut(string(page), "| operation | what it does | what the key also needs |\n|---|---|---|\n")

@@ -19,6 +19,7 @@ import (
 	"muniment.example/control/erasure"
 	"muniment.example/control/event"
 	"muniment.example/control/ingest"
+	"muniment.example/control/member"
 	"muniment.example/control/node"
 	"muniment.example/control/offer"
 	"muniment.example/control/payable"
@@ -37,7 +38,7 @@ import (
 // filter of GET /v1/events and the catalogue in the document read them here.
 var Kinds = store.KindsOf(slices.Concat(
 	event.Nouns, right.Nouns, offer.Nouns, challenge.Nouns, dispute.Nouns, ingest.Nouns, beacon.Nouns, settle.Nouns, payable.Nouns, statement.Nouns, webhook.Nouns,
-	proof.Nouns, dsar.Nouns, erasure.Nouns, tenant.Nouns, sandbox.Nouns, signing.Nouns, node.Nouns, access.Nouns, store.Nouns,
+	proof.Nouns, dsar.Nouns, erasure.Nouns, tenant.Nouns, member.Nouns, sandbox.Nouns, signing.Nouns, node.Nouns, access.Nouns, store.Nouns,
 ))
 
 // eventKinds is the catalogue of tenants' events in the document: their types, the scopes of which a

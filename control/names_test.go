@@ -140,10 +140,11 @@ func TestRecordsAreSentBack(t *testing.T) {
 	rule := get[string](t, h.call(key, "POST", "/v1/settlement/rules", fmt.Sprintf(
 		`{"match":{"substrate":"CTV"},"unit":"EVENT","price":"1","currency":"EUR","shares":[{"counterpartyId":%q,"bps":10000}]}`, payee)).ok(), "rule", "id")
 	hook := get[string](t, h.call(key, "POST", "/v1/webhooks", `{"url":"https://receiver.example/","events":["right.*"]}`).ok(), "webhook", "id")
+	person := get[string](t, h.call(key, "POST", "/v1/members", `{"email":"ada@example.org","name":"Ada","role":"viewer"}`).ok(), "member", "id")
 	issuer := get[string](t, h.call(key, "PUT", "/v1/settlement/issuer", `{"legalName":"Acme AG"}`).ok(), "issuer", "id")
 	records := map[string]string{
 		"PUT /v1/settlement/issuer":                          issuer,
-		"PUT /v1/settlement/counterparties/{counterpartyId}": payee, "PUT /v1/settlement/rules/{ruleId}": rule, "PATCH /v1/webhooks/{webhookId}": hook,
+		"PUT /v1/settlement/counterparties/{counterpartyId}": payee, "PUT /v1/settlement/rules/{ruleId}": rule, "PATCH /v1/webhooks/{webhookId}": hook, "PATCH /v1/members/{memberId}": person,
 	}
 	for _, o := range operations(t, document) {
 		if o.method != "PUT" && o.method != "PATCH" {

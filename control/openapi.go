@@ -219,6 +219,7 @@ var tagNotes = []struct{ name, note string }{
 	{"Settlement", "Who is paid for receipts, and how much."},
 	{"Webhooks", "URLs to which events are sent until they are accepted, signed by the Standard Webhooks specification."},
 	{"Tenant", "The tenant and its API keys."},
+	{"Members", "Persons who may sign in to the tenant's console."},
 	{"Sandbox", "A sandbox without API keys: a cookie names the visitor's tenant. A key for a tenant that stays can be applied for."},
 	{"Verification", "The keys by which verifiers check signatures."},
 	{tagService, "Health, versions and this document."},

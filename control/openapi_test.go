@@ -17,6 +17,7 @@ import (
 	"muniment.example/control"
 	"muniment.example/control/access"
 	"muniment.example/control/event"
+	"muniment.example/control/mailer"
 	"muniment.example/control/meter"
 	page "muniment.example/control/playground"
 	"muniment.example/control/proof"
@@ -45,7 +46,7 @@ func openService(t *testing.T) (h *fixture, registered *huma.OpenAPI, document m
 		}, Limits: unlimited,
 	})
 	require.NoError(t, err)
-	strangers, err := access.New(access.Config{DB: h.db, Limits: unlimited, PublicURL: "https://muniment.example", Outbox: t.TempDir(), Failed: func(_ string, _ bool, err error) error { return err }})
+	strangers, err := access.New(access.Config{DB: h.db, Limits: unlimited, PublicURL: "https://muniment.example", Mails: &mailer.Mails{Outbox: t.TempDir()}, Failed: func(_ string, _ bool, err error) error { return err }})
 	require.NoError(t, err)
 	watched, err := page.New(page.Config{Visitors: visitors, Feed: page.NewFeed()})
 	require.NoError(t, err)
@@ -201,6 +202,7 @@ func TestScopesAreTheContracts(t *testing.T) {
 			"POST /v1/webhooks/{webhookId}/test", "POST /v1/webhooks/{webhookId}/recover", "POST /v1/webhooks/{webhookId}/deliveries/{deliveryId}/resend"},
 		"keys:write": {
 			"GET /v1/api-keys", "POST /v1/api-keys", "GET /v1/api-keys/{keyId}", "DELETE /v1/api-keys/{keyId}", "POST /v1/api-keys/{keyId}/rotate",
+			"GET /v1/members", "POST /v1/members", "GET /v1/members/{memberId}", "PATCH /v1/members/{memberId}", "DELETE /v1/members/{memberId}",
 		},
 	}
 	declared := map[string][]string{}

@@ -74,12 +74,12 @@ var exempt = func() map[string]string {
 		"an id, which the service makes or is about no person": {
 			"org_id", "key_id", "developer_id", "right_id", "basis_id", "parent_right_id", "ancestors", "holder_org_id", "challenge_id", "challenger_org_id", "raised_by_org_id",
 			"counterparty_id", "dispute_id", "receipt_id", "receipt_ids", "job_id", "worker_id", "erasure_id", "event_id", "held_id", "rejected_id", "mapping_id", "offer_id", "from_org_id", "to_org_id", "derived_right_id",
-			"pack_id", "payable_id", "first_id", "issuer_id", "signing_key_id", "process", "rule_id", "statement_id", "delivery_id", "webhook_id", "successor_key_id", "created_by", "countered_by", "application_id", "activated_tenant_id", "request_id", "corrects", "downloaded_by", "actor",
+			"pack_id", "payable_id", "first_id", "issuer_id", "signing_key_id", "process", "rule_id", "statement_id", "delivery_id", "webhook_id", "successor_key_id", "created_by", "countered_by", "application_id", "activated_tenant_id", "request_id", "corrects", "downloaded_by", "actor", "actor_id", "member_id", "invited_by",
 			"erasures.requested_by", "dsar_jobs.bundle_store_key", "vendor_key", "held_rows.vendor", "held_rows.vendor_id", "held_rows.id_type", "mapping_totals.vendor", "mapping_totals.id_type", "lane", "unique_key", "identity_day",
 		},
 		"a word of the service's own": {
 			"state", "kind", "currency", "unit", "tiers_mode", "time_zone", "period", "outcome", "format", "failure_code", "from_state", "to_state", "substrate", "substrates", "event_type", "jobs.code", "scopes", "webhooks.events", "held_rows.reason",
-			"counts", "progress", "payload", "idempotency.state", "mail_state", "mail_code", "mail_detail", "webhooks.state_reason", "webhooks.wait_reason",
+			"counts", "progress", "payload", "idempotency.state", "mail_state", "mail_code", "mail_detail", "webhooks.state_reason", "webhooks.wait_reason", "env", "role",
 		},
 		"a hash, a secret, a position, an amount, a time or a signature": {
 			"secret_hash", "prefix", "content_hash", "root_hash", "hashes", "position", "first_position", "sha256", "file_sha256", "header", "bundle_sha256", "download_secret", "subject_hash", "identity_hash", "key_hash", "token_hash",
@@ -89,6 +89,7 @@ var exempt = func() map[string]string {
 		"ids of players and places, times and numbers":             {"rejected_plays.play_text"},
 		"of a webhook's URL, which is public, for an hour":         {"webhook_budgets.host"},
 		"deleted by ForgetAnswers":                                 {"idempotency.answer"},
+		"deleted as soon as a job has looked at it":                {"link_requests.email"},
 		"on its way to the log: erasure/TestErasureWaitsForTheLog": {"outbox.event", "outbox.private"},
 	} {
 		for _, column := range columns {

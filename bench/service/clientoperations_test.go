@@ -36,6 +36,16 @@ func clientOperations() map[string]clientOperation {
 		}},
 		"revoke-api-key": {at: "", call: func(x context.Context, c C) (any, error) { return given(c.APIKeys().Revoke(x, "key_1")) }},
 
+		"invite-member": {at: "member", call: func(x context.Context, c C) (any, error) {
+			return given(c.Members().Invite(x, filled[client.MemberInvitation]()))
+		}},
+		"list-members": {at: "members/0", call: func(x context.Context, c C) (any, error) { return first(c.Members().List(x, "ACTIVE")) }},
+		"get-member":   {at: "member", call: func(x context.Context, c C) (any, error) { return given(c.Members().Get(x, "mbr_1")) }},
+		"change-member": {at: "member", call: func(x context.Context, c C) (any, error) {
+			return given(c.Members().Change(x, "mbr_1", filled[client.MemberRole]()))
+		}},
+		"remove-member": {at: "member", call: func(x context.Context, c C) (any, error) { return given(c.Members().Remove(x, "mbr_1")) }},
+
 		"create-basis": {at: "basis", call: func(x context.Context, c C) (any, error) {
 			return given(c.Bases().Create(x, filled[client.NewBasis]()))
 		}},

@@ -44,6 +44,12 @@ func TestDocumentedOperations(t *testing.T) {
 	d.visit("rotate-api-key", "", `{"overlapSeconds": 3600}`)
 	d.visit("revoke-api-key", "", "")
 
+	d.visit("invite-member", "", `{"email": "grace@studio-north.example", "name": "Grace", "role": "finance"}`)
+	d.visit("list-members", "?state=INVITED", "")
+	d.visit("get-member", "", "")
+	d.visit("change-member", "", `{"role": "viewer"}`)
+	d.visit("remove-member", "", "")
+
 	d.visit("create-basis", "", `{"kind": "LICENSE", "title": "Spring campaign", "jurisdiction": "US", "reference": "contract 2026/117",
 		"effectiveFrom": "2026-01-01T00:00:00Z"}`)
 	d.visit("list-bases", "", "")

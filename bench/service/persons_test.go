@@ -201,6 +201,7 @@ var notTexts = map[string]string{
 	"dry-run-settlement-rule":                     "stores nothing",
 	"create-dsar-job .format":                     "JSON if it is unknown, and not stored",
 	"erase .dataSubjectId":                        "stored as a hash",
+	"invite-member .email":                        "stored as that of the owner for whom the tenant was made",
 	"create-beacon .spatialAnchorId":              "not stored: it is in the signed token",
 	"ingest-batch .rows[].vendor":                 "the batch's says the same",
 	"withdraw-offer .reason":                      "stored as that of reject-offer",
@@ -217,7 +218,7 @@ const anIDOfPlayers = "a vendor's id of players"
 
 // unlisted are columns of control's database that are not in the list, and why.
 var unlisted = map[string]string{
-	"outbox.event": "on its way to the log", "outbox.private": "on its way to the log", "idempotency.answer": "deleted by an erasure",
+	"outbox.event": "on its way to the log", "outbox.private": "on its way to the log", "idempotency.answer": "deleted by an erasure", "link_requests.email": "deleted by a job at once",
 	"statements.document": "made of permanent records", "proof_packs.header": "made of permanent records",
 	"feed.snapshot":         "what nodes apply of a permanent record",
 	"mapping_totals.vendor": anIDOfPlayers, "mapping_totals.id_type": anIDOfPlayers,
@@ -435,6 +436,7 @@ func (p *speaker) journey(hook string) {
 	p.call("create-counterparty", `{"name": "§", "kind": "OTHER", "legalName": "§", "address": "§", "email": "§", "payoutRef": "§", "currency": "EUR", "taxId": "§"}`, "counterpartyId", "data.counterparty.id")
 	p.call("change-counterparty", `{"name": "a studio", "kind": "OTHER", "legalName": "§", "address": "§", "email": "§", "payoutRef": "§", "currency": "EUR", "taxId": "§"}`)
 	p.call("set-issuer", `{"legalName": "§", "address": "§", "taxId": "§", "email": "§", "note": "§"}`)
+	p.call("invite-member", `{"email": "somebody@example.org", "name": "§", "role": "viewer"}`)
 	p.call("create-webhook", fmt.Sprintf(`{"url": %q, "events": ["right.*"], "description": "§"}`, hook), "webhookId", "data.webhook.id")
 	p.call("change-webhook", `{"description": "§"}`)
 

@@ -69,11 +69,10 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
-	"net/mail"
 	"strings"
 	"time"
-	"unicode"
 
+	"muniment.example/control/mailer"
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 )
@@ -149,7 +148,7 @@ const (
 	// tokenAge is how long a token is good.
 	tokenAge = 24 * time.Hour
 	// Bounds of texts, in bytes.
-	maxEmail, maxLocal, maxOrganisation, maxUse = 254, 64, 200, 2000
+	maxOrganisation, maxUse = 200, 2000
 )
 
 // endsAt is when the application expires.
@@ -204,8 +203,8 @@ func (f Form) normal() (Form, error) {
 	sent := f.Email // which invalid UTF-8 would not survive
 	f = Form{strings.ToLower(sent), strings.TrimSpace(f.Organisation), strings.TrimSpace(f.Use)}
 	var faults []api.ValidationError
-	if !isAddress(sent) || !isAddress(f.Email) {
-		faults = append(faults, api.ValidationError{Field: "email", Message: fmt.Sprintf("must be one e-mail address of at most %d bytes, as name@example.org", maxEmail)})
+	if !mailer.IsAddress(sent) || !mailer.IsAddress(f.Email) {
+		faults = append(faults, api.ValidationError{Field: "email", Message: fmt.Sprintf("must be one e-mail address of at most %d bytes, as name@example.org", mailer.MaxAddress)})
 	}
 	for _, text := range []struct {
 		field, value, breaks string
@@ -214,7 +213,7 @@ func (f Form) normal() (Form, error) {
 		switch {
 		case text.value == "":
 			faults = append(faults, api.MissingField(text.field))
-		case len(text.value) > text.most || !isPlain(text.value, text.breaks):
+		case len(text.value) > text.most || !mailer.IsPlain(text.value, text.breaks):
 			faults = append(faults, api.ValidationError{Field: text.field, Message: fmt.Sprintf("must be text without control characters, of at most %d bytes", text.most)})
 		}
 	}
@@ -222,25 +221,6 @@ func (f Form) normal() (Form, error) {
 		return f, api.Invalid(faults...)
 	}
 	return f, nil
-}
-
-// isAddress says whether a text is the address of one mailbox and nothing else. Quoted names and
-// literal IP addresses, which hardly anybody has, are none.
-func isAddress(text string) bool {
-	local, domain, _ := strings.Cut(text, "@")
-	if len(text) > maxEmail || len(local) > maxLocal || domain == "" || !isPlain(text, "") || strings.ContainsAny(text, " \"()<>,;:\\[]") {
-		return false
-	}
-	parsed, err := mail.ParseAddress(text)
-	return err == nil && parsed.Name == "" && parsed.Address == text
-}
-
-// isPlain says whether a text has no control characters but those that are allowed, and none that
-// change the direction of the text around it, which would have an operator read something else.
-func isPlain(text, allowed string) bool {
-	return store.Storable(text) && !strings.ContainsFunc(text, func(c rune) bool {
-		return (unicode.IsControl(c) || unicode.Is(unicode.Bidi_Control, c) || unicode.Is(unicode.Zl, c) || unicode.Is(unicode.Zp, c)) && !strings.ContainsRune(allowed, c)
-	})
 }
 
 // newToken makes 256 random bits that are exchanged for a key.

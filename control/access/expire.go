@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"muniment.example/control/mailer"
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 )
@@ -93,10 +94,10 @@ func erase(ctx context.Context, tx *store.Tx, a *Application) error {
 // cleanOutbox removes the mails of applications that are not APPROVED any more. It leaves other
 // files alone.
 func (s *Service) cleanOutbox(ctx context.Context) error {
-	if s.cfg.Outbox == "" {
+	if s.cfg.Mails.Outbox == "" {
 		return nil
 	}
-	files, err := os.ReadDir(s.cfg.Outbox)
+	files, err := os.ReadDir(s.cfg.Mails.Outbox)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -104,7 +105,7 @@ func (s *Service) cleanOutbox(ctx context.Context) error {
 		return fmt.Errorf("cannot look through the outbox: %w", err)
 	}
 	for _, file := range files {
-		id, isMail := strings.CutSuffix(file.Name(), mailFile)
+		id, isMail := strings.CutSuffix(file.Name(), mailer.File)
 		if !isMail || !api.IsID(prefixApplication, id) {
 			continue
 		}
@@ -115,7 +116,7 @@ func (s *Service) cleanOutbox(ctx context.Context) error {
 		if err == nil && a.State == Approved {
 			continue
 		}
-		if err := os.Remove(filepath.Join(s.cfg.Outbox, file.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(filepath.Join(s.cfg.Mails.Outbox, file.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("cannot remove a mail from the outbox: %w", err)
 		}
 	}

@@ -6,20 +6,17 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
-	"mime/quotedprintable"
-	"net"
 	"net/mail"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/emersion/go-sasl"
 	"github.com/emersion/go-smtp"
 	"github.com/stretchr/testify/require"
 
+	"muniment.example/control/mailer"
+	"muniment.example/control/mailer/mailertest"
 	"muniment.example/control/roomtest"
 	"muniment.example/control/store"
 	"muniment.example/deploy/stack/stacktest"
@@ -27,148 +24,27 @@ import (
 	"muniment.example/gateway/certs/certstest"
 )
 
-// mailServer is an SMTP server that keeps what it takes.
-type mailServer struct {
-	t       *testing.T
-	address string
-
-	mu       sync.Mutex
-	letters  []letter
-	answers  []error // to the next recipients, nil takes one
-	password string  // of the user muniment; empty: nobody has to authenticate
-}
-
-// letter is a mail as the server took it.
-type letter struct {
-	from, to, text string
-	encrypted      bool
-}
-
-// newMailServer starts a server; without a certificate it speaks no TLS, and implicit begins with it.
-func newMailServer(t *testing.T, certificate *tls.Certificate, implicit bool) *mailServer {
-	m := &mailServer{t: t}
-	server := smtp.NewServer(m)
-	server.Domain, server.AllowInsecureAuth = "localhost", true
-	server.ErrorLog = quiet{}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	m.address = listener.Addr().String()
-	if certificate != nil {
-		server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{*certificate}}
-	}
-	if implicit {
-		listener = tls.NewListener(listener, server.TLSConfig)
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = server.Serve(listener)
-	}()
-	t.Cleanup(func() {
-		require.NoError(t, server.Close())
-		<-ended
-	})
-	return m
-}
-
-type quiet struct{}
-
-func (quiet) Printf(string, ...any) {}
-func (quiet) Println(...any)        {}
-
-// NewSession implements smtp.Backend.
-func (m *mailServer) NewSession(c *smtp.Conn) (smtp.Session, error) {
-	_, encrypted := c.TLSConnectionState()
-	return &session{mailServer: m, letter: letter{encrypted: encrypted}, known: m.password == ""}, nil
-}
-
-type session struct {
-	*mailServer
-	letter letter
-	known  bool
-}
-
-func (s *session) AuthMechanisms() []string { return []string{sasl.Plain} }
-
-func (s *session) Auth(string) (sasl.Server, error) {
-	return sasl.NewPlainServer(func(_, user, password string) error {
-		if user != "muniment" || password != s.password {
-			return &smtp.SMTPError{Code: 535, EnhancedCode: smtp.EnhancedCode{5, 7, 8}, Message: "no such user " + user}
-		}
-		s.known = true
-		return nil
-	}), nil
-}
-
-func (s *session) Mail(from string, _ *smtp.MailOptions) error {
-	if !s.known {
-		return smtp.ErrAuthRequired
-	}
-	s.letter.from = from
-	return nil
-}
-
-func (s *session) Rcpt(to string, _ *smtp.RcptOptions) (err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.answers) > 0 {
-		err, s.answers = s.answers[0], s.answers[1:]
-	}
-	s.letter.to = to
-	return err
-}
-
-func (s *session) Data(r io.Reader) error {
-	text, err := io.ReadAll(r)
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.letter.text = string(text)
-	s.letters = append(s.letters, s.letter)
-	return nil
-}
-
-func (s *session) Reset()        {}
-func (s *session) Logout() error { return nil }
-
-// took is the only letter that was taken since.
-func (m *mailServer) took() letter {
-	m.t.Helper()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	require.Len(m.t, m.letters, 1)
-	taken := m.letters[0]
-	m.letters = nil
-	return taken
-}
-
 // read parses a letter, and returns its token to activate.
-func (l letter) read(t *testing.T) (*mail.Message, string) {
+func read(t *testing.T, l mailertest.Letter) (*mail.Message, string) {
 	t.Helper()
-	return l.readLink(t, "activate")
+	return readLink(t, l, "activate")
 }
 
 // readLink parses a letter, and returns its token of a kind.
-func (l letter) readLink(t *testing.T, kind string) (*mail.Message, string) {
+func readLink(t *testing.T, l mailertest.Letter, kind string) (*mail.Message, string) {
 	t.Helper()
-	m, err := mail.ReadMessage(bytes.NewBufferString(l.text))
-	require.NoError(t, err)
-	require.Equal(t, "quoted-printable", m.Header.Get("Content-Transfer-Encoding"))
-	body, err := io.ReadAll(quotedprintable.NewReader(m.Body))
-	require.NoError(t, err)
-	return m, tokenIn(t, string(body), kind)
+	m, text := l.Read(t)
+	return m, tokenIn(t, text, kind)
 }
 
-func plain(address string) *Server {
-	return &Server{Address: address, From: "Muniment <keys@muniment.example>", TLS: NoTLS}
+func plain(address string) *mailer.Server {
+	return &mailer.Server{Address: address, From: "Muniment <keys@muniment.example>", TLS: mailer.NoTLS}
 }
 
 // TestMail: the mail over a real conversation leads to a key, and has no more than it must.
 func TestMail(t *testing.T) {
-	m := newMailServer(t, nil, false)
-	h := newFixture(t, plain(m.address))
+	m := mailertest.New(t, nil, false)
+	h := newFixture(t, plain(m.Address))
 	h.confirmed("ada@example.org")
 	id := h.waiting("ada@example.org").ID
 	_, err := h.approve(t.Context(), id, "")
@@ -178,18 +54,18 @@ func TestMail(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, done)
 
-	taken := m.took()
-	require.Equal(t, "keys@muniment.example", taken.from)
-	require.Equal(t, "ada@example.org", taken.to)
-	letter, token := taken.read(t)
+	taken := m.Took()
+	require.Equal(t, "keys@muniment.example", taken.From)
+	require.Equal(t, "ada@example.org", taken.To)
+	letter, token := read(t, taken)
 	require.Equal(t, `"Muniment" <keys@muniment.example>`, letter.Header.Get("From"))
 	require.Equal(t, "<ada@example.org>", letter.Header.Get("To"))
 	require.Equal(t, "auto-generated", letter.Header.Get("Auto-Submitted"))
 	for _, header := range []string{"Date", "Message-Id", "Subject"} {
 		require.NotEmpty(t, letter.Header.Get(header))
 	}
-	require.NotContains(t, taken.text, "Example Ltd", "nobody can have us send texts to others")
-	require.NotContains(t, taken.text, "Trying")
+	require.NotContains(t, taken.Text, "Example Ltd", "nobody can have us send texts to others")
+	require.NotContains(t, taken.Text, "Trying")
 	a := h.all()[0]
 	require.Equal(t, Mail{State: MailSent, Attempts: 1, At: store.At(begin)}, a.Mail)
 	_, err = os.Stat(filepath.Join(h.dir, "outbox"))
@@ -202,8 +78,8 @@ func TestMail(t *testing.T) {
 // before. The token is good for nothing else, and once.
 func TestConfirming(t *testing.T) {
 	stacktest.Both(t)
-	m := newMailServer(t, nil, false)
-	h := newFixture(t, plain(m.address))
+	m := mailertest.New(t, nil, false)
+	h := newFixture(t, plain(m.Address))
 	h.applies("ada@example.org")
 	a := h.all()[0]
 	require.Equal(t, Unconfirmed, a.State)
@@ -214,10 +90,10 @@ func TestConfirming(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, done)
 	require.Equal(t, MailSent, h.all()[0].Mail.State)
-	taken := m.took()
-	letter, token := taken.readLink(t, "confirm")
+	taken := m.Took()
+	letter, token := readLink(t, taken, "confirm")
 	require.Contains(t, letter.Header.Get("Subject"), "Confirm")
-	require.NotContains(t, taken.text, "Example Ltd", "nobody can have us send texts to others")
+	require.NotContains(t, taken.Text, "Example Ltd", "nobody can have us send texts to others")
 	h.applies("ada@example.org")
 	require.Len(t, h.all(), 1, "it is open")
 
@@ -246,12 +122,12 @@ func (h *fixture) due() Counts {
 // TestUnconfirmedExpire a day after they were made, and count for their address all the same.
 func TestUnconfirmedExpire(t *testing.T) {
 	stacktest.Both(t)
-	m := newMailServer(t, nil, false)
-	h := newFixture(t, plain(m.address))
+	m := mailertest.New(t, nil, false)
+	h := newFixture(t, plain(m.Address))
 	h.applies("ada@example.org")
 	_, err := h.job(MailJob, h.SendMail)
 	require.NoError(t, err)
-	_, token := m.took().readLink(t, "confirm")
+	_, token := readLink(t, m.Took(), "confirm")
 	h.clock.Advance(confirmWithin - time.Millisecond)
 	require.NoError(t, h.Expire(t.Context()))
 	require.Equal(t, Unconfirmed, h.all()[0].State)
@@ -294,12 +170,12 @@ func TestUnconfirmedMakeRoom(t *testing.T) {
 // TestTooManyWait: while as many applications as may wait for an operator do, none is confirmed, and
 // its link stays good.
 func TestTooManyWait(t *testing.T) {
-	m := newMailServer(t, nil, false)
-	h := newFixture(t, plain(m.address))
+	m := mailertest.New(t, nil, false)
+	h := newFixture(t, plain(m.Address))
 	h.applies("ada@example.org")
 	_, err := h.job(MailJob, h.SendMail)
 	require.NoError(t, err)
-	_, token := m.took().readLink(t, "confirm")
+	_, token := readLink(t, m.Took(), "confirm")
 	const columns = "application_id, tenant_id, email, organisation, purpose, state, approvals, mail_state, mail_attempts, mail_code, mail_detail, created_at, updated_at, revision"
 	roomtest.Fill(t, h.db, mostWaiting, "access_applications", columns, fmt.Sprintf("'app_' || i, 'tnt_system', 'x' || i, 'x', 'x', 'RECEIVED', 0, 'NONE', 0, '', '', %d, 0, 0", begin.UnixMilli()))
 	require.Equal(t, api.Overloaded, api.From(h.confirm(t.Context(), token)).Reason)
@@ -313,12 +189,12 @@ func TestTooManyWait(t *testing.T) {
 // TestMailIsRetried: what a server can't take now it gets again; what it refuses for good is FAILED,
 // and the operator sees its codes, but nothing that names the applicant.
 func TestMailIsRetried(t *testing.T) {
-	m := newMailServer(t, nil, false)
-	h := newFixture(t, plain(m.address))
+	m := mailertest.New(t, nil, false)
+	h := newFixture(t, plain(m.Address))
 	refuses := func(code int, enhanced smtp.EnhancedCode) error {
 		return &smtp.SMTPError{Code: code, EnhancedCode: enhanced, Message: "<ada@example.org> is not welcome"}
 	}
-	m.answers = []error{refuses(451, smtp.EnhancedCode{4, 7, 1}), nil, refuses(550, smtp.EnhancedCode{5, 1, 1})}
+	m.Answers = []error{refuses(451, smtp.EnhancedCode{4, 7, 1}), nil, refuses(550, smtp.EnhancedCode{5, 1, 1})}
 	h.confirmed("ada@example.org")
 	id := h.waiting("ada@example.org").ID
 	_, err := h.approve(t.Context(), id, "")
@@ -334,7 +210,7 @@ func TestMailIsRetried(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, done)
 	require.Equal(t, Mail{State: MailSent, Attempts: 2, At: store.At(begin.Add(time.Minute))}, h.all()[0].Mail)
-	_, token := m.took().read(t)
+	_, token := read(t, m.Took())
 
 	_, err = h.approve(t.Context(), id, "")
 	require.NoError(t, err)
@@ -367,8 +243,8 @@ func TestMailServerIsAway(t *testing.T) {
 // TestMailProcessIsKilled after it has sent a mail and before it could note that: the mail is sent
 // again, and either link leads to the one key.
 func TestMailProcessIsKilled(t *testing.T) {
-	m := newMailServer(t, nil, false)
-	h := newFixture(t, plain(m.address))
+	m := mailertest.New(t, nil, false)
+	h := newFixture(t, plain(m.Address))
 	for _, n := range []int{0, 1} {
 		email := []string{"ada@example.org", "grace@example.org"}[n]
 		h.confirmed(email)
@@ -377,13 +253,13 @@ func TestMailProcessIsKilled(t *testing.T) {
 		job, err := h.db.Claim(t.Context(), MailJob, time.Minute)
 		require.NoError(t, err)
 		require.NoError(t, h.SendMail(t.Context(), job))
-		_, first := m.took().read(t)
+		_, first := read(t, m.Took())
 		h.clock.Advance(2 * time.Minute) // its lease is over
 		done, err := h.job(MailJob, h.SendMail)
 		require.NoError(t, err)
 		require.True(t, done)
 		require.ErrorIs(t, job.Done(t.Context()), store.ErrStale)
-		_, second := m.took().read(t)
+		_, second := read(t, m.Took())
 		require.NotEqual(t, first, second)
 		tokens := []string{first, second}
 		_, err = h.activate(t.Context(), tokens[n])
@@ -395,8 +271,8 @@ func TestMailProcessIsKilled(t *testing.T) {
 
 // TestMailOfARefusedApplication, or of one that is approved anew, is not sent.
 func TestMailOfARefusedApplication(t *testing.T) {
-	m := newMailServer(t, nil, false)
-	h := newFixture(t, plain(m.address))
+	m := mailertest.New(t, nil, false)
+	h := newFixture(t, plain(m.Address))
 	h.confirmed("ada@example.org")
 	id := h.waiting("ada@example.org").ID
 	for range 2 {
@@ -408,7 +284,7 @@ func TestMailOfARefusedApplication(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, done)
 	}
-	m.took() // one of two
+	m.Took() // one of two
 	_, err := h.approve(t.Context(), id, "")
 	require.NoError(t, err)
 	_, err = h.refuse(t.Context(), id, "")
@@ -416,7 +292,7 @@ func TestMailOfARefusedApplication(t *testing.T) {
 	done, err := h.job(MailJob, h.SendMail)
 	require.NoError(t, err)
 	require.True(t, done)
-	require.Empty(t, m.letters)
+	require.Empty(t, m.Letters)
 	require.Zero(t, h.count("access_tokens"))
 }
 
@@ -433,7 +309,7 @@ func TestMailOverTLS(t *testing.T) {
 		return &tls.Config{ServerName: host, RootCAs: pool}
 	}
 	foreign := func(host string) *tls.Config { return &tls.Config{ServerName: host} }
-	sends := func(server *Server) error {
+	sends := func(server *mailer.Server) error {
 		h := newFixture(t, server)
 		h.confirmed("ada@example.org")
 		_, err := h.approve(t.Context(), h.waiting("ada@example.org").ID, "")
@@ -444,24 +320,24 @@ func TestMailOverTLS(t *testing.T) {
 		}
 		return err
 	}
-	for _, mode := range []TLSMode{StartTLS, ImplicitTLS} {
-		m := newMailServer(t, &certificate, mode == ImplicitTLS)
-		require.NoError(t, sends(&Server{Address: m.address, From: "keys@muniment.example", TLS: mode, Trust: trust}), mode)
-		require.True(t, m.took().encrypted)
-		require.ErrorContains(t, sends(&Server{Address: m.address, From: "keys@muniment.example", TLS: mode, Trust: foreign}), "MAIL_SERVER_UNAVAILABLE", mode)
-		m.password = "opensesame"
-		require.ErrorContains(t, sends(&Server{Address: m.address, From: "keys@muniment.example", TLS: mode, Trust: trust}), "MAIL_REFUSED", mode)
-		server := &Server{Address: m.address, From: "keys@muniment.example", TLS: mode, Trust: trust, User: "muniment", Password: func() (string, error) { return "wrong", nil }}
+	for _, mode := range []mailer.TLSMode{mailer.StartTLS, mailer.ImplicitTLS} {
+		m := mailertest.New(t, &certificate, mode == mailer.ImplicitTLS)
+		require.NoError(t, sends(&mailer.Server{Address: m.Address, From: "keys@muniment.example", TLS: mode, Trust: trust}), mode)
+		require.True(t, m.Took().Encrypted)
+		require.ErrorContains(t, sends(&mailer.Server{Address: m.Address, From: "keys@muniment.example", TLS: mode, Trust: foreign}), "MAIL_SERVER_UNAVAILABLE", mode)
+		m.Password = "opensesame"
+		require.ErrorContains(t, sends(&mailer.Server{Address: m.Address, From: "keys@muniment.example", TLS: mode, Trust: trust}), "MAIL_REFUSED", mode)
+		server := &mailer.Server{Address: m.Address, From: "keys@muniment.example", TLS: mode, Trust: trust, User: "muniment", Password: func() (string, error) { return "wrong", nil }}
 		require.ErrorContains(t, sends(server), "MAIL_SERVER_UNAVAILABLE", mode)
 		server.Password = func() (string, error) { return "", errors.New("no such file") }
 		require.ErrorContains(t, sends(server), "no such file", mode)
-		server.Password = func() (string, error) { return m.password, nil }
+		server.Password = func() (string, error) { return m.Password, nil }
 		require.NoError(t, sends(server), mode)
-		require.Len(t, m.letters, 1)
+		require.Len(t, m.Letters, 1)
 	}
-	m := newMailServer(t, nil, false)
-	require.ErrorContains(t, sends(&Server{Address: m.address, From: "keys@muniment.example", TLS: StartTLS, Trust: trust}), "MAIL_SERVER_UNAVAILABLE")
-	require.Empty(t, m.letters)
+	m := mailertest.New(t, nil, false)
+	require.ErrorContains(t, sends(&mailer.Server{Address: m.Address, From: "keys@muniment.example", TLS: mailer.StartTLS, Trust: trust}), "MAIL_SERVER_UNAVAILABLE")
+	require.Empty(t, m.Letters)
 }
 
 // TestOutbox: without a mail server the mail is a file that nobody else can read.

@@ -11,21 +11,22 @@ import (
 	"strings"
 	"time"
 
+	"muniment.example/control/mailer"
+	"muniment.example/control/member"
 	"muniment.example/control/sandbox"
 	"muniment.example/control/store"
 	"muniment.example/control/tenant"
 	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
 )
 
-// Config of the service. DB, PublicURL and Failed are required, and Server or Outbox.
+// Config of the service. DB, PublicURL, Mails and Failed are required.
 type Config struct {
 	DB *store.DB
 	// PublicURL is where callers reach the API, without a slash at its end: links in mails lead there.
 	PublicURL string
-	// Server sends the mails; nil: they are written to the outbox.
-	Server *Server
-	// Outbox is the folder of mails that are written to files.
-	Outbox string
+	// Mails sends the mails.
+	Mails *mailer.Mails
 	// Limits of each caller's address; a limit that is 0 is 10 requests within 10 seconds, 30 within
 	// an hour.
 	Limits sandbox.Limits
@@ -54,8 +55,8 @@ type Service struct {
 
 // New returns the service.
 func New(cfg Config) (*Service, error) {
-	if cfg.DB == nil || cfg.PublicURL == "" || cfg.Failed == nil || cfg.Server == nil && cfg.Outbox == "" {
-		return nil, errors.New("cannot open access to the sandbox: DB, PublicURL, Failed, or both Server and Outbox are missing")
+	if cfg.DB == nil || cfg.PublicURL == "" || cfg.Failed == nil || cfg.Mails == nil {
+		return nil, errors.New("cannot open access to the sandbox: DB, PublicURL, Failed or Mails is missing")
 	}
 	cfg.Limits.Burst = cmp.Or(cfg.Limits.Burst, defaultBurst)
 	cfg.Limits.Sustained = cmp.Or(cfg.Limits.Sustained, defaultSustained)
@@ -144,7 +145,7 @@ func (s *Service) admit(ctx context.Context, tx *store.Tx, r request) (state Sta
 		ID: r.id, TenantID: api.SystemTenant, Email: r.Email, Organisation: r.Organisation, Use: r.Use,
 		State: Received, Mail: Mail{State: MailNone}, CreatedAt: r.createdAt, UpdatedAt: store.At(tx.Now()),
 	}
-	if s.cfg.Server == nil {
+	if s.cfg.Mails.Server == nil {
 		return a.State, applications.Create(ctx, tx, eventApplied, &a, store.BySystem(), nil)
 	}
 	if err := makeRoom(ctx, tx); err != nil {
@@ -326,6 +327,9 @@ func (s *Service) activate(ctx context.Context, token string) (made tenant.Creat
 	err = s.redeem(ctx, token, Approved, func(tx *store.Tx, a *Application) (err error) {
 		org := strings.ToLower(api.NewID("sandbox_", tx.Now()))
 		if made, err = tenant.Make(ctx, tx, tenant.Request{Org: org, Email: a.Email, Label: "activated", Sandbox: true, Activated: true}); err != nil {
+			return err
+		}
+		if err := member.First(ctx, tx, made, a.Email, auth.EnvTest, store.BySystem()); err != nil {
 			return err
 		}
 		_, err = applications.Move(ctx, tx, store.Move[Application, Action]{TenantID: api.SystemTenant, ID: a.ID, Action: Activate, By: store.BySystem(), Edit: func(next *Application) error {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment.example/control/mailer"
 	"muniment.example/control/roomtest"
 	"muniment.example/control/route"
 	"muniment.example/control/store"
@@ -31,12 +32,12 @@ type fixture struct {
 	log   *strings.Builder
 }
 
-func newFixture(t *testing.T, server *Server) *fixture {
+func newFixture(t *testing.T, server *mailer.Server) *fixture {
 	h := &fixture{t: t, clock: roomtest.NewClock(begin), dir: t.TempDir(), log: new(strings.Builder)}
 	db := roomtest.Open(t, h.dir, h.clock.Now)
 	var err error
 	h.Service, err = New(Config{
-		DB: db, PublicURL: "https://muniment.example", Server: server, Outbox: filepath.Join(h.dir, "outbox"), Now: h.clock.Now,
+		DB: db, PublicURL: "https://muniment.example", Mails: &mailer.Mails{Server: server, Outbox: filepath.Join(h.dir, "outbox")}, Now: h.clock.Now,
 		Failed: func(code string, final bool, err error) error { return &failure{code, final, err} },
 		Logger: slog.New(slog.NewTextHandler(h.log, nil)),
 	})

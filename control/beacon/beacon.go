@@ -84,12 +84,17 @@ func (s *Service) Routes(a route.API) {
 // errSandbox: a beacon is answered by any node, and only control's signs for the sandbox.
 var errSandbox = api.Conflict("a tenant of the sandbox has no beacons: deliver by POST /v1/delivery or ingest-batch")
 
+// errMember: nodes look for the key of a beacon's plays.
+var errMember = api.Conflict("a beacon delivers under an API key, and ends with it: make it with a key, not as a member")
+
 func (s *Service) make(ctx context.Context, by auth.Principal, in *input) (BeaconURL, error) {
 	now := s.cfg.DB.Now().UTC().Truncate(time.Millisecond)
 	expires, err := route.Given("expiresAt", &in.Body.ExpiresAt)
 	switch {
 	case by.Sandbox:
 		return BeaconURL{}, errSandbox
+	case api.IsID(api.PrefixMember, by.ID):
+		return BeaconURL{}, errMember
 	case err != nil:
 		return BeaconURL{}, err
 	case !expires.Time.After(now):

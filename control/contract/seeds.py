@@ -45,6 +45,7 @@ MAKERS = {
     "challengeId": ("open-challenge", "challenge.id"),
     "disputeId": ("open-dispute", "dispute.id"),
     "keyId": ("create-api-key", "key.keyId"),
+    "memberId": ("invite-member", "member.id"),
     "mappingId": ("create-mapping", "mapping.id"),
     "webhookId": ("create-webhook", "webhook.id"),
     "counterpartyId": ("create-counterparty", "counterparty.id"),

@@ -9,6 +9,7 @@ import (
 	"muniment.example/control/dispute"
 	"muniment.example/control/erasure"
 	"muniment.example/control/ingest"
+	"muniment.example/control/member"
 	"muniment.example/control/offer"
 	"muniment.example/control/payable"
 	"muniment.example/control/proof"
@@ -24,7 +25,7 @@ import (
 )
 
 // configuration is the sections with a tenant's records that are about no person.
-var configuration = slices.Concat(tenant.Sections, right.Sections, offer.Sections, challenge.Sections, dispute.Sections, ingest.Sections, settle.Sections, statement.Sections, payable.Sections, proof.Sections, webhook.Sections, erasure.Sections)
+var configuration = slices.Concat(tenant.Sections, right.Sections, offer.Sections, challenge.Sections, dispute.Sections, ingest.Sections, settle.Sections, statement.Sections, payable.Sections, proof.Sections, webhook.Sections, erasure.Sections, member.Sections)
 
 // deliveryRow is a delivery with its private part. event and private are verbatim, so their holder
 // can verify receipt, witness and commitment.

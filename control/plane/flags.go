@@ -13,7 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"muniment.example/control/access"
+	"muniment.example/control/mailer"
 	"muniment.example/control/sandbox"
 	"muniment.example/control/webhook"
 	"muniment.example/gateway/api"
@@ -32,7 +32,7 @@ type Flags struct {
 
 // Validate refuses mails whose link would lead to where the process listens.
 func (f Flags) Validate() error {
-	if f.Mail.SMTP != "" && f.Public.PublicURL == "" && f.Sandbox.Tenants > 0 {
+	if f.Mail.SMTP != "" && f.Public.PublicURL == "" {
 		return errors.New("--mail-smtp needs --public-url: the link of a mail begins with it")
 	}
 	return nil
@@ -70,7 +70,7 @@ func (f WebhookFlags) Validate() error {
 
 // PublicURLFlag says where callers reach the API.
 type PublicURLFlag struct {
-	PublicURL string `help:"URL under which callers reach the API, for links in mails; default: the address of --listen." placeholder:"URL"`
+	PublicURL string `help:"URL under which callers reach the API and the console, for links in mails; without https, the console opens only on the machine of the service; default: the address of --listen." placeholder:"URL"`
 }
 
 // Validate refuses what no link can begin with.
@@ -91,7 +91,7 @@ type MailFlags struct {
 	From         string             `help:"Sender of mails." placeholder:"ADDRESS"`
 	User         string             `help:"User to authenticate as to the mail server." placeholder:"NAME"`
 	PasswordFile certs.PasswordFile `help:"File of that user's password. Read again for each mail." placeholder:"FILE" type:"path"`
-	TLS          access.TLSMode     `name:"tls" default:"starttls" enum:"starttls,implicit,none" help:"TLS with the mail server: starttls (a server without it is refused), implicit (from the first byte, as on port 465), or none."`
+	TLS          mailer.TLSMode     `name:"tls" default:"starttls" enum:"starttls,implicit,none" help:"TLS with the mail server: starttls (a server without it is refused), implicit (from the first byte, as on port 465), or none."`
 	TLSCA        string             `name:"tls-ca" help:"Certificate authorities to trust as the mail server (PEM); default: those of the system." placeholder:"FILE" type:"path"`
 }
 
@@ -106,26 +106,26 @@ func (f MailFlags) Validate() error {
 	if host, port, err := net.SplitHostPort(f.SMTP); err != nil || host == "" || port == "" {
 		return errors.New("--mail-smtp must be host:port")
 	}
-	if err := access.CheckSender(f.From); err != nil {
+	if err := mailer.CheckSender(f.From); err != nil {
 		return fmt.Errorf("--mail-from %w", err)
 	}
 	switch {
 	case (f.User == "") != (f.PasswordFile == ""):
 		return errors.New("--mail-user and --mail-password-file need each other")
-	case f.User != "" && f.TLS == access.NoTLS:
+	case f.User != "" && f.TLS == mailer.NoTLS:
 		return errors.New("--mail-user needs --mail-tls starttls or implicit: the password would travel in clear")
-	case f.TLSCA != "" && f.TLS == access.NoTLS:
+	case f.TLSCA != "" && f.TLS == mailer.NoTLS:
 		return errors.New("--mail-tls-ca needs --mail-tls starttls or implicit")
 	}
 	return nil
 }
 
 // server is the mail server; nil if there is none.
-func (f MailFlags) server(logger *slog.Logger, registry prometheus.Registerer) (*access.Server, error) {
+func (f MailFlags) server(logger *slog.Logger, registry prometheus.Registerer) (*mailer.Server, error) {
 	if f.SMTP == "" {
 		return nil, nil
 	}
-	s := &access.Server{Address: f.SMTP, From: f.From, User: f.User, Password: f.PasswordFile.Password(), TLS: f.TLS}
+	s := &mailer.Server{Address: f.SMTP, From: f.From, User: f.User, Password: f.PasswordFile.Password(), TLS: f.TLS}
 	hop, err := certs.NewClient(certs.Options{Use: "mail", Logger: logger, Registerer: registry}, certs.ClientFlags{CA: f.TLSCA})
 	if err != nil {
 		return nil, err

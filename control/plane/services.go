@@ -20,6 +20,8 @@ import (
 	"muniment.example/control/erasure"
 	"muniment.example/control/event"
 	"muniment.example/control/ingest"
+	"muniment.example/control/mailer"
+	"muniment.example/control/member"
 	"muniment.example/control/meter"
 	"muniment.example/control/node"
 	"muniment.example/control/objects"
@@ -58,7 +60,9 @@ type services struct {
 	payables   *payable.Service
 	hooks      *webhook.Service
 
+	mails    *mailer.Mails
 	tenants  *tenant.Service
+	members  *member.Service
 	ingest   *ingest.Service
 	beacons  *beacon.Service
 	exports  *dsar.Service
@@ -74,7 +78,7 @@ type services struct {
 // all are the services whose operations and tables control has.
 func (s *services) all() []control.Service {
 	all := []control.Service{
-		s.keys, s.tenants, s.rights, s.offers, s.challenges, s.disputes, s.packs, s.events, s.metering, s.ingest, s.beacons, s.hooks, s.settlement, s.statements, s.payables, s.erased, s.exports, s.verifier,
+		s.keys, s.tenants, s.members, s.rights, s.offers, s.challenges, s.disputes, s.packs, s.events, s.metering, s.ingest, s.beacons, s.hooks, s.settlement, s.statements, s.payables, s.erased, s.exports, s.verifier,
 	}
 	if s.visitors != nil {
 		all = append(all, s.visitors, s.play, s.access)
@@ -145,17 +149,31 @@ func (p *Plane) openEvidence(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	p.hooks, err = webhook.New(webhook.Config{DB: cfg.DB, Log: cfg.Log, Warehouse: cfg.Warehouse, Keys: p.keys, Kinds: control.Kinds, Scopes: tenant.ScopesInForce, Egress: egress, Logger: cfg.Logger, Registerer: cfg.Registerer, Tracer: cfg.Tracer})
+	p.hooks, err = webhook.New(webhook.Config{DB: cfg.DB, Log: cfg.Log, Warehouse: cfg.Warehouse, Keys: p.keys, Kinds: control.Kinds, Scopes: member.ScopesInForce, Egress: egress, Logger: cfg.Logger, Registerer: cfg.Registerer, Tracer: cfg.Tracer})
 	return err
 }
 
 // openTenants opens the tenants' other services, and those with personal data.
 func (p *Plane) openTenants(ctx context.Context) (err error) {
 	cfg := &p.cfg
-	p.tenants, err = tenant.New(tenant.Config{DB: cfg.DB, Nodes: p.nodes, Ended: p.hooks.KeyEnded, Counters: tenant.Counters{
+	p.tenants, err = tenant.New(tenant.Config{DB: cfg.DB, Nodes: p.nodes, Ended: p.hooks.KeyEnded, Made: member.First, Scopes: member.ScopesInForce, Counters: tenant.Counters{
 		Bases: p.rights.CountBases, Rights: p.rights.CountRights, Offers: p.offers.Count, Challenges: p.challenges.Count,
 		ProofPacks: p.packs.CountPacks, Events: p.events.Count,
 	}})
+	if err != nil {
+		return err
+	}
+	server, err := cfg.Flags.Mail.server(cfg.Logger, cfg.Registerer)
+	if err != nil {
+		return err
+	}
+	p.mails = &mailer.Mails{Server: server, Outbox: filepath.Join(cfg.Data, "outbox")}
+	p.members, err = member.New(member.Config{
+		DB: cfg.DB, PublicURL: cfg.Flags.publicURL(cfg.Listening), Mails: p.mails, Shared: cfg.Shared, Ended: p.hooks.KeyEnded, Logger: cfg.Logger,
+		Failed: func(code string, final bool, err error) error {
+			return &control.JobFailure{Code: code, Final: final, Err: err}
+		},
+	})
 	if err != nil {
 		return err
 	}
@@ -211,12 +229,8 @@ func (p *Plane) openSandbox(ctx context.Context) (err error) {
 // openAccess opens the service by which strangers get keys of the sandbox.
 func (p *Plane) openAccess(context.Context) (err error) {
 	cfg := &p.cfg
-	server, err := cfg.Flags.Mail.server(cfg.Logger, cfg.Registerer)
-	if err != nil {
-		return err
-	}
 	p.access, err = access.New(access.Config{
-		DB: cfg.DB, PublicURL: cfg.Flags.publicURL(cfg.Listening), Server: server, Outbox: filepath.Join(cfg.Data, "outbox"), Shared: cfg.Shared, Logger: cfg.Logger,
+		DB: cfg.DB, PublicURL: cfg.Flags.publicURL(cfg.Listening), Mails: p.mails, Shared: cfg.Shared, Logger: cfg.Logger,
 		Failed: func(code string, final bool, err error) error {
 			return &control.JobFailure{Code: code, Final: final, Err: err}
 		},
@@ -249,6 +263,7 @@ func (s *services) sweeps() []control.Sweep {
 		{Name: "queue the webhooks' scan of the log", Every: 10 * time.Minute, Do: s.hooks.Enqueue},
 		{Name: "look after the webhooks' deliveries", Every: time.Minute, Do: s.hooks.Sweep},
 		{Name: "erase applications for access that are over", Every: time.Minute, Do: s.access.Expire},
+		{Name: "forget sessions that have ended", Every: 10 * time.Minute, Do: s.members.Forget},
 		{Name: "expire bundles", Every: time.Minute, Do: s.exports.Expire},
 		{Name: "delete the bundles that no job has", Every: time.Hour, Do: s.exports.Sweep},
 	}
@@ -269,6 +284,8 @@ func (s *services) workers() []control.Worker {
 		{Kind: erasure.EraseJob, Do: s.erased.Erase, Attempts: erasure.EraseAttempts},
 		{Kind: webhook.QueueJob, Do: s.hooks.Queue, AtOnce: 1, Attempts: math.MaxInt},
 		{Kind: webhook.RecoverJob, Do: s.hooks.Recover},
+		{Kind: member.AdmitJob, Do: s.members.Admit, AtOnce: 1, Attempts: math.MaxInt},
+		{Kind: member.MailJob, Do: s.members.SendMail, Attempts: member.MailAttempts},
 		{Kind: access.AdmitJob, Do: s.access.Admit, AtOnce: 1, Attempts: math.MaxInt},
 		{Kind: access.MailJob, Do: s.access.SendMail, Failed: s.access.GiveUpMail, Attempts: access.MailAttempts},
 		{Kind: dsar.ExportJob, Do: s.exports.Export, Failed: s.exports.GiveUp, AtOnce: 1, Attempts: dsar.Attempts},
@@ -301,6 +318,7 @@ func Replays() []store.Replay {
 		{Kinds: []string{"mapping"}, Newest: true, Missed: true, Apply: ingest.ReplayMapping},
 		{Kinds: []string{"webhook"}, Newest: true, Apply: webhook.Replay},
 		{Kinds: []string{"key"}, Newest: true, Final: tenant.IsRevoked, Apply: tenant.Replay},
+		{Kinds: []string{"member"}, Newest: true, Apply: member.Replay},
 		{Kinds: []string{"signing_key"}, Apply: signing.Replay},
 		{Kinds: []string{"node"}, Apply: node.Replay},
 		{Kinds: []string{"erasure"}, Apply: erasure.Replay},

@@ -57,6 +57,9 @@ type Operation struct {
 	// Stops says that the operation is a stop (store.DB.Stop): it runs even if there is no disk
 	// space to keep an Idempotency-Key.
 	Stops bool
+	// Confirms says that a person who acts in a session has to have signed in recently
+	// (auth.Principal.Unconfirmed).
+	Confirms bool
 	// Faults finds further faults in a body that its schema refuses, so that the error names all
 	// faults. read decodes the body, and fails if it does not fit the type. For a body that
 	// passes its schema the operation itself checks this. Optional.

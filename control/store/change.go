@@ -203,9 +203,14 @@ func (tx *Tx) emit(ctx context.Context, events []*outgoing) error {
 	return nil
 }
 
-// ByKey, ByOperator and BySystem name the actor of an event: an API key, a holder of the admin
-// token, or control itself.
-func ByKey(keyID string) sealer.Ref { return sealer.Ref{Kind: "key", ID: keyID} }
+// ByKey, ByOperator and BySystem name the actor of an event: an API key, or the member whose id is in
+// its place; a holder of the admin token, or control itself.
+func ByKey(keyID string) sealer.Ref {
+	if strings.HasPrefix(keyID, string(api.PrefixMember)) {
+		return sealer.Ref{Kind: "member", ID: keyID}
+	}
+	return sealer.Ref{Kind: "key", ID: keyID}
+}
 
 // ByOperator: see ByKey.
 func ByOperator() sealer.Ref { return sealer.Ref{Kind: "operator", ID: "admin"} }

@@ -26,7 +26,7 @@ type Key struct {
 	Prefix         string        `json:"prefix" db:"prefix" doc:"The part of the key before its secret."`
 	SecretHash     secretHash    `json:"-" db:"secret_hash"`
 	Scopes         []string      `json:"scopes" db:"scopes"`
-	CreatedBy      string        `json:"createdBy" db:"created_by" doc:"The key that created it, or operator or system."`
+	CreatedBy      string        `json:"createdBy" db:"created_by" doc:"The key or the member that created it, or operator or system."`
 	ExpiresAt      store.Instant `json:"expiresAt" db:"expires_at,moves" nullable:"true"`
 	RevokedAt      store.Instant `json:"revokedAt" db:"revoked_at,moves" nullable:"true"`
 	SuccessorKeyID *string       `json:"successorKeyId" db:"successor_key_id,moves" doc:"The key that replaced it in a rotation."`
@@ -134,12 +134,19 @@ func (c changer) requireAll(scopes api.Scopes, message string) error {
 	return nil
 }
 
-// callingKey reads the key of the caller, nil for an operator. Once the key is revoked or has
-// expired the error is AUTH_INVALID, also for a request that was admitted before, so the response
-// of a revocation lists all keys that the key created.
-func (c changer) callingKey(ctx context.Context, tx *store.Tx, now time.Time) (*Key, error) {
+// callingKey reads the key of the caller, nil for an operator and for a member. Once the key is
+// revoked or has expired, or the member has less scopes than c, the error is AUTH_INVALID, also for a
+// request that was admitted before, so the response of a revocation lists all keys that the key created.
+func (s *Service) callingKey(ctx context.Context, tx *store.Tx, c changer, now time.Time) (*Key, error) {
 	if c.operator {
 		return nil, nil
+	}
+	if c.by.Kind == "member" {
+		held, err := s.scopes(ctx, tx, c.by.ID, now)
+		if err == nil && (held == 0 || len(lacking(c.scopes, held)) > 0) {
+			err = auth.ErrInvalid
+		}
+		return nil, err
 	}
 	k, err := keys.Find(ctx, tx, c.tenantID, c.by.ID)
 	if store.IsNone(err) || err == nil && !k.inForce(now) {
@@ -190,7 +197,7 @@ func (s *Service) makeKey(ctx context.Context, c changer, owner Key, env string,
 	}
 	var token string
 	err = s.db.Change(ctx, func(tx *store.Tx) error {
-		maker, err := c.callingKey(ctx, tx, now)
+		maker, err := s.callingKey(ctx, tx, c, now)
 		if err != nil {
 			return err
 		}
@@ -231,7 +238,7 @@ func (s *Service) rotateKey(ctx context.Context, c changer, keyID string, q Rota
 	}
 	var after Rotated
 	err = s.db.Change(ctx, func(tx *store.Tx) error {
-		maker, err := c.callingKey(ctx, tx, now)
+		maker, err := s.callingKey(ctx, tx, c, now)
 		if err != nil {
 			return err
 		}
@@ -253,7 +260,7 @@ func (s *Service) rotateKey(ctx context.Context, c changer, keyID string, q Rota
 		if next.ExpiresAt, err = endOfSuccessor(ctx, tx, maker, k, next.ExpiresAt, expires, now); err != nil {
 			return err
 		}
-		if after.APIKey, err = issue(&next, envOf(k.Prefix), c.by, now); err != nil {
+		if after.APIKey, err = issue(&next, EnvOf(k.Prefix), c.by, now); err != nil {
 			return err
 		}
 		if err := keys.Insert(ctx, tx, &next); err != nil {
@@ -439,7 +446,7 @@ func createKey(ctx context.Context, tx *store.Tx, k *Key, env string, by sealer.
 // issue gives a new key its id, its creator and its secret.
 func issue(k *Key, env string, by sealer.Ref, now time.Time) (token string, err error) {
 	k.KeyID, k.CreatedAt, k.UpdatedAt, k.CreatedBy = api.NewID(api.PrefixKey, now), store.At(now), store.At(now), by.Kind
-	if by.Kind == "key" {
+	if by.Kind == "key" || by.Kind == "member" {
 		k.CreatedBy = by.ID
 	}
 	token, k.Prefix, k.SecretHash, err = auth.NewKey(rand.Reader, env, k.KeyID)
@@ -479,7 +486,8 @@ func lacking(wanted, held api.Scopes) []string {
 	return (wanted &^ held).Names()
 }
 
-func envOf(prefix string) string {
+// EnvOf returns the environment of keys with a prefix.
+func EnvOf(prefix string) string {
 	if strings.HasPrefix(prefix, "mun_"+auth.EnvLive+"_") {
 		return auth.EnvLive
 	}

@@ -15,13 +15,13 @@ func (s *Service) Routes(a route.API) {
 	route.Add(a, route.Operation{ID: "get-tenant", Method: http.MethodGet, Path: "/v1/tenant", Tag: "Tenant", Access: route.Scope(api.RightsRead),
 		Summary: "Get the tenant, its counts, and the calling key"}, s.get)
 	route.Add(a, route.Operation{ID: "create-api-key", Method: http.MethodPost, Path: "/v1/api-keys", Tag: "Tenant", Access: route.Scope(api.KeysWrite),
-		Summary: "Create an API key; it is shown only once", Effects: []route.Effect{grants}}, s.create)
+		Summary: "Create an API key; it is shown only once", Confirms: true, Effects: []route.Effect{grants}}, s.create)
 	route.Add(a, route.Operation{ID: "list-api-keys", Method: http.MethodGet, Path: "/v1/api-keys", Tag: "Tenant", Access: route.Scope(api.KeysWrite),
 		Summary: "List the API keys, newest first"}, s.list)
 	route.Add(a, route.Operation{ID: "get-api-key", Method: http.MethodGet, Path: "/v1/api-keys/{keyId}", Tag: "Tenant", Access: route.Scope(api.KeysWrite),
 		Summary: "Get an API key's record"}, s.one)
 	route.Add(a, route.Operation{ID: "rotate-api-key", Method: http.MethodPost, Path: "/v1/api-keys/{keyId}/rotate", Tag: "Tenant", Access: route.Scope(api.KeysWrite),
-		Summary: "Replace an API key by a new one, which is shown only once", Effects: []route.Effect{grants}}, s.rotate)
+		Summary: "Replace an API key by a new one, which is shown only once", Confirms: true, Effects: []route.Effect{grants}}, s.rotate)
 	route.Add(a, route.Operation{ID: "revoke-api-key", Method: http.MethodDelete, Path: "/v1/api-keys/{keyId}", Tag: "Tenant", Access: route.Scope(api.KeysWrite),
 		Summary: "Permanently revoke an API key", Effects: []route.Effect{revokes}}, s.revoke)
 }
@@ -123,7 +123,7 @@ type Made struct {
 func (s *Service) create(ctx context.Context, in *createInput) (Made, error) {
 	caller := auth.PrincipalFrom(ctx)
 	owner := Key{TenantID: caller.TenantID, OrgID: caller.OrgID, DeveloperID: caller.DeveloperID}
-	return s.makeKey(ctx, callerOf(caller), owner, envOf(caller.Prefix), in.Body)
+	return s.makeKey(ctx, callerOf(caller), owner, EnvOf(caller.Prefix), in.Body)
 }
 
 type rotateInput struct {

@@ -32,13 +32,18 @@
 //
 // A developer's email is personal data: it is in the database, and in no event.
 //
+// A member (control/member) who holds keys:write acts on keys as a key that never expires, and in the environment of
+// whoever invited the member.
+//
 // Non-goals for now: more developers, deleting a tenant.
 package tenant
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"muniment.example/control/calendar"
 	"muniment.example/control/node"
@@ -70,6 +75,12 @@ type Config struct {
 	// Ended does what follows from the end of a key of a tenant, in the change that revokes it; nil:
 	// nothing.
 	Ended func(ctx context.Context, tx *store.Tx, tenantID string) error
+	// Made does what follows from a new tenant, in the change that makes it; nil: nothing. email is the
+	// developer's, and may be empty; env is the environment of the first key.
+	Made func(ctx context.Context, tx *store.Tx, made Created, email, env string, by sealer.Ref) error
+	// Scopes returns the scopes of a member at a time, 0 if the member may not act; nil: there are no
+	// members.
+	Scopes func(ctx context.Context, q store.Querier, memberID string, at time.Time) (api.Scopes, error)
 }
 
 // Service is safe for concurrent use.
@@ -78,6 +89,8 @@ type Service struct {
 	nodes    Nodes
 	counters Counters
 	ended    func(ctx context.Context, tx *store.Tx, tenantID string) error
+	made     func(ctx context.Context, tx *store.Tx, made Created, email, env string, by sealer.Ref) error
+	scopes   func(ctx context.Context, q store.Querier, memberID string, at time.Time) (api.Scopes, error)
 }
 
 // New returns the service.
@@ -85,7 +98,7 @@ func New(cfg Config) (*Service, error) {
 	if cfg.DB == nil || cfg.Nodes == nil {
 		return nil, errors.New("cannot open the tenants: DB or Nodes is missing")
 	}
-	return &Service{db: cfg.DB, nodes: cfg.Nodes, counters: cfg.Counters, ended: cfg.Ended}, nil
+	return &Service{db: cfg.DB, nodes: cfg.Nodes, counters: cfg.Counters, ended: cfg.Ended, made: cfg.Made, scopes: cfg.Scopes}, nil
 }
 
 // Request is a request for a tenant with its first developer and key.
@@ -122,8 +135,10 @@ type Created struct {
 // spread rights and receipts over two logs.
 func (s *Service) Create(ctx context.Context, q Request) (c Created, err error) {
 	err = s.db.Change(ctx, func(tx *store.Tx) (err error) {
-		c, err = Make(ctx, tx, q)
-		return err
+		if c, err = Make(ctx, tx, q); err != nil || s.made == nil {
+			return err
+		}
+		return s.made(ctx, tx, c, q.Email, cmp.Or(q.Env, auth.EnvTest), store.ByOperator())
 	})
 	return c, err
 }

@@ -11,11 +11,15 @@ import (
 )
 
 // Scopes returns the scopes of a key at a time, or those of its successor in rotations once it is
-// not in force; 0 if none is in force.
+// not in force; 0 if none is in force. The id of a member stands for one, whose scopes may become less.
 type Scopes func(ctx context.Context, q store.Querier, keyID string, at time.Time) (api.Scopes, error)
 
-// reasonKeyRevoked is why the service pauses a webhook.
-const reasonKeyRevoked = "KEY_REVOKED"
+// Why the service pauses a webhook: its key was revoked or has expired, or its member was removed or has a
+// role that may not set it.
+const (
+	reasonKeyRevoked    = "KEY_REVOKED"
+	reasonMemberChanged = "MEMBER_CHANGED"
+)
 
 // entitled returns SCOPE_MISSING unless the scopes admit to all kinds that filters name.
 func (c *core) entitled(held api.Scopes, filters []string) error {
@@ -50,7 +54,17 @@ func (c *core) mayGet(held api.Scopes, d *Delivery) bool {
 	return held.Allows(api.AuditRead)
 }
 
-// KeyEnded pauses the tenant's webhooks whose key is not in force, in the change that ends a key.
+// mayKeep reports whether a webhook may go on under its key or member, who holds these scopes now. The scopes of a key
+// stay what they were when it set the webhook; a member's may have become less.
+func (c *core) mayKeep(held api.Scopes, w *Webhook) bool {
+	if !api.IsID(api.PrefixMember, w.KeyID) {
+		return held != 0
+	}
+	return held.Allows(api.WebhooksWrite) && c.entitled(held, w.Events) == nil
+}
+
+// KeyEnded pauses the tenant's webhooks whose key is not in force, in the change that ends a key, or that
+// takes scopes from a member.
 func (c *core) KeyEnded(ctx context.Context, tx *store.Tx, tenantID string) error {
 	active, err := store.List(ctx, tx, "the webhooks of "+tenantID, webhooks.Scan, webhooks.Select()+` WHERE tenant_id = $1 AND state = 'ACTIVE' ORDER BY webhook_id`, tenantID)
 	for i := 0; i < len(active) && err == nil; i++ {
@@ -70,13 +84,16 @@ func (c *core) pause(ctx context.Context, id string) error {
 	})
 }
 
-// pauseIn pauses an ACTIVE webhook if its key is not in force.
+// pauseIn pauses an ACTIVE webhook unless it may go on.
 func (c *core) pauseIn(ctx context.Context, tx *store.Tx, was *Webhook) error {
 	held, err := c.cfg.Scopes(ctx, tx, was.KeyID, tx.Now())
-	if err != nil || held != 0 {
+	if err != nil || c.mayKeep(held, was) {
 		return err
 	}
 	next := *was
 	next.State, next.StateReason = Paused, new(reasonKeyRevoked)
+	if api.IsID(api.PrefixMember, was.KeyID) {
+		next.StateReason = new(reasonMemberChanged)
+	}
 	return revise(ctx, tx, was, &next, eventPaused, store.BySystem())
 }

@@ -95,8 +95,8 @@ func (s *sender) begin(ctx context.Context, do func(w *Webhook, held api.Scopes,
 	for some := range slices.Chunk(due, hooksAtOnce) {
 		places, taken, held := make([]int, len(some)), make([][]Delivery, len(some)), make([]api.Scopes, len(some))
 		for i := range some {
-			if held[i], err = s.cfg.Scopes(ctx, s.db.Read(), some[i].KeyID, now.Time); err == nil && held[i] == 0 {
-				err = s.pause(ctx, some[i].ID)
+			if held[i], err = s.cfg.Scopes(ctx, s.db.Read(), some[i].KeyID, now.Time); err == nil && !s.mayKeep(held[i], &some[i]) {
+				err, held[i] = s.pause(ctx, some[i].ID), 0
 			}
 			if err != nil { // one webhook delays no other
 				s.cfg.Logger.Error("cannot see what a webhook may get, retrying", "webhookId", some[i].ID, "err", err)

@@ -167,7 +167,7 @@ func (s *Service) change(ctx context.Context, tenantID, id string, by auth.Princ
 			if err != nil {
 				return err
 			}
-			moved = held == 0
+			moved = !s.mayKeep(held, was)
 		}
 		if moved {
 			next.KeyID = by.ID

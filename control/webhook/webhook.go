@@ -84,7 +84,7 @@ type Webhook struct {
 	URL          string        `json:"url" db:"url,moves" doc:"Where events are sent."`
 	Events       []string      `json:"events" db:"events,moves" doc:"The kinds of events that are sent."`
 	Description  string        `json:"description" db:"description,moves" doc:"What it is for."`
-	KeyID        string        `json:"keyId" db:"key_id,moves" doc:"The key under which events are sent: the one that last set url or events, or that resumed the webhook after the end of that key. Its successors in rotations take its place."`
+	KeyID        string        `json:"keyId" db:"key_id,moves" doc:"The key, or the member, under whom events are sent: the one that last set url or events, or that resumed the webhook after the end of that key or a change of that member. A key's successors in rotations take its place."`
 	State        State         `json:"state" db:"state,moves" enum:"ACTIVE,PAUSED,DISABLED" doc:"While it is PAUSED, events wait; while it is DISABLED, none are queued."`
 	StateReason  *string       `json:"stateReason" db:"state_reason,moves" doc:"Why the service paused or disabled it; null if it did not."`
 	Secret       string        `json:"-" db:"secret,moves"`

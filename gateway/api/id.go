@@ -29,6 +29,7 @@ const (
 	PrefixRejected        Prefix = "rej_"
 	PrefixWebhook         Prefix = "whk_"
 	PrefixWebhookDelivery Prefix = "dlv_"
+	PrefixMember          Prefix = "mbr_"
 	// PrefixVendorKey is that of what VendorKey makes, which is no ULID.
 	PrefixVendorKey Prefix = "vid_"
 
@@ -40,7 +41,7 @@ const (
 var nouns = map[string]string{
 	"tnt": "tenant", "org": "organisation", "dev": "developer", "key": "key", "bas": "basis", "rgh": "right", "rcp": "receipt", "evt": "event",
 	"ppk": "proof pack", "nod": "node", "map": "mapping", "hld": "held row", "rej": "rejected play", "whk": "webhook", "dlv": "webhook delivery", "cp": "counterparty",
-	"rule": "settlement rule", "ofr": "offer", "chg": "challenge", "dsp": "dispute", "stm": "statement", "era": "erasure", "dsar": "dsar job",
+	"rule": "settlement rule", "ofr": "offer", "chg": "challenge", "dsp": "dispute", "stm": "statement", "era": "erasure", "dsar": "dsar job", "mbr": "member",
 }
 
 // NounOf is what an id names, by its prefix; empty if no id begins so.

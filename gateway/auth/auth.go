@@ -105,9 +105,13 @@ func crcMatches(text string, sum uint32) bool {
 	return true
 }
 
-// Principal is who calls: the key, and through it developer and tenant.
+// Principal is who calls: the key, and through it developer and tenant. In control a member stands in the place of a
+// key: with the member's id and the scopes of the member's role.
 type Principal struct {
 	*api.Key
+	// Unconfirmed says that a person acts in a session and has not signed in recently. Some operations then ask to
+	// sign in again. Callers with a key are never unconfirmed.
+	Unconfirmed bool
 }
 
 // Keys finds keys by id.
@@ -125,6 +129,8 @@ var (
 	ErrInvalid = &api.Error{Code: api.AuthInvalid, Message: "the API key is not valid"}
 	ErrRevoked = &api.Error{Code: api.AuthInvalid, Message: "the API key was revoked"}
 	ErrExpired = &api.Error{Code: api.AuthInvalid, Message: "the API key has expired"}
+	// ErrUnconfirmed refuses a caller who is Unconfirmed.
+	ErrUnconfirmed = &api.Error{Code: api.AuthRequired, Message: "for this you need to have signed in within the last 10 minutes: sign in again, and repeat it"}
 
 	errRequired = &api.Error{Code: api.AuthRequired, Message: "the header Authorization: Bearer <API_KEY> is missing or malformed"}
 )
@@ -162,7 +168,7 @@ func OfKey(ctx context.Context, text string, keys Keys, now time.Time) (Principa
 	case !Live(key, now):
 		return Principal{}, ErrExpired
 	}
-	return Principal{key}, nil
+	return Principal{Key: key}, nil
 }
 
 // Live says whether the key may be used at a moment. A revocation holds from when

@@ -36,6 +36,9 @@ var writes = []write{
 	{operation: "create-api-key", events: []string{"key.created key:{keyId}"}, makes: one("keyId", "key.keyId")},
 	{operation: "rotate-api-key", events: []string{"key.rotated key:{keyId}"}, again: 409},
 	{operation: "revoke-api-key", events: []string{"key.revoked key:{keyId}"}, again: 200},
+	{operation: "invite-member", events: []string{"member.invited member:{memberId}"}, makes: one("memberId", "member.id"), again: 409},
+	{operation: "change-member", events: []string{"member.changed member:{memberId}"}, again: 200},
+	{operation: "remove-member", events: []string{"member.removed member:{memberId}"}, again: 200},
 
 	{operation: "create-basis", events: []string{"basis.created basis:{basisId}"}, makes: one("basisId", "basis.id")},
 	{operation: "issue-right", events: []string{"right.issued right:{rightId}"}, makes: one("rightId", "right.id"), body: systemtest.NewRight},

@@ -25,7 +25,7 @@ var effects = map[string][]string{
 	"settlement:write": {"counterparty.", "settlement_rule.", "statement.", "payable.", "issuer.", "pack.sealed"}, // a draft seals first
 	"webhooks:write":   {"webhook."},
 	"disputes:write":   {"dispute."},
-	"keys:write":       {"key."},
+	"keys:write":       {"key.", "member."},
 }
 
 // asked is what an operation is asked for, where the example of the document would do less.

@@ -68,7 +68,7 @@ func (o Owner) Renew(t *testing.T) {
 	t.Helper()
 	do := o.do(t)
 	var made struct {
-		Basis, Right, Offer, Challenge, Dispute, Mapping, Webhook, Job, Counterparty, Rule struct{ ID string }
+		Basis, Right, Offer, Challenge, Dispute, Mapping, Webhook, Job, Counterparty, Rule, Member struct{ ID string }
 	}
 	do("POST", "/v1/bases", map[string]any{"kind": "LICENSE", "title": "x"}, &made)
 	o.IDs["basisId"] = made.Basis.ID
@@ -94,6 +94,8 @@ func (o Owner) Renew(t *testing.T) {
 	o.IDs["ruleId"] = made.Rule.ID
 	do("POST", "/v1/webhooks", map[string]any{"url": "https://receiver.example/x", "events": []string{"offer.accepted"}}, &made)
 	o.IDs["webhookId"] = made.Webhook.ID
+	do("POST", "/v1/members", map[string]any{"email": made.Right.ID + "@example.org", "role": "viewer"}, &made)
+	o.IDs["memberId"] = made.Member.ID
 	if job := o.IDs["jobId"]; job != "" { // a tenant has a few at a time; it may have ended
 		_ = o.Client.Do(t.Context(), "POST", "/v1/compliance/dsar/"+job+"/cancel", nil, nil)
 	}

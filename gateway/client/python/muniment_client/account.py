@@ -1,4 +1,4 @@
-"""API keys, webhooks, exports and erasures."""
+"""API keys, members, webhooks, exports and erasures."""
 from __future__ import annotations
 
 import re
@@ -36,6 +36,32 @@ class ApiKeys:
         """Ends a key. The result says whether every node knows, and names keys that were made with it
         and still work."""
         return self._c.data("DELETE", at("/v1/api-keys/", key_id))
+
+
+class Members:
+    """The persons who may sign in to the tenant's console."""
+
+    def __init__(self, caller: Caller):
+        self._c = caller
+
+    def invite(self, invitation: d.MemberInvitation) -> d.Member:
+        """Has a mail sent that says so. The caller holds all scopes of the role."""
+        return self._c.record("POST", "/v1/members", "member", invitation)
+
+    def list(self, query: d.ListMembersQuery | None = None) -> Iterator[d.Member]:
+        """Newest first."""
+        return self._c.pages("/v1/members", "members", query)
+
+    def get(self, member_id: str) -> d.Member:
+        return self._c.record("GET", at("/v1/members/", member_id), "member")
+
+    def change(self, member_id: str, role: d.MemberRole) -> d.Member:
+        """Gives another role, which holds from the next request of the member's sessions on."""
+        return self._c.record("PATCH", at("/v1/members/", member_id), "member", role)
+
+    def remove(self, member_id: str) -> d.Member:
+        """Ends the member's sessions at once, and for good. The last owner stays."""
+        return self._c.record("DELETE", at("/v1/members/", member_id), "member")
 
 
 class Webhooks:

@@ -65,6 +65,7 @@ class Client:
     def _use(self, caller: Caller) -> None:
         self._c = caller
         self.api_keys = account.ApiKeys(caller)
+        self.members = account.Members(caller)
         self.bases = rights.Bases(caller)
         self.rights = rights.Rights(caller)
         self.offers = rights.Offers(caller)

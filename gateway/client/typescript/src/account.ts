@@ -5,6 +5,9 @@ import type { Body, Data, Filter } from './types.js';
 
 export type ApiKey = Data<'get-api-key'>['key'];
 export type NewApiKey = Body<'create-api-key'>;
+export type Member = Data<'get-member'>['member'];
+export type MemberInvitation = Body<'invite-member'>;
+export type MemberRole = Body<'change-member'>;
 export type Webhook = Data<'get-webhook'>['webhook'];
 export type NewWebhook = Body<'create-webhook'>;
 export type WebhookChange = Body<'change-webhook'>;
@@ -42,6 +45,35 @@ export class ApiKeys {
    */
   revoke(keyId: string): Promise<Data<'revoke-api-key'>> {
     return this.c.data({ method: 'DELETE', path: at`/v1/api-keys/${keyId}` });
+  }
+}
+
+/** The persons who may sign in to the tenant's console. */
+export class Members {
+  constructor(private readonly c: Caller) {}
+
+  /** Has a mail sent that says so. The caller holds all scopes of the role. */
+  invite(invitation: MemberInvitation): Promise<Member> {
+    return this.c.record({ method: 'POST', path: '/v1/members', body: invitation }, 'member');
+  }
+
+  /** Newest first. */
+  list(filter?: Filter<'list-members'>): AsyncGenerator<Member> {
+    return this.c.list('/v1/members', 'members', filter);
+  }
+
+  get(memberId: string): Promise<Member> {
+    return this.c.record({ method: 'GET', path: at`/v1/members/${memberId}` }, 'member');
+  }
+
+  /** Gives another role, which holds from the next request of the member's sessions on. */
+  change(memberId: string, role: MemberRole): Promise<Member> {
+    return this.c.record({ method: 'PATCH', path: at`/v1/members/${memberId}`, body: role }, 'member');
+  }
+
+  /** Ends the member's sessions at once, and for good. The last owner stays. */
+  remove(memberId: string): Promise<Member> {
+    return this.c.record({ method: 'DELETE', path: at`/v1/members/${memberId}` }, 'member');
   }
 }
 

@@ -1,4 +1,4 @@
-import { ApiKeys, Dsar, Erasures, Webhooks } from './account.js';
+import { ApiKeys, Dsar, Erasures, Members, Webhooks } from './account.js';
 import { Caller, type CallOptions, type Config } from './call.js';
 import { deliver, type Delivered, deliverBatch, type Delivery, type Row, type RowResult } from './deliver.js';
 import { unanswered } from './error.js';
@@ -22,6 +22,7 @@ import type { Body, Data, Filter, Query } from './types.js';
  */
 export class Client {
   readonly apiKeys: ApiKeys;
+  readonly members: Members;
   readonly bases: Bases;
   readonly rights: Rights;
   readonly offers: Offers;
@@ -47,6 +48,7 @@ export class Client {
     const c = config instanceof Caller ? config : new Caller(config);
     this.caller = c;
     this.apiKeys = new ApiKeys(c);
+    this.members = new Members(c);
     this.bases = new Bases(c);
     this.rights = new Rights(c);
     this.offers = new Offers(c);

@@ -1,0 +1,100 @@
+package member
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"muniment.example/control/store"
+	"muniment.example/control/tenant"
+	"muniment.example/gateway/api"
+)
+
+// Member is the record of a person who may sign in. It is what events have of it; Shown is what callers see.
+type Member struct {
+	ID          string `json:"id" db:"member_id"`
+	TenantID    string `json:"-" db:"tenant_id"`
+	OrgID       string `json:"-" db:"org_id"`
+	DeveloperID string `json:"-" db:"developer_id"`
+	Env         string `json:"-" db:"env"`
+	// Email and Name are personal data: no event has them.
+	Email     string        `json:"-" db:"email"`
+	Name      string        `json:"-" db:"name"`
+	Role      Role          `json:"role" db:"role,moves" enum:"owner,finance,operations,viewer" doc:"What the member may do: owner holds *; finance reads, settles and disputes; operations reads, and changes rights, offers, challenges, webhooks, disputes and packs; viewer reads."`
+	State     State         `json:"state" db:"state,moves" enum:"INVITED,ACTIVE,REMOVED" doc:"INVITED until the member has signed in."`
+	InvitedBy string        `json:"invitedBy" db:"invited_by" doc:"The API key or the member that invited the member, or operator or system."`
+	CreatedAt store.Instant `json:"createdAt" db:"created_at"`
+	UpdatedAt store.Instant `json:"updatedAt" db:"updated_at,moves"`
+	Revision  int64         `json:"revision" db:"revision,moves"`
+}
+
+// State is the state of a member.
+type State string
+
+// The states.
+const (
+	Invited State = "INVITED"
+	Active  State = "ACTIVE"
+	Removed State = "REMOVED"
+)
+
+// action moves a member from state to state.
+type action string
+
+const (
+	join   action = "join"
+	change action = "change" // the role
+	remove action = "remove"
+)
+
+// members are the records; the table of transitions is beside.
+var members = store.Machine[Member, action, State]{
+	Records: store.Records[Member]{Noun: "member", Table: "members"},
+	Steps: store.Steps[action, State]{
+		join:   {From: store.From(Invited), To: Active, Event: eventJoined},
+		change: {From: store.From(Invited, Active), Event: eventChanged},
+		remove: {From: store.From(Invited, Active, Removed), To: Removed, Event: eventRemoved, Stops: true},
+	},
+}
+
+// findAny is members.Find for a member of any tenant.
+func findAny(ctx context.Context, q store.Querier, memberID string) (*Member, error) {
+	return store.Find(ctx, q, members.Noun, memberID, members.Scan, members.Select()+` WHERE member_id = $1`, memberID)
+}
+
+// ofAddress lists who has an address and may sign in, in any tenant.
+func ofAddress(ctx context.Context, q store.Querier, email string) ([]Member, error) {
+	return store.List(ctx, q, "the members of an address", members.Scan, members.Select()+` WHERE email = $1 AND email <> '' AND state <> 'REMOVED' ORDER BY member_id LIMIT $2`, email, mostLinks)
+}
+
+// ScopesInForce returns the scopes of a key, as tenant.ScopesInForce, or those of a member; 0 if it may not act.
+func ScopesInForce(ctx context.Context, q store.Querier, actorID string, at time.Time) (api.Scopes, error) {
+	if !api.IsID(api.PrefixMember, actorID) {
+		return tenant.ScopesInForce(ctx, q, actorID, at)
+	}
+	m, err := findAny(ctx, q, actorID)
+	if store.IsNone(err) {
+		return 0, nil
+	}
+	if err != nil || m.State == Removed {
+		return 0, err
+	}
+	return m.Role.Scopes(), nil
+}
+
+// owners counts the other owners of a member's tenant: those who have signed in, and those who are invited.
+func owners(ctx context.Context, q store.Querier, m *Member) (active, invited int64, err error) {
+	err = q.QueryRowContext(ctx, `SELECT COUNT(CASE WHEN state = 'ACTIVE' THEN 1 END), COUNT(CASE WHEN state = 'INVITED' THEN 1 END)
+		FROM members WHERE tenant_id = $1 AND role = 'owner' AND member_id <> $2`, m.TenantID, m.ID).Scan(&active, &invited)
+	if err != nil {
+		return 0, 0, fmt.Errorf("cannot count the owners of %s: %w", m.TenantID, err)
+	}
+	return active, invited, nil
+}
+
+// list lists a slice of the tenant's members, newest first, in a state, or in any if it is empty.
+func list(ctx context.Context, q store.Querier, tenantID, state string, s store.Slice) (page []Member, next string, err error) {
+	var w store.Where
+	w.Is("state", state)
+	return members.Page(ctx, q, tenantID, w, s)
+}
