@@ -4,7 +4,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.7.0
 FUZZTIME ?= 2m
 FUZZ = $(shell grep -rlE '^func Fuzz' --include='*_test.go' . | xargs grep -oE '^func Fuzz[A-Za-z]+' | sed -E 's|/[^/]+:func |:|' | sort)
 
-.PHONY: demo demo-stack run build build-bench release release-test upgrade-data test test-faults test-full test-independent check lint-openapi race contract chromium test-playground test-clients test-http-clients stack stack-down test-stack test-stack-tls test-cluster deploy-test faults alert-drills fuzz bench bench-parts bench-update bench-stack bench-stack-update bench-tenant bench-load bench-scale bench-settlement soak help
+.PHONY: demo demo-stack run build build-bench module release release-test upgrade-data test test-faults test-full test-independent check lint-openapi race contract chromium test-playground test-clients test-http-clients stack stack-down test-stack test-stack-tls test-cluster deploy-test faults alert-drills fuzz bench bench-parts bench-update bench-stack bench-stack-update bench-tenant bench-load bench-scale bench-settlement soak help
 
 demo: build ## the whole story: deliver, kill -9, seal, verify (needs Go, nothing else)
 	@./bin/muniment demo
@@ -116,6 +116,9 @@ VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null)
 build: ## the binary, ./bin/muniment
 	@echo "building ./bin/muniment (the first time fetches and compiles the libraries: a few minutes)"
 	@go build -ldflags '-s -w $(if $(VERSION),-X main.version=$(VERSION))' -o bin/muniment .
+
+module: ## gives the Go module the path MODULE=git.example.org/acme/muniment, wherever it stands
+	@go run ./deploy/module '$(MODULE)'
 
 # Another Go toolchain than go.mod's would make other bytes.
 RELEASE_GO = GOTOOLCHAIN=go$$(sed -n 's/^go //p' go.mod) go

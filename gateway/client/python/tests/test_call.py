@@ -211,7 +211,7 @@ class Calls(unittest.TestCase):
             self.assertRaises(ValueError, client.deliver, {**PLAY, **more})
         for key in ("", "ä", "a\r\nb"):
             self.assertRaises(ValueError, client.deliver, PLAY, idempotency_key=key)
-        for url in ("", "muniment.example", "ftp://muniment.example", "https://u:p@muniment.example", "https://muniment.example?x"):
+        for url in ("", "ledger.example", "ftp://muniment.example", "https://u:p@muniment.example", "https://muniment.example?x"):
             self.assertRaises(ValueError, Client, url, "k")
         with self.assertRaises(ValueError) as raised:
             Client("https://muniment.example", "a\nb")

@@ -144,7 +144,7 @@ test('what makes no sense is not sent', async () => {
   await assert.rejects(client.deliver({ ...play, dwellMs: NaN }), TypeError);
   await assert.rejects(client.deliver({ ...play, idempotencyKey: 'ä' }), TypeError);
   await assert.rejects(client.with({ idempotencyKey: '' }).deliver(play), TypeError);
-  for (const url of ['', 'muniment.example', 'ftp://muniment.example', 'https://u:p@muniment.example', 'https://muniment.example?x']) {
+  for (const url of ['', 'ledger.example', 'ftp://muniment.example', 'https://u:p@muniment.example', 'https://muniment.example?x']) {
     assert.throws(() => new Client({ url, key: 'k' }), TypeError, url);
   }
   assert.throws(() => new Client({ url: 'https://muniment.example', key: 'a b' }), (err) => err instanceof TypeError && !err.message.includes('a b'));
