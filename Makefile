@@ -180,8 +180,9 @@ ifdef MUNIMENT_TEST_FULL
 	@for proxy in $(PROXIES); do command -v $$proxy >/dev/null || { apt-get install -y --no-install-recommends $$proxy || { apt-get update && apt-get install -y --no-install-recommends $$proxy; }; } >/dev/null || { echo "this needs $$proxy: install it"; exit 1; }; done
 	mvn -q -f bench/service/testdata/httpclients/spring -Dout=$(SPRING) compile dependency:build-classpath -Dmdep.outputFile=$(SPRING)/classpath
 endif
+	cd gateway/client/typescript && PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1 npm ci --no-audit --no-fund --silent
 	MUNIMENT_TEST_PYTHON=$(CURDIR)/$(PYTHON) MUNIMENT_TEST_SPRING="$(SPRING)/classes:$$(cat $(SPRING)/classpath 2>/dev/null)" \
-		$(GO_TEST) -count 1 -v -tags httpclients -run '^Test(HTTPClients|SmugglingBehindHAProxy)$$' ./bench/service
+		$(GO_TEST) -count 1 -v -tags httpclients -run '^Test(HTTPClients|SmugglingBehindHAProxy|ClientsInstall)$$' ./bench/service
 
 race: ## race tests of the concurrent packages, and of the workers of control
 	$(RACE_TEST) ./gateway/... ./pipeline ./pipeline/edge ./pipeline/kafka ./pipeline/segment ./control/store ./control/node ./control/signing

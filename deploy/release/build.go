@@ -64,7 +64,28 @@ func (c *config) release() error {
 		return err
 	}
 	defer os.RemoveAll(work)
+	if err := c.makeClients(work); err != nil {
+		return err
+	}
+	if !c.clients {
+		if err := c.makePrograms(work); err != nil {
+			return err
+		}
+	}
+	if err := writeSums(c.out); err != nil {
+		return err
+	}
+	if c.signer != nil {
+		if err := signSums(c.out, c.signer); err != nil {
+			return err
+		}
+	}
+	c.progress("%s: done in %v", c.out, time.Since(began).Round(time.Second))
+	return nil
+}
 
+// makePrograms makes the archives of all programs, and their bill of materials.
+func (c *config) makePrograms(work string) error {
 	c.progress("muniment %s of %s, for %d platforms; building takes some minutes for each", c.version, c.revision, len(c.targets))
 	built := map[string][]*buildinfo.BuildInfo{} // of each program
 	binary := func(p program, t target) string { return filepath.Join(work, t.os+"_"+t.arch, p.name) }
@@ -96,14 +117,18 @@ func (c *config) release() error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(c.out, "muniment_"+c.version+".cdx.json"), bom, 0o644); err != nil {
+	return os.WriteFile(filepath.Join(c.out, "muniment_"+c.version+".cdx.json"), bom, 0o644)
+}
+
+// makeClients makes what the clients are installed from.
+func (c *config) makeClients(work string) error {
+	if err := c.npmPackage(work); err != nil {
 		return err
 	}
-	if err := writeSums(c.out); err != nil {
+	if err := c.pythonPackages(); err != nil {
 		return err
 	}
-	c.progress("%s: done in %v", c.out, time.Since(began).Round(time.Second))
-	return nil
+	return c.goModule(work)
 }
 
 func (c *config) progress(format string, args ...any) {
@@ -219,5 +244,5 @@ func writeSums(dir string) error {
 		}
 		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(text), e.Name())
 	}
-	return os.WriteFile(filepath.Join(dir, "SHA256SUMS"), []byte(sums.String()), 0o644)
+	return os.WriteFile(filepath.Join(dir, sumsName), []byte(sums.String()), 0o644)
 }

@@ -67,7 +67,7 @@ if url:
     running.start()
 for n in range(int(env["FIRST"]), int(env["COUNT"])):
     at = datetime.datetime.fromtimestamp(now, datetime.timezone.utc)
-    buffer.add({"rightId": env.get("RIGHT", "rgh_1"), "spatialAnchorId": f"screen-{n % 3}", "dwellMs": 4200}, at, f"play-{n}")
+    buffer.add({"rightId": env.get("RIGHT", "rgh_1"), "spatialAnchorId": f"screen-{n % 3}", "dwellMs": 4200}, at, f"py-play-{n}")
     print(n, now, flush=True)
     while n - int(env["FIRST"]) + 1 == int(env.get("HOLD", "0")):
         time.sleep(0.001)

@@ -310,7 +310,7 @@ class Buffers(Folders):
             with self.opened(copy, ledger) as buffer:
                 self.drained(buffer)
             for n in range(acknowledged):
-                self.assertIn(f"play-{n}", ledger.counted)
+                self.assertIn(f"py-play-{n}", ledger.counted)
             acknowledged = len(ledger.counted)  # those that were being added may be there as well
 
 
