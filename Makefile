@@ -123,13 +123,13 @@ module: ## gives the Go module the path MODULE=git.example.org/acme/muniment, wh
 # Another Go toolchain than go.mod's would make other bytes.
 RELEASE_GO = GOTOOLCHAIN=go$$(sed -n 's/^go //p' go.mod) go
 
-release: ## archives, checksums and bill of materials of VERSION=v1.2.3, in ./bin/release/VERSION, from a clean checkout (half an hour)
-	$(RELEASE_GO) run ./deploy/release --version '$(VERSION)'
+release: ## programs, clients, checksums and bill of materials of VERSION=v1.2.3, in ./bin/release/VERSION, from a clean checkout (half an hour; needs Node); SIGN_KEY=FILE signs the checksums
+	$(RELEASE_GO) run ./deploy/release --version '$(VERSION)' $(if $(SIGN_KEY),--sign-key '$(SIGN_KEY)')
 
 # The platforms that release-test builds for.
 RELEASE_TARGETS = linux/amd64,linux/arm64,darwin/amd64,darwin/arm64
 
-release-test: ## two builds of the last commit in two folders, the second without a cache, make the same bytes; what is in them works (an hour; needs Python 3)
+release-test: ## two builds of the last commit in two folders, the second without a cache, make the same bytes; what is in them works (an hour; needs Node and Python 3)
 	@test -x bin/release-venv/bin/python || python3 -m venv bin/release-venv
 	bin/release-venv/bin/pip install --quiet --disable-pip-version-check 'cyclonedx-python-lib[json-validation]==11.12.0'
 	MUNIMENT_TEST_RELEASE='$(RELEASE_TARGETS)' MUNIMENT_TEST_PYTHON=$(CURDIR)/bin/release-venv/bin/python $(RELEASE_GO) test -count 1 -v -timeout 4h -run '^TestReproducible$$' ./deploy/release

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"compress/gzip"
 	"crypto/sha256"
 	"debug/buildinfo"
 	"errors"
@@ -67,7 +68,7 @@ func (c *config) release() error {
 	if err := c.makeClients(work); err != nil {
 		return err
 	}
-	if !c.clients {
+	if c.programs {
 		if err := c.makePrograms(work); err != nil {
 			return err
 		}
@@ -122,13 +123,13 @@ func (c *config) makePrograms(work string) error {
 
 // makeClients makes what the clients are installed from.
 func (c *config) makeClients(work string) error {
-	if err := c.npmPackage(work); err != nil {
-		return err
+	makers := map[string]func(work string) error{"typescript": c.npmPackage, "python": c.pythonPackages, "go": c.goModule}
+	for _, language := range c.clients {
+		if err := makers[language](work); err != nil {
+			return err
+		}
 	}
-	if err := c.pythonPackages(); err != nil {
-		return err
-	}
-	return c.goModule(work)
+	return nil
 }
 
 func (c *config) progress(format string, args ...any) {
@@ -222,7 +223,7 @@ func (c *config) pack(p program, t target, binary string, modules []module, comp
 	if err != nil {
 		return err
 	}
-	err = errors.Join(archive(file, name, p.name, c.at, files), file.Close())
+	err = errors.Join(archive(file, gzip.BestCompression, name, p.name, c.at, files), file.Close())
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", file.Name(), err)
 	}

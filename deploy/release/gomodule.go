@@ -3,6 +3,7 @@ package main
 import (
 	"archive/zip"
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -72,7 +73,7 @@ func (c *config) goModule(work string) error {
 		}
 	}
 	name := "muniment-go_" + c.version
-	return c.writeArchive(name+".tar.gz", name, files)
+	return c.writeArchive(name+".tar.gz", gzip.NoCompression, name, files) // modules are packed already
 }
 
 // sources are the files of the checkout: those that git knows or, in a folder without git, all.

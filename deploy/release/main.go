@@ -22,6 +22,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -30,6 +31,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -45,7 +47,8 @@ type config struct {
 	targets  []target
 	out      string      // a folder that is missing or empty
 	signer   note.Signer // nil: nothing is signed
-	clients  bool        // no programs are made
+	clients  []string    // of which languages clients are made
+	programs bool        // whether programs are made
 
 }
 
@@ -53,6 +56,8 @@ type config struct {
 type target struct{ os, arch string }
 
 func (t target) String() string { return t.os + "/" + t.arch }
+
+const allClients = "typescript,python,go"
 
 const allTargets = "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64"
 
@@ -92,7 +97,7 @@ func parse(args []string) (c config, err error) {
 	seconds := set.Int64("time", 0, "when it was committed, in `seconds` since 1970")
 	targets := set.String("targets", allTargets, "what to build for, as `OS/ARCH,...`")
 	key := set.String("sign-key", "", "the `file` of the key that signs the checksums, as --make-key makes it")
-	set.BoolVar(&c.clients, "clients", false, "make only what the clients are installed from, and checksums")
+	only := set.String("clients", "", "make nothing but checksums and what the clients of these `LANGUAGE,...` are installed from: "+allClients)
 	_ = set.Parse(args) // it exits on an error
 	if *key != "" {
 		if c.signer, err = readSigner(*key); err != nil {
@@ -108,6 +113,13 @@ func parse(args []string) (c config, err error) {
 	c.at = time.Unix(*seconds, 0).UTC()
 	if c.out == "" {
 		c.out = filepath.Join("bin", "release", c.version)
+	}
+	c.programs = *only == ""
+	c.clients = strings.Split(cmp.Or(*only, allClients), ",")
+	for _, name := range c.clients {
+		if !slices.Contains(strings.Split(allClients, ","), name) {
+			return c, fmt.Errorf("--clients: %q is none of %s", name, allClients)
+		}
 	}
 	for name := range strings.SplitSeq(*targets, ",") {
 		system, arch, ok := strings.Cut(name, "/")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -45,7 +46,7 @@ func (c *config) npmPackage(work string) error {
 	if err := readInto(files, more); err != nil {
 		return err
 	}
-	return c.writeArchive("muniment-client-"+version+".tgz", "package", files)
+	return c.writeArchive("muniment-client-"+version+".tgz", gzip.BestCompression, "package", files)
 }
 
 // copyFiles copies files and folders of a folder.
@@ -110,12 +111,12 @@ func stamp(file, old, now string) error {
 }
 
 // writeArchive writes a tar.gz of the release, below a folder.
-func (c *config) writeArchive(name, folder string, files map[string][]byte) error {
+func (c *config) writeArchive(name string, level int, folder string, files map[string][]byte) error {
 	file, err := os.Create(filepath.Join(c.out, name))
 	if err != nil {
 		return err
 	}
-	if err = errors.Join(archive(file, folder, "", c.at, files), file.Close()); err != nil {
+	if err = errors.Join(archive(file, level, folder, "", c.at, files), file.Close()); err != nil {
 		return fmt.Errorf("cannot write %s: %w", name, err)
 	}
 	c.progress("  %s", name)

@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"compress/flate"
+	"compress/gzip"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -23,7 +24,7 @@ const pythonSource = "gateway/client/python"
 // pythonPackages writes the client for Python as a wheel and as a source distribution. It is written
 // here, and not by Python's tools, so that its bytes depend on no library of the machine; a test holds
 // the metadata against those that these tools make of the source distribution.
-func (c *config) pythonPackages() error {
+func (c *config) pythonPackages(string) error {
 	version, err := pythonVersion(c.version)
 	if err != nil {
 		return err
@@ -59,7 +60,7 @@ func (c *config) pythonPackages() error {
 	source := maps.Clone(files)
 	maps.Copy(source, more)
 	source["PKG-INFO"] = metadata
-	if err := c.writeArchive(base+".tar.gz", base, source); err != nil {
+	if err := c.writeArchive(base+".tar.gz", gzip.BestCompression, base, source); err != nil {
 		return err
 	}
 
@@ -143,7 +144,7 @@ func pythonMetadata(project, version, readme string) ([]byte, error) {
 func zipped(at time.Time, files map[string][]byte) ([]byte, error) {
 	var out bytes.Buffer
 	w := zip.NewWriter(&out)
-	w.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) { return flate.NewWriter(w, flate.BestCompression) })
+	w.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) { return flate.NewWriter(w, flate.DefaultCompression) })
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		h := &zip.FileHeader{Name: name, Method: zip.Deflate}
 		if !at.IsZero() {

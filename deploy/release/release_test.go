@@ -21,8 +21,8 @@ func TestArchive(t *testing.T) {
 	at := time.Unix(1795000000, 0)
 	files := map[string][]byte{"muniment": []byte("program"), "LICENSE": []byte("text"), "completion/muniment.bash": []byte("script"), "completion/_muniment": nil}
 	var first, second bytes.Buffer
-	require.NoError(t, archive(&first, "muniment_v1.2.3", "muniment", at, files))
-	require.NoError(t, archive(&second, "muniment_v1.2.3", "muniment", at, files))
+	require.NoError(t, archive(&first, gzip.BestCompression, "muniment_v1.2.3", "muniment", at, files))
+	require.NoError(t, archive(&second, gzip.BestCompression, "muniment_v1.2.3", "muniment", at, files))
 	require.Equal(t, first.Bytes(), second.Bytes())
 
 	z, err := gzip.NewReader(&first)
