@@ -4,6 +4,8 @@ package service
 
 import (
 	"debug/buildinfo"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -119,6 +121,16 @@ print(m["Version"], m["Author"], m["License-Expression"], m["Requires-Python"], 
 		own := []string{"GOPROXY=off", "GONOSUMDB=*", "GOSUMDB=off"}
 		run(own, "go", "build", "-o", "program")
 		require.Contains(t, run(nil, "./program"), "METERED")
+		agent := make(chan string, 1)
+		refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			agent <- r.UserAgent()
+			w.WriteHeader(http.StatusNotFound)
+		}))
+		t.Cleanup(refusing.Close)
+		refused := exec.CommandContext(t.Context(), filepath.Join(dir, "program"))
+		refused.Env = append(append([]string{}, environment...), "MUNIMENT_URL="+refusing.URL)
+		require.Error(t, refused.Run())
+		require.Equal(t, "muniment-go/"+tag, <-agent)
 		info, err := buildinfo.ReadFile(filepath.Join(dir, "program"))
 		require.NoError(t, err)
 		require.LessOrEqual(t, len(info.Deps), 20, "a user of the client links many modules: %v", info.Deps)

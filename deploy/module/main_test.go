@@ -35,7 +35,7 @@ func TestModuleIsRenamed(t *testing.T) {
 	text, err := os.ReadFile("../../go.mod")
 	require.NoError(t, err)
 	old, name := modfile.ModulePath(text), "git.example.org/ledgers"+"/ours" // which stands nowhere yet
-	dir := copyOf(t)
+	before, dir := copyOf(t), copyOf(t)
 	command := func(args ...string) string {
 		cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
 		cmd.Dir = dir
@@ -62,7 +62,7 @@ func TestModuleIsRenamed(t *testing.T) {
 	back, err := rename(dir, name, old)
 	require.NoError(t, err)
 	require.Equal(t, changed, back)
-	require.Empty(t, command("git", "diff", "--no-index", "--stat", copyOf(t), dir))
+	require.Empty(t, command("git", "diff", "--no-index", "--stat", before, dir))
 }
 
 // copyOf copies the files that git knows.

@@ -95,6 +95,7 @@ class DeliveryBuffer:
         with self._changed:
             if not self._closed:
                 self._closed = True
+                self._changed.notify_all()
                 self._journal.close()
                 self._lock.close()
 

@@ -132,7 +132,10 @@ class Disk:
 
 def lock_folder(folder: Path) -> BinaryIO:
     """Locks a folder for this process. Closing the file, or the end of the process, unlocks it."""
-    import fcntl  # Windows has none: there the buffer can't be opened, and the rest of the client works
+    try:
+        import fcntl
+    except ModuleNotFoundError as err:  # the rest of the client works there
+        raise OSError("the buffer needs a system with flock, which Windows does not have") from err
 
     file = open(folder / "lock", "ab")
     try:

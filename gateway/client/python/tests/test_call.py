@@ -11,6 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from muniment_client import Client, MunimentError, RetryPolicy, error_of_row  # noqa: E402
+from muniment_client.version import VERSION  # noqa: E402
 
 PLAY = {"rightId": "rgh_1", "spatialAnchorId": "a", "dwellMs": 8200}
 
@@ -122,6 +123,7 @@ class Calls(unittest.TestCase):
         self.assertEqual((sent["method"], sent["target"]), ("POST", "/base/v1/delivery"))
         self.assertEqual(json.loads(sent["body"]), PLAY)
         self.assertEqual((sent["headers"]["Authorization"], sent["headers"]["Idempotency-Key"]), ("Bearer mun_test_key", "play-1"))
+        self.assertEqual(sent["headers"]["User-Agent"], f"muniment-python/{VERSION}")
 
     def test_answers(self):
         """By the table that the other clients have too."""

@@ -37,6 +37,7 @@ test('a delivery, and what is sent', async () => {
   assert.deepEqual(JSON.parse(sent[0].body), play);
   assert.equal(sent[0].headers.authorization, 'Bearer mun_test_key');
   assert.equal(sent[0].headers['idempotency-key'], 'play-1');
+  assert.match(sent[0].headers['user-agent'], /^muniment-typescript\/\d+\.\d+\.\d+$/);
   assert.equal(sent[0].redirect, 'manual');
 });
 
