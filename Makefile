@@ -4,7 +4,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.7.0
 FUZZTIME ?= 2m
 FUZZ = $(shell grep -rlE '^func Fuzz' --include='*_test.go' . | xargs grep -oE '^func Fuzz[A-Za-z]+' | sed -E 's|/[^/]+:func |:|' | sort)
 
-.PHONY: demo demo-stack run build build-bench release release-test upgrade-data test test-faults test-full test-independent check lint-openapi race contract chromium test-playground test-clients test-http-clients stack stack-down test-stack test-stack-tls test-cluster deploy-test faults alert-drills fuzz bench bench-parts bench-update bench-stack bench-stack-update bench-tenant bench-load bench-scale bench-settlement soak help
+.PHONY: demo demo-stack run build build-bench module release release-test upgrade-data test test-faults test-full test-independent check lint-openapi race contract chromium test-playground test-clients test-http-clients stack stack-down test-stack test-stack-tls test-cluster deploy-test faults alert-drills fuzz bench bench-parts bench-update bench-stack bench-stack-update bench-tenant bench-load bench-scale bench-settlement soak help
 
 demo: build ## the whole story: deliver, kill -9, seal, verify (needs Go, nothing else)
 	@./bin/muniment demo
@@ -118,16 +118,19 @@ build: ## the binary, ./bin/muniment
 	@go run ./control/verifier/program
 	@go build -ldflags '-s -w $(if $(VERSION),-X main.version=$(VERSION))' -o bin/muniment .
 
+module: ## gives the Go module the path MODULE=git.example.org/acme/muniment, wherever it stands
+	@go run ./deploy/module '$(MODULE)'
+
 # Another Go toolchain than go.mod's would make other bytes.
 RELEASE_GO = GOTOOLCHAIN=go$$(sed -n 's/^go //p' go.mod) go
 
-release: ## archives, checksums and bill of materials of VERSION=v1.2.3, in ./bin/release/VERSION, from a clean checkout (half an hour)
-	$(RELEASE_GO) run ./deploy/release --version '$(VERSION)'
+release: ## programs, clients, checksums and bill of materials of VERSION=v1.2.3, in ./bin/release/VERSION, from a clean checkout (half an hour; needs Node); SIGN_KEY=FILE signs the checksums
+	$(RELEASE_GO) run ./deploy/release --version '$(VERSION)' $(if $(SIGN_KEY),--sign-key '$(SIGN_KEY)')
 
 # The platforms that release-test builds for.
 RELEASE_TARGETS = linux/amd64,linux/arm64,darwin/amd64,darwin/arm64
 
-release-test: ## two builds of the last commit in two folders, the second without a cache, make the same bytes; what is in them works (an hour; needs Python 3)
+release-test: ## two builds of the last commit in two folders, the second without a cache, make the same bytes; what is in them works (an hour; needs Node and Python 3)
 	@test -x bin/release-venv/bin/python || python3 -m venv bin/release-venv
 	bin/release-venv/bin/pip install --quiet --disable-pip-version-check 'cyclonedx-python-lib[json-validation]==11.12.0'
 	MUNIMENT_TEST_RELEASE='$(RELEASE_TARGETS)' MUNIMENT_TEST_PYTHON=$(CURDIR)/bin/release-venv/bin/python $(RELEASE_GO) test -count 1 -v -timeout 4h -run '^TestReproducible$$' ./deploy/release
@@ -178,8 +181,9 @@ ifdef MUNIMENT_TEST_FULL
 	@for proxy in $(PROXIES); do command -v $$proxy >/dev/null || { apt-get install -y --no-install-recommends $$proxy || { apt-get update && apt-get install -y --no-install-recommends $$proxy; }; } >/dev/null || { echo "this needs $$proxy: install it"; exit 1; }; done
 	mvn -q -f bench/service/testdata/httpclients/spring -Dout=$(SPRING) compile dependency:build-classpath -Dmdep.outputFile=$(SPRING)/classpath
 endif
+	cd gateway/client/typescript && PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1 npm ci --no-audit --no-fund --silent
 	MUNIMENT_TEST_PYTHON=$(CURDIR)/$(PYTHON) MUNIMENT_TEST_SPRING="$(SPRING)/classes:$$(cat $(SPRING)/classpath 2>/dev/null)" \
-		$(GO_TEST) -count 1 -v -tags httpclients -run '^Test(HTTPClients|SmugglingBehindHAProxy)$$' ./bench/service
+		$(GO_TEST) -count 1 -v -tags httpclients -run '^Test(HTTPClients|SmugglingBehindHAProxy|ClientsInstall)$$' ./bench/service
 
 race: ## race tests of the concurrent packages, and of the workers of control
 	$(RACE_TEST) ./gateway/... ./pipeline ./pipeline/edge ./pipeline/kafka ./pipeline/segment ./control/store ./control/node ./control/signing

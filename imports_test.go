@@ -126,6 +126,7 @@ var packages = map[string][]string{
 
 	// Programs of their own.
 	"deploy/stack/asks":             {},
+	"deploy/module":                 {},
 	"deploy/release":                {},
 	"sealer/verify/muniment-verify": {"control/settle/rate", "sealer/terminal", "sealer/verify"},
 }

@@ -38,14 +38,11 @@ func TestClientsOfAService(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(messages) // the suite fails without it
 	}))
 	t.Cleanup(received.Close)
-	// The TypeScript suite adds a play to a buffer that the Go client has made.
-	plays := filepath.Join(t.TempDir(), "plays")
-	buffer := func(t *testing.T) *client.Buffer {
-		return must[*client.Buffer](t)(client.OpenBuffer(plays, client.BufferConfig{Client: s.GoClient()}))
+	// Each suite adds a play to a buffer that the Go client has made.
+	plays := t.TempDir()
+	buffer := func(t *testing.T, folder string) *client.Buffer {
+		return must[*client.Buffer](t)(client.OpenBuffer(filepath.Join(plays, folder), client.BufferConfig{Client: s.GoClient()}))
 	}
-	b := buffer(t)
-	require.NoError(t, b.Add(t.Context(), client.Delivery{RightID: "rgh_1", SpatialAnchorID: "a", DwellMs: 1}))
-	require.NoError(t, b.Close())
 	run := func(folder string, command ...string) func(t *testing.T) {
 		return func(t *testing.T) {
 			t.Parallel()
@@ -53,7 +50,7 @@ func TestClientsOfAService(t *testing.T) {
 			cmd.Dir = filepath.Join("gateway/client", folder)
 			// The services that a suite calls are on this machine: no proxy is between.
 			cmd.Env = append(os.Environ(), "URL="+s.Client.API, "KEY="+s.Client.Key, "ROOT="+filepath.Join(s.Data, "keys", "root.vkey"),
-				"TENANT="+s.Tenant.TenantID, "RIGHTS="+string(rights), "HOOK="+receiver.URL, "HOOKED="+received.URL, "GO_BUFFER="+plays,
+				"TENANT="+s.Tenant.TenantID, "RIGHTS="+string(rights), "HOOK="+receiver.URL, "HOOKED="+received.URL, "GO_BUFFER="+filepath.Join(plays, folder),
 				"NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1")
 			cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 			require.NoError(t, cmd.Run(), "what is above")
@@ -61,12 +58,18 @@ func TestClientsOfAService(t *testing.T) {
 	}
 	t.Run("document/typescript", run("typescript", "node", "generate.js", s.Client.API, "--check"))
 	t.Run("document/python", run("python", python, "generate.py", s.Client.API, "--check"))
-	t.Run("typescript", func(t *testing.T) {
-		run("typescript", "npm", "test", "--silent")(t)
-		b := buffer(t)
-		require.Equal(t, 2, b.Stats().Waiting)
-		require.Zero(t, b.Stats().Damaged)
-		require.NoError(t, b.Close())
-	})
-	t.Run("python", run("python", python, "-m", "unittest", "discover", "-s", "tests", "-v"))
+	suite := func(folder string, command ...string) {
+		t.Run(folder, func(t *testing.T) {
+			b := buffer(t, folder)
+			require.NoError(t, b.Add(t.Context(), client.Delivery{RightID: "rgh_1", SpatialAnchorID: "a", DwellMs: 1}))
+			require.NoError(t, b.Close())
+			run(folder, command...)(t)
+			b = buffer(t, folder)
+			require.Equal(t, 2, b.Stats().Waiting)
+			require.Zero(t, b.Stats().Damaged)
+			require.NoError(t, b.Close())
+		})
+	}
+	suite("typescript", "npm", "test", "--silent")
+	suite("python", python, "-m", "unittest", "discover", "-s", "tests", "-v")
 }

@@ -69,7 +69,8 @@ func TestPagesMakeTargets(t *testing.T) {
 	require.Regexp(t, `(?s)^# Muniment\n\n`+"```sh\nmake demo .*\nmake test ", string(systemtest.ReadFile(t, "README.md")), "the README starts with two commands")
 }
 
-// TestPagesGo: the examples of gateway/client, which are compiled, have each block of Go.
+// TestPagesGo: the examples of gateway/client, which are compiled, have each block of Go that is no
+// program: such a one is built by TestClientIsSmall.
 func TestPagesGo(t *testing.T) {
 	lines := func(text string) (joined string) {
 		for line := range strings.Lines(text) {
@@ -82,6 +83,9 @@ func TestPagesGo(t *testing.T) {
 	for _, page := range systemtest.Pages(t) {
 		for _, m := range regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(systemtest.ReadFile(t, page)), -1) {
 			found++
+			if strings.HasPrefix(m[1], "package main\n") {
+				continue
+			}
 			require.Contains(t, examples, lines(m[1]), page)
 		}
 	}

@@ -12,9 +12,9 @@ import (
 
 // archive writes files as a tar.gz, below a folder of the given name. The same files make the same
 // bytes: they are sorted by name, belong to user 0 and have one time, and the header of gzip has
-// none. The file that executable names can be executed.
-func archive(w io.Writer, folder, executable string, at time.Time, files map[string][]byte) error {
-	z, err := gzip.NewWriterLevel(w, gzip.BestCompression)
+// none. The file that executable names can be executed. Level is gzip's.
+func archive(w io.Writer, level int, folder, executable string, at time.Time, files map[string][]byte) error {
+	z, err := gzip.NewWriterLevel(w, level)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"compress/gzip"
 	"crypto/sha256"
 	"debug/buildinfo"
 	"errors"
@@ -64,8 +65,32 @@ func (c *config) release() error {
 		return err
 	}
 	defer os.RemoveAll(work)
+	if err := c.makeClients(work); err != nil {
+		return err
+	}
+	if c.programs {
+		if err := c.makePrograms(work); err != nil {
+			return err
+		}
+	}
+	if err := writeSums(c.out); err != nil {
+		return err
+	}
+	if c.signer != nil {
+		if err := signSums(c.out, c.signer); err != nil {
+			return err
+		}
+	}
+	c.progress("%s: done in %v", c.out, time.Since(began).Round(time.Second))
+	return nil
+}
 
+// makePrograms makes the archives of all programs, and their bill of materials.
+func (c *config) makePrograms(work string) error {
 	c.progress("muniment %s of %s, for %d platforms; building takes some minutes for each", c.version, c.revision, len(c.targets))
+	if _, err := output("go", "run", "./control/verifier/program"); err != nil { // muniment embeds it
+		return err
+	}
 	built := map[string][]*buildinfo.BuildInfo{} // of each program
 	binary := func(p program, t target) string { return filepath.Join(work, t.os+"_"+t.arch, p.name) }
 	for _, t := range c.targets {
@@ -96,13 +121,17 @@ func (c *config) release() error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(c.out, "muniment_"+c.version+".cdx.json"), bom, 0o644); err != nil {
-		return err
+	return os.WriteFile(filepath.Join(c.out, "muniment_"+c.version+".cdx.json"), bom, 0o644)
+}
+
+// makeClients makes what the clients are installed from.
+func (c *config) makeClients(work string) error {
+	makers := map[string]func(work string) error{"typescript": c.npmPackage, "python": c.pythonPackages, "go": c.goModule}
+	for _, language := range c.clients {
+		if err := makers[language](work); err != nil {
+			return err
+		}
 	}
-	if err := writeSums(c.out); err != nil {
-		return err
-	}
-	c.progress("%s: done in %v", c.out, time.Since(began).Round(time.Second))
 	return nil
 }
 
@@ -197,7 +226,7 @@ func (c *config) pack(p program, t target, binary string, modules []module, comp
 	if err != nil {
 		return err
 	}
-	err = errors.Join(archive(file, name, p.name, c.at, files), file.Close())
+	err = errors.Join(archive(file, gzip.BestCompression, name, p.name, c.at, files), file.Close())
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", file.Name(), err)
 	}
@@ -219,5 +248,5 @@ func writeSums(dir string) error {
 		}
 		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(text), e.Name())
 	}
-	return os.WriteFile(filepath.Join(dir, "SHA256SUMS"), []byte(sums.String()), 0o644)
+	return os.WriteFile(filepath.Join(dir, sumsName), []byte(sums.String()), 0o644)
 }

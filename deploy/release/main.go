@@ -4,7 +4,14 @@
 //     the libraries in it, completion for shells and, for Linux, the units of systemd;
 //   - muniment-verify_VERSION_OS_ARCH.tar.gz: the auditor's program, with the first four;
 //   - muniment_VERSION.cdx.json: what is linked into both, a CycloneDX document;
-//   - SHA256SUMS of all of them.
+//   - muniment-client-VERSION.tgz: the client for TypeScript, as npm installs it;
+//   - muniment_client-VERSION-py3-none-any.whl and .tar.gz: the client for Python, as pip does;
+//   - muniment-go_VERSION.tar.gz: the Go module and what its client needs, as a module proxy has them;
+//   - SHA256SUMS of all of them and, with --sign-key, SHA256SUMS.note, which is signed.
+//
+// The clients have the release's version: in the checkout theirs is 0.0.0.
+//
+// --make-key makes a key that signs, --check holds a folder against its signed checksums.
 //
 // The same commit, version and Go toolchain make the same bytes, in any folder and on any machine:
 // nothing in them depends on the clock, the folder or the user. All times are that of the commit.
@@ -15,6 +22,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -23,9 +31,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/mod/sumdb/note"
 )
 
 // config says what to release.
@@ -34,7 +45,11 @@ type config struct {
 	revision string // the commit
 	at       time.Time
 	targets  []target
-	out      string // a folder that is missing or empty
+	out      string      // a folder that is missing or empty
+	signer   note.Signer // nil: nothing is signed
+	clients  []string    // of which languages clients are made
+	programs bool        // whether programs are made
+
 }
 
 // target is a platform to build for.
@@ -42,9 +57,18 @@ type target struct{ os, arch string }
 
 func (t target) String() string { return t.os + "/" + t.arch }
 
+const allClients = "typescript,python,go"
+
 const allTargets = "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64"
 
 func main() {
+	if done, err := onKeys(os.Args[1:]); done {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "release:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	c, err := parse(os.Args[1:])
 	if err == nil && c.revision == "" {
 		err = c.readGit()
@@ -72,7 +96,14 @@ func parse(args []string) (c config, err error) {
 	set.StringVar(&c.revision, "revision", "", "the `commit`, with --time; default: git's, whose checkout must be clean")
 	seconds := set.Int64("time", 0, "when it was committed, in `seconds` since 1970")
 	targets := set.String("targets", allTargets, "what to build for, as `OS/ARCH,...`")
+	key := set.String("sign-key", "", "the `file` of the key that signs the checksums, as --make-key makes it")
+	only := set.String("clients", "", "make nothing but checksums and what the clients of these `LANGUAGE,...` are installed from: "+allClients)
 	_ = set.Parse(args) // it exits on an error
+	if *key != "" {
+		if c.signer, err = readSigner(*key); err != nil {
+			return c, err
+		}
+	}
 	if !tag.MatchString(c.version) || set.NArg() > 0 {
 		return c, fmt.Errorf("usage: make release VERSION=v1.2.3; %q is no version", c.version)
 	}
@@ -83,6 +114,13 @@ func parse(args []string) (c config, err error) {
 	if c.out == "" {
 		c.out = filepath.Join("bin", "release", c.version)
 	}
+	c.programs = *only == ""
+	c.clients = strings.Split(cmp.Or(*only, allClients), ",")
+	for _, name := range c.clients {
+		if !slices.Contains(strings.Split(allClients, ","), name) {
+			return c, fmt.Errorf("--clients: %q is none of %s", name, allClients)
+		}
+	}
 	for name := range strings.SplitSeq(*targets, ",") {
 		system, arch, ok := strings.Cut(name, "/")
 		if !ok {
@@ -91,6 +129,24 @@ func parse(args []string) (c config, err error) {
 		c.targets = append(c.targets, target{system, arch})
 	}
 	return c, nil
+}
+
+// onKeys does what --make-key FILE NAME and --check FOLDER VKEY ask for; false if neither is there.
+func onKeys(args []string) (done bool, err error) {
+	if len(args) == 0 || args[0] != "--make-key" && args[0] != "--check" {
+		return false, nil
+	}
+	if len(args) != 3 {
+		return true, errors.New("usage: release --make-key FILE NAME, or release --check FOLDER VKEY")
+	}
+	if args[0] == "--make-key" {
+		return true, makeKey(args[1], args[2])
+	}
+	files, err := check(args[1], args[2])
+	if err == nil {
+		fmt.Printf("%s: all of %d files are as they were signed\n", args[1], files)
+	}
+	return true, err
 }
 
 // readGit fills in commit and time. The checkout must be clean, and a tag of this version must be

@@ -6,7 +6,9 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -19,8 +21,8 @@ func TestArchive(t *testing.T) {
 	at := time.Unix(1795000000, 0)
 	files := map[string][]byte{"muniment": []byte("program"), "LICENSE": []byte("text"), "completion/muniment.bash": []byte("script"), "completion/_muniment": nil}
 	var first, second bytes.Buffer
-	require.NoError(t, archive(&first, "muniment_v1.2.3", "muniment", at, files))
-	require.NoError(t, archive(&second, "muniment_v1.2.3", "muniment", at, files))
+	require.NoError(t, archive(&first, gzip.BestCompression, "muniment_v1.2.3", "muniment", at, files))
+	require.NoError(t, archive(&second, gzip.BestCompression, "muniment_v1.2.3", "muniment", at, files))
 	require.Equal(t, first.Bytes(), second.Bytes())
 
 	z, err := gzip.NewReader(&first)
@@ -125,4 +127,64 @@ func TestLinkedModulesAreKnown(t *testing.T) {
 func TestCheckToolchain(t *testing.T) {
 	t.Setenv("GOEXPERIMENT", "nogreenteagc")
 	require.Error(t, checkToolchain())
+}
+
+// TestSignedSums: what was signed is found whole, and any change is found: of a file, of the checksums, of
+// the signature, of which files there are, and another key.
+func TestSignedSums(t *testing.T) {
+	dir, keys := t.TempDir(), t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	write := func(name, text string) { require.NoError(t, os.WriteFile(at(name), []byte(text), 0o600)) }
+	require.NoError(t, makeKey(filepath.Join(keys, "key"), "muniment.example/release"))
+	require.ErrorIs(t, makeKey(filepath.Join(keys, "key"), "muniment.example/release"), os.ErrExist, "a key is never written over")
+	require.NoError(t, makeKey(filepath.Join(keys, "other"), "muniment.example/release"))
+	signer, err := readSigner(filepath.Join(keys, "key"))
+	require.NoError(t, err)
+	vkey, err := os.ReadFile(filepath.Join(keys, "key.vkey"))
+	require.NoError(t, err)
+	other, err := os.ReadFile(filepath.Join(keys, "other.vkey"))
+	require.NoError(t, err)
+	_, err = readSigner(filepath.Join(keys, "key.vkey"))
+	require.ErrorContains(t, err, "holds no key")
+
+	write("a.tar.gz", "a")
+	write("b.tgz", "b")
+	require.NoError(t, writeSums(dir))
+	require.NoError(t, signSums(dir, signer))
+	n, err := check(dir, string(vkey))
+	require.NoError(t, err)
+	require.Equal(t, 2, n)
+	_, err = check(dir, string(other))
+	require.ErrorContains(t, err, "is not signed by")
+
+	change := func(says, name, text string) {
+		t.Helper()
+		before, missing := os.ReadFile(at(name))
+		write(name, text)
+		_, err := check(dir, string(vkey))
+		require.ErrorContains(t, err, says)
+		if missing != nil {
+			require.NoError(t, os.Remove(at(name)))
+			return
+		}
+		write(name, string(before))
+	}
+	signed, err := os.ReadFile(at(signedName))
+	require.NoError(t, err)
+	change("a.tar.gz was changed", "a.tar.gz", "b")
+	change("c.tgz is not a file of this release", "c.tgz", "c")
+	change("SHA256SUMS is not what was signed", sumsName, "")
+	change("is not signed by", signedName, strings.Replace(string(signed), "a.tar.gz", "x.tar.gz", 1))
+	require.NoError(t, os.Remove(at("b.tgz")))
+	_, err = check(dir, string(vkey))
+	require.ErrorContains(t, err, "b.tgz is missing")
+}
+
+// TestVersionsOfClients: a tag as the registries write it.
+func TestVersionsOfClients(t *testing.T) {
+	for tag, want := range map[string]string{"v0.1.0": "0.1.0", "v1.20.3-rc.1": "1.20.3rc1", "v1.0.0-alpha.12": "1.0.0a12", "v1.0.0-beta.2": "1.0.0b2", "v1.0.0-preview": ""} {
+		got, err := pythonVersion(tag)
+		require.Equal(t, want, got, tag)
+		require.Equal(t, want == "", err != nil, tag)
+	}
 }

@@ -2,10 +2,12 @@ package main
 
 import (
 	"archive/tar"
+	"archive/zip"
 	"bytes"
 	"compress/gzip"
 	"debug/elf"
 	"debug/macho"
+	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -38,7 +40,8 @@ func TestReproducible(t *testing.T) {
 		"GOCACHE="+t.TempDir(), "GOMODCACHE="+linked, "HOME="+t.TempDir(), "TZ=Pacific/Chatham", "LC_ALL=C", "GOFLAGS=-ldflags=-X=main.version=other", "GOAMD64=v3")
 
 	files := contents(t, first)
-	require.Len(t, files, 2*len(strings.Split(targets, ","))+2)
+	require.Len(t, files, 2*len(strings.Split(targets, ","))+2+4, "programs, their bill, checksums, and the clients")
+	requirePackages(t, strings.TrimPrefix(version, "v"), files)
 	again := contents(t, second)
 	require.Len(t, again, len(files))
 	for name, text := range files {
@@ -152,6 +155,67 @@ func unpack(t *testing.T, text []byte) map[string][]byte {
 			require.NoError(t, err)
 		}
 	}
+}
+
+// requirePackages: what the clients are installed from names version, author and licence, and has what npm
+// and Python's own tools put into it.
+func requirePackages(t *testing.T, version string, files map[string][]byte) {
+	t.Helper()
+	var manifest struct {
+		Name, Version, Author, License string
+		Private                        bool
+		Exports                        map[string]struct{ Types, Default string }
+	}
+	npm := unpack(t, files["muniment-client-"+version+".tgz"])
+	require.NoError(t, json.Unmarshal(npm["package.json"], &manifest))
+	require.Equal(t, []string{"muniment-client", version, "Muniment authors", "Apache-2.0"}, []string{manifest.Name, manifest.Version, manifest.Author, manifest.License})
+	require.False(t, manifest.Private)
+	for _, e := range manifest.Exports {
+		require.NotEmpty(t, npm[strings.TrimPrefix(e.Types, "./")], e.Types)
+		require.NotEmpty(t, npm[strings.TrimPrefix(e.Default, "./")], e.Default)
+	}
+	source := unpack(t, files["muniment_client-"+version+".tar.gz"])
+	for _, name := range []string{"LICENSE", "README.md"} {
+		require.NotEmpty(t, npm[name], name)
+		require.NotEmpty(t, source[name], name)
+	}
+	module := unpack(t, files["muniment-go_v"+version+".tar.gz"])
+	require.Equal(t, "v"+version+"\n", string(module["muniment.example/@v/list"]))
+	for _, kind := range []string{".info", ".mod", ".zip"} {
+		require.NotEmpty(t, module["muniment.example/@v/v"+version+kind], kind)
+	}
+
+	// The wheel that setuptools makes of the source distribution has the same metadata, and the same code.
+	dir := t.TempDir()
+	archived := filepath.Join(dir, "muniment_client-"+version+".tar.gz")
+	require.NoError(t, os.WriteFile(archived, files[filepath.Base(archived)], 0o600))
+	out, err := exec.CommandContext(t.Context(), os.Getenv("MUNIMENT_TEST_PYTHON"), "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", dir, archived).CombinedOutput()
+	require.NoError(t, err, string(out))
+	name := "muniment_client-" + version + "-py3-none-any.whl"
+	theirs, err := os.ReadFile(filepath.Join(dir, name))
+	require.NoError(t, err)
+	ours, want := unzip(t, files[name]), unzip(t, theirs)
+	for file, text := range want {
+		if base := filepath.Base(file); base != "RECORD" && base != "WHEEL" {
+			require.Equal(t, string(text), string(ours[file]), file)
+		}
+	}
+	require.Len(t, ours, len(want))
+}
+
+// unzip reads the files of a zip archive.
+func unzip(t *testing.T, text []byte) map[string][]byte {
+	t.Helper()
+	r, err := zip.NewReader(bytes.NewReader(text), int64(len(text)))
+	require.NoError(t, err)
+	files := map[string][]byte{}
+	for _, f := range r.File {
+		in, err := f.Open()
+		require.NoError(t, err)
+		files[f.Name], err = io.ReadAll(in)
+		require.NoError(t, errors.Join(err, in.Close()))
+	}
+	return files
 }
 
 // requireStatic: a program is one of its platform, and of Linux's needs no library of the machine.

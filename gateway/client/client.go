@@ -31,7 +31,7 @@ type Config struct {
 	Timeout time.Duration
 	// Retry says what is tried again, and when.
 	Retry RetryPolicy
-	// UserAgent names the caller in the header User-Agent. Default muniment-go.
+	// UserAgent names the caller in the header User-Agent. Default muniment-go/VERSION.
 	UserAgent string
 }
 
@@ -83,7 +83,7 @@ func New(cfg Config) (*Client, error) {
 	}
 	c := &Client{caller{
 		base: strings.TrimRight(base.String(), "/"), key: cfg.KeyFunc, timeout: cmp.Or(cfg.Timeout, time.Minute),
-		retry: cfg.Retry.filled(), userAgent: cmp.Or(cfg.UserAgent, "muniment-go"),
+		retry: cfg.Retry.filled(), userAgent: cmp.Or(cfg.UserAgent, "muniment-go/"+moduleVersion()),
 	}}
 	if c.key == nil {
 		c.key = func(context.Context) (string, error) { return cfg.Key, nil }

@@ -295,7 +295,7 @@ func TestFind(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	for _, cfg := range []Config{
-		{URL: "muniment.example", Key: "k"}, {URL: "ftp://muniment.example", Key: "k"}, {URL: "https://muniment.example?x", Key: "k"}, {URL: "https://u:p@muniment.example", Key: "k"},
+		{URL: "ledger.example", Key: "k"}, {URL: "ftp://muniment.example", Key: "k"}, {URL: "https://muniment.example?x", Key: "k"}, {URL: "https://u:p@muniment.example", Key: "k"},
 		{URL: "https://muniment.example"}, {URL: "https://muniment.example", Key: "a b"}, {URL: "https://muniment.example", Key: "k", Senders: -1},
 	} {
 		_, err := New(cfg)

@@ -1,6 +1,6 @@
 // Command program compiles muniment-verify for browsers into its own folder, which package verifier embeds: the program,
 // compressed, and the Go distribution's file that starts one. The
-// same sources and toolchain make the same bytes. make build runs it.
+// same sources and toolchain make the same bytes. make build and a release run it.
 package main
 
 import (
@@ -37,7 +37,7 @@ func run(folder string) error {
 	defer os.RemoveAll(compiled)
 	program := filepath.Join(compiled, "muniment-verify.wasm")
 	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", program, "./sealer/verify/muniment-verify")
-	build.Env = append(os.Environ(), "GOOS=js", "GOARCH=wasm", "CGO_ENABLED=0", "GOFLAGS=")
+	build.Env = append(os.Environ(), "GOOS=js", "GOARCH=wasm", "CGO_ENABLED=0", "GOFLAGS=", "GOWASM=")
 	build.Stderr = os.Stderr
 	if err := build.Run(); err != nil {
 		return fmt.Errorf("cannot compile muniment-verify for browsers: %w", err)

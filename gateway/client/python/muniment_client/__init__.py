@@ -6,6 +6,8 @@ members of the service's document, /openapi.json, under the same names. Times ar
 One operation has no method: the erasure of a person, which is for people and not for programs.
 """
 from . import document
+from .buffer import BufferStats, DeliveryBuffer
+from .bufferfile import BufferBrokenError, BufferFullError, BufferInUseError
 from .call import File, RetryPolicy
 from .canonical import VerifyError
 from .client import Client
@@ -16,6 +18,7 @@ from .verify import VerifiedProof, VerifiedReceipt, proof_file, receipt_file, ve
 from .webhook import WEBHOOK_TOLERANCE, WebhookError, WebhookMessage, verify_webhook
 
 __all__ = [
-    "WEBHOOK_TOLERANCE", "Client", "DeliveredPlay", "File", "MunimentError", "RetryPolicy", "Trust", "VerifiedProof", "VerifiedReceipt", "VerifyError",
-    "WebhookError", "WebhookMessage", "document", "error_of_row", "proof_file", "receipt_file", "verify_proof", "verify_receipt", "verify_webhook",
+    "WEBHOOK_TOLERANCE", "BufferBrokenError", "BufferFullError", "BufferInUseError", "BufferStats", "Client", "DeliveredPlay", "DeliveryBuffer", "File",
+    "MunimentError", "RetryPolicy", "Trust", "VerifiedProof", "VerifiedReceipt", "VerifyError", "WebhookError", "WebhookMessage", "document", "error_of_row",
+    "proof_file", "receipt_file", "verify_proof", "verify_receipt", "verify_webhook",
 ]

@@ -11,6 +11,7 @@ from . import account, evidence, rights, settlement
 from . import document as d
 from .call import Caller, RetryPolicy, Settings, check_key
 from .deliver import DeliveredPlay, deliver, deliver_batch
+from .version import VERSION
 
 
 class Client:
@@ -35,7 +36,7 @@ class Client:
         timeout: float = 60,
         deadline: float | None = None,
         retry: RetryPolicy = RetryPolicy(),
-        user_agent: str = "muniment-python",
+        user_agent: str = f"muniment-python/{VERSION}",
         context: ssl.SSLContext | None = None,
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,

@@ -3,6 +3,7 @@ import contextlib
 import gzip
 import http.server
 import json
+import re
 import sys
 import threading
 import unittest
@@ -10,6 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from muniment_client import Client, MunimentError, RetryPolicy, error_of_row  # noqa: E402
+from muniment_client.version import VERSION  # noqa: E402
 
 PLAY = {"rightId": "rgh_1", "spatialAnchorId": "a", "dwellMs": 8200}
 
@@ -21,6 +23,25 @@ def success(data, **headers):
 def failure(status, code, more=None, **headers):
     body = {"ok": False, "error": code, "message": "a message", "contractVersion": "v1.0", **(more or {})}
     return status, {"X-Request-Id": "req-1", **headers}, json.dumps(body).encode()
+
+
+ANSWERS = json.loads((Path(__file__).parents[2] / "testdata" / "answers.json").read_text())
+
+
+def answered(answer):
+    """A row of the table, as a server answers."""
+    return answer["status"], {"X-Request-Id": "req-1", **answer["headers"]}, answer["body"].encode()
+
+
+def python(name):
+    """A name of the table, as this client has it."""
+    return re.sub("[A-Z]", lambda m: "_" + m[0].lower(), name)
+
+
+def check_pause(test, pause, after):
+    """It is as long as the service says, or else as the first of a policy."""
+    least, most = (after, after * 1.25) if after > 0 else (0.25, 0.5)
+    test.assertTrue(least <= pause <= most, f"a pause of {pause} s")
 
 
 class Server:
@@ -102,27 +123,21 @@ class Calls(unittest.TestCase):
         self.assertEqual((sent["method"], sent["target"]), ("POST", "/base/v1/delivery"))
         self.assertEqual(json.loads(sent["body"]), PLAY)
         self.assertEqual((sent["headers"]["Authorization"], sent["headers"]["Idempotency-Key"]), ("Bearer mun_test_key", "play-1"))
+        self.assertEqual(sent["headers"]["User-Agent"], f"muniment-python/{VERSION}")
 
-    def test_reactions(self):
-        for status, code, kind, outcome, again in (
-            (400, "BAD_REQUEST", "invalid", "refused", False),
-            (401, "AUTH_INVALID", "auth", "refused", False),
-            (403, "SCOPE_MISSING", "auth", "refused", False),
-            (404, "RESOURCE_NOT_FOUND", "not_found", "refused", False),
-            (409, "STATE_CONFLICT", "conflict", "refused", False),
-            (412, "PRECONDITION_FAILED", "precondition", "refused", False),
-            (413, "BAD_REQUEST", "invalid", "refused", False),
-            (422, "VALIDATION_FAILED", "invalid", "refused", False),
-            (429, "RATE_LIMITED", "rate_limited", "try_again", True),
-            (500, "INTERNAL_ERROR", "unavailable", "unknown", True),
-            (503, "INTERNAL_ERROR", "unavailable", "unknown", True),
-        ):
-            with self.subTest(status):
-                client, server = self.answering([failure(status, code)])
+    def test_answers(self):
+        """By the table that the other clients have too."""
+        for answer in ANSWERS:
+            with self.subTest(answer["name"]):
+                client, server = self.answering([answered(answer)], retry=RetryPolicy(attempts=2))
                 err = self.failed(client.deliver, PLAY)
-                self.assertEqual((err.kind, err.outcome, err.code, err.status, err.request_id), (kind, outcome, code, status, "req-1"))
-                self.assertEqual(len(server.sent), 5 if again else 1)
+                self.assertEqual(
+                    (err.kind, err.outcome, err.status, err.request_id, err.retry_after), (python(answer["kind"]), python(answer["outcome"]), answer["status"], "req-1", answer["retryAfter"])
+                )
+                self.assertEqual(len(server.sent), 2 if answer["again"] else 1)
                 self.assertEqual(self.keys(server), {err.idempotency_key})
+                if answer["again"]:
+                    check_pause(self, self.pauses[0], answer["retryAfter"])
 
     def test_error_has_all_that_the_service_says(self):
         client, _ = self.answering([failure(412, "PRECONDITION_FAILED", {
@@ -211,7 +226,7 @@ class Calls(unittest.TestCase):
             self.assertRaises(ValueError, client.deliver, {**PLAY, **more})
         for key in ("", "ä", "a\r\nb"):
             self.assertRaises(ValueError, client.deliver, PLAY, idempotency_key=key)
-        for url in ("", "muniment.example", "ftp://muniment.example", "https://u:p@muniment.example", "https://muniment.example?x"):
+        for url in ("", "ledger.example", "ftp://muniment.example", "https://u:p@muniment.example", "https://muniment.example?x"):
             self.assertRaises(ValueError, Client, url, "k")
         with self.assertRaises(ValueError) as raised:
             Client("https://muniment.example", "a\nb")

@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 import urllib.parse
@@ -22,6 +23,7 @@ from muniment_client import (  # noqa: E402
     Client, MunimentError, RetryPolicy, Trust, proof_file, receipt_file, verify_proof, verify_receipt, verify_webhook,
 )
 from operations import OPERATIONS  # noqa: E402
+from test_buffer import device  # noqa: E402
 from test_call import Server  # noqa: E402
 
 URL = os.environ.get("URL")
@@ -116,6 +118,26 @@ class OfAService(unittest.TestCase):
             self.assertEqual((message.webhook_id, len(message.events)), (webhook_id, 1))
         self.client.webhooks.delete(webhook_id)
 
+    def test_a_device_that_is_offline(self):
+        """For ten minutes, and killed twice meanwhile, it has each of its plays metered once."""
+        plays = 150  # one in five seconds
+        c = self.client
+        basis = c.bases.create({"kind": "LICENSE", "title": "A screen"})
+        right = c.rights.issue({"basisId": basis["id"], "substrate": "DOOH", "effectiveFrom": "2026-01-01T00:00:00Z", "scope": {}})
+        start = int(time.time()) - 15 * 60
+        env = {"RIGHT": right["id"], "COUNT": str(plays), "START": str(start), "NOW": str(start), "FIRST": "0"}
+        with tempfile.TemporaryDirectory() as base:
+            folder = Path(base) / "plays"
+            for kill_after in (41, 60):
+                last, now = device(folder, {**env, "HOLD": str(kill_after)}, kill_after)[-1].split()
+                # Whether the next play was kept is not known: it is added again.
+                env |= {"FIRST": str(int(last) + 1), "NOW": str(float(now) + 5)}
+                self.assertTrue(int(last) < plays and float(now) < start + 600, "it was killed while it was offline")
+            said = device(folder, env)
+        self.assertRegex(said[-1], "^lost [1-9]")
+        totals = until(lambda: (got := c.metering.get({"rightId": right["id"]})["totals"])["receipts"] >= plays and got)
+        self.assertEqual((totals["receipts"], totals["metered"], totals["duplicates"]), (plays, plays, 0))
+
     def test_operations(self):
         """Each operation of the document has a method, which sends what the document has."""
         with urllib.request.urlopen(f"{URL}/openapi.json", timeout=30) as answer:
@@ -172,8 +194,10 @@ class OfAService(unittest.TestCase):
         """The snippets of the README."""
         snippets = re.findall(r"^```python\n(.*?)^```$", (FOLDER / "README.md").read_text(), re.M | re.S)
         self.assertGreaterEqual(len(snippets), 4)
+        plays = tempfile.TemporaryDirectory()
+        self.addCleanup(plays.cleanup)
         env = {
-            **os.environ, "PYTHONPATH": str(FOLDER), "MUNIMENT_URL": URL, "MUNIMENT_API_KEY": os.environ["KEY"], "RIGHT_ID": json.loads(os.environ["RIGHTS"])["DOOH"],
+            **os.environ, "PLAYS": str(Path(plays.name) / "plays"), "PYTHONPATH": str(FOLDER), "MUNIMENT_URL": URL, "MUNIMENT_API_KEY": os.environ["KEY"], "RIGHT_ID": json.loads(os.environ["RIGHTS"])["DOOH"],
             "ROOT_KEY": self.root, "WEBHOOK_SECRET": "whsec_c2VjcmV0",
         }
         for snippet in snippets:

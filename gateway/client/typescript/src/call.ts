@@ -1,5 +1,6 @@
 import { broken, foreign, MunimentError, readObject, refused, unanswered } from './error.js';
 import { type Clock, delay, filled, machineClock, type RetryPolicy } from './retry.js';
+import { version } from './version.js';
 
 /** Configuration of a client. `url` and `key` are required. */
 export interface Config {
@@ -21,7 +22,7 @@ export interface Config {
   deadlineMs?: number;
   /** What is tried again, and when. */
   retry?: RetryPolicy;
-  /** Names the caller in the header User-Agent. Default muniment-typescript; browsers send their own. */
+  /** Names the caller in the header User-Agent. Default muniment-typescript/VERSION; browsers send their own. */
   userAgent?: string;
   /** For tests. */
   clock?: Clock;
@@ -85,7 +86,7 @@ export class Caller {
     this.deadlineMs = duration('deadlineMs', options.deadlineMs ?? cfg.deadlineMs);
     this.retry = filled(options.retry ?? cfg.retry);
     this.clock = cfg.clock ?? machineClock;
-    this.userAgent = cfg.userAgent ?? ('process' in globalThis ? 'muniment-typescript' : undefined);
+    this.userAgent = cfg.userAgent ?? ('process' in globalThis ? `muniment-typescript/${version}` : undefined);
   }
 
   /** The same with other options. */

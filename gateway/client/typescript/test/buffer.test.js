@@ -12,7 +12,7 @@ import { fileURLToPath } from 'node:url';
 import { BufferFullError, BufferInUseError, Client, DeliveryBuffer } from 'muniment-client';
 import { FileStorage } from 'muniment-client/node';
 
-import { failure, Ledger, quickClock, until } from './fixture.js';
+import { assertPause, failure, Ledger, quickClock, until } from './fixture.js';
 
 const base = await mkdtemp(join(tmpdir(), 'buffer-'));
 after(() => rm(base, { recursive: true }));
@@ -30,8 +30,9 @@ async function opened(folder, fetch = () => Promise.reject(new TypeError('no rou
 /** Uploads until nothing waits. */
 async function drained(buffer) {
   const stop = new AbortController();
-  const running = buffer.run(stop.signal);
-  await Promise.race([running, until(() => buffer.stats().waiting === 0)]);
+  let ended = false;
+  const running = buffer.run(stop.signal).finally(() => { ended = true; });
+  await Promise.race([running, until(() => ended || buffer.stats().waiting === 0)]);
   stop.abort();
   await running;
 }
@@ -236,3 +237,25 @@ test('a device that is killed at any moment loses and doubles nothing that it ha
     acknowledged = ledger.counted.size;
   }
 });
+
+// What a buffer does about each answer, by the table that the other clients have too.
+const answers = JSON.parse(await readFile(new URL('../../testdata/answers.json', import.meta.url), 'utf8'));
+for (const answer of answers) {
+  test(`a buffer and ${answer.name}`, async () => {
+    const ledger = new Ledger();
+    const clock = quickClock();
+    let sent = 0;
+    const fetch = async (target, init) => (sent++ === 0 ? new Response(answer.body, { status: answer.status, headers: answer.headers }) : await ledger.fetch(target, init));
+    const client = new Client({ url: 'https://service.example', key: 'k', fetch, clock });
+    let refused = 0;
+    const buffer = await DeliveryBuffer.open({ client, storage: new FileStorage(newFolder()), refused: () => { refused++; } });
+    await buffer.add(play(0));
+    const ended = await drained(buffer).then(() => 'drained', (err) => err.kind);
+    assert.equal(ended, answer.buffer === 'stops' ? answer.kind : 'drained');
+    assert.equal(buffer.stats().waiting, answer.buffer === 'stops' ? 1 : 0);
+    assert.equal(refused, answer.buffer === 'refuses' ? 1 : 0);
+    assert.equal(ledger.counted.size, answer.buffer === 'waits' ? 1 : 0);
+    if (answer.buffer === 'waits') assertPause(clock.pauses[0], Math.min(answer.retryAfter, 3600));
+    await buffer.close();
+  });
+}

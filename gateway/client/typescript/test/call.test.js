@@ -1,11 +1,12 @@
 // Attempts, errors, batches and lists, with a service that answers as the tests say.
 
 import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
 import { test } from 'node:test';
 
 import { Client, errorOfRow, MunimentError } from 'muniment-client';
 
-import { failure, quickClock, rowsOf, success } from './fixture.js';
+import { assertPause, failure, quickClock, rowsOf, success } from './fixture.js';
 
 /** A client whose requests are answered by one answer after the other. */
 function answering(answers, config = {}) {
@@ -36,34 +37,25 @@ test('a delivery, and what is sent', async () => {
   assert.deepEqual(JSON.parse(sent[0].body), play);
   assert.equal(sent[0].headers.authorization, 'Bearer mun_test_key');
   assert.equal(sent[0].headers['idempotency-key'], 'play-1');
+  assert.match(sent[0].headers['user-agent'], /^muniment-typescript\/\d+\.\d+\.\d+$/);
   assert.equal(sent[0].redirect, 'manual');
 });
 
-const cases = [
-  // status, code, kind, outcome, tried again
-  [400, 'BAD_REQUEST', 'invalid', 'refused', false],
-  [401, 'AUTH_INVALID', 'auth', 'refused', false],
-  [403, 'SCOPE_MISSING', 'auth', 'refused', false],
-  [404, 'RESOURCE_NOT_FOUND', 'notFound', 'refused', false],
-  [409, 'STATE_CONFLICT', 'conflict', 'refused', false],
-  [412, 'PRECONDITION_FAILED', 'precondition', 'refused', false],
-  [413, 'BAD_REQUEST', 'invalid', 'refused', false],
-  [422, 'VALIDATION_FAILED', 'invalid', 'refused', false],
-  [429, 'RATE_LIMITED', 'rateLimited', 'tryAgain', true],
-  [500, 'INTERNAL_ERROR', 'unavailable', 'unknown', true],
-  [503, 'INTERNAL_ERROR', 'unavailable', 'unknown', true],
-];
-for (const [status, code, kind, outcome, again] of cases) {
-  test(`${status} ${code}`, async () => {
-    const { client, sent } = answering([failure(status, code)]);
+// By the table that the other clients have too.
+const answers = JSON.parse(await readFile(new URL('../../testdata/answers.json', import.meta.url), 'utf8'));
+for (const answer of answers) {
+  test(`a call and ${answer.name}`, async () => {
+    const headers = { 'x-request-id': 'req-1', ...answer.headers };
+    const { client, sent, clock } = answering([new Response(answer.body, { status: answer.status, headers })], { retry: { attempts: 2 } });
     await assert.rejects(client.deliver(play), (err) => {
       assert.ok(err instanceof MunimentError);
-      assert.deepEqual([err.kind, err.outcome, err.code, err.status, err.requestId], [kind, outcome, code, status, 'req-1']);
+      assert.deepEqual([err.kind, err.outcome, err.status, err.requestId, err.retryAfter], [answer.kind, answer.outcome, answer.status, 'req-1', answer.retryAfter]);
       assert.equal(err.idempotencyKey, sent[0].headers['idempotency-key']);
       return true;
     });
-    assert.equal(sent.length, again ? 5 : 1);
+    assert.equal(sent.length, answer.again ? 2 : 1);
     assert.equal(new Set(sent.map((s) => s.headers['idempotency-key'])).size, 1);
+    if (answer.again) assertPause(clock.pauses[0], answer.retryAfter);
   });
 }
 
@@ -144,7 +136,7 @@ test('what makes no sense is not sent', async () => {
   await assert.rejects(client.deliver({ ...play, dwellMs: NaN }), TypeError);
   await assert.rejects(client.deliver({ ...play, idempotencyKey: 'ä' }), TypeError);
   await assert.rejects(client.with({ idempotencyKey: '' }).deliver(play), TypeError);
-  for (const url of ['', 'muniment.example', 'ftp://muniment.example', 'https://u:p@muniment.example', 'https://muniment.example?x']) {
+  for (const url of ['', 'ledger.example', 'ftp://muniment.example', 'https://u:p@muniment.example', 'https://muniment.example?x']) {
     assert.throws(() => new Client({ url, key: 'k' }), TypeError, url);
   }
   assert.throws(() => new Client({ url: 'https://muniment.example', key: 'a b' }), (err) => err instanceof TypeError && !err.message.includes('a b'));

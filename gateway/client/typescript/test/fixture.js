@@ -1,5 +1,6 @@
 // What tests have in common.
 
+import assert from 'node:assert/strict';
 import { gunzipSync } from 'node:zlib';
 
 /** A clock whose pauses take no time: they only move it. */
@@ -62,4 +63,10 @@ export class Ledger {
 /** Resolves once a condition holds. */
 export async function until(condition) {
   while (!(await condition())) await new Promise((resolve) => setTimeout(resolve, 20));
+}
+
+/** A pause is as long as the service says, in seconds, or else as the first of a policy. */
+export function assertPause(ms, after) {
+  const [least, most] = after > 0 ? [after * 1000, after * 1250] : [250, 500];
+  assert.ok(ms >= least && ms <= most, `a pause of ${ms} ms`);
 }

@@ -1,0 +1,3 @@
+"""The version of this package; a release sets it."""
+
+VERSION = "0.0.0"
