@@ -80,7 +80,7 @@ func TestParquetTypes(t *testing.T) {
 	for i := range rows {
 		for _, v := range rows[i] {
 			if v.Kind() == parquet.FixedLenByteArray {
-				got[i] += string(rune('a'+v.ByteArray()[0]%2)) // the sign
+				got[i] += string(rune('a' + v.ByteArray()[0]%2)) // the sign
 				continue
 			}
 			got[i] += v.String() + " "

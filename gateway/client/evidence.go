@@ -37,6 +37,16 @@ func (r Receipts) List(ctx context.Context, f ReceiptFilter) iter.Seq2[FoundRece
 	return list[FoundReceipt](ctx, r.c, "/v1/receipts", "receipts", values(f))
 }
 
+// File returns a file of all receipts that the filter selects, without its Limit, as "csv", "ndjson" or
+// "parquet": a row each, with the columns that analysts read. Read it to its end, and close it; it is whole
+// only if its end comes without an error.
+func (r Receipts) File(ctx context.Context, f ReceiptFilter, format string) (io.ReadCloser, error) {
+	f.Limit = 0
+	query := values(f)
+	query.Set("format", format)
+	return r.c.stream(ctx, "/v1/receipts", query)
+}
+
 // Get returns a receipt.
 func (r Receipts) Get(ctx context.Context, receiptID string) (*LoggedReceipt, error) {
 	return get[LoggedReceipt](ctx, r.c, at("/v1/receipts", receiptID), nil)
