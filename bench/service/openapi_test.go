@@ -146,7 +146,6 @@ func TestDocumentedOperations(t *testing.T) {
 	d.visit("resolve-dispute", "", `{"outcome": "REJECTED", "resolution": "both saw the camera's pictures"}`)
 	d.statement(strings.Replace(fmt.Sprintf(rule, "0.025", "null"), `"priority": 10`, `"priority": 20`, 1))
 	d.visit("list-receipts", "?correlationId=play-0001&rightId={rightId}", "")
-	d.visit("list-receipts", "?format=ndjson&rightId={rightId}", "")
 	d.visit("prove-receipt", "", "")
 	d.visit("list-events", "?rightId={rightId}&limit=2", "")
 	d.visit("export-events", "", "")

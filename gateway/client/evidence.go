@@ -27,6 +27,8 @@ type ReceiptFilter struct {
 	To              time.Time `json:"to"` // exclusive
 	// AsOf is a position that an earlier answer named: nothing from there on counts.
 	AsOf string `json:"asOf"`
+	// BOM begins a csv file with a byte order mark, for spreadsheets. Only of File.
+	BOM bool `json:"bom"`
 	// Limit is how many a page has; 0 is the service's default.
 	Limit int `json:"limit"`
 }
@@ -34,6 +36,7 @@ type ReceiptFilter struct {
 // List iterates over the receipts, newest first. The service finds a receipt shortly after it
 // was issued, and not at once.
 func (r Receipts) List(ctx context.Context, f ReceiptFilter) iter.Seq2[FoundReceipt, error] {
+	f.BOM = false
 	return list[FoundReceipt](ctx, r.c, "/v1/receipts", "receipts", values(f))
 }
 
