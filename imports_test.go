@@ -137,7 +137,7 @@ var adapters = map[string][]string{
 	"github.com/danielgtaylor/huma":    {"control", "control/console", "control/dsar", "control/route", "control/route/routetest", "control/sandbox"},
 	"github.com/transparency-dev":      {"sealer"},
 	"filippo.io/edwards25519":          {"sealer/signature"},
-	"modernc.org/sqlite":               {"control/backup", "control/export", "control/store", "control/store/storetest", "pipeline/sqlite"},
+	"modernc.org/sqlite":               {"bench/system/storytest", "control/backup", "control/export", "control/store", "control/store/storetest", "pipeline/sqlite"},
 	"github.com/jackc/pgx":             {"control/store", "control/store/storetest"},
 	"github.com/alecthomas/kong":       {".", "bench/cmd"},
 	"github.com/pressly/goose":         {"control/store", "control/store/storetest", "pipeline/clickhouse", "pipeline/sqlite"},
