@@ -97,8 +97,12 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		return err
 	}
 	defer func() {
-		if r.work != nil {
-			err = errors.Join(err, r.work.close())
+		if r.work == nil {
+			return
+		}
+		begun := r.work.state["asOf"] != ""
+		if err = errors.Join(err, r.work.close()); !begun { // nothing came that a later run could use
+			err = errors.Join(err, r.clear())
 		}
 	}()
 	for _, step := range []func(context.Context) error{r.receipts, r.events, r.sums, r.settlement} {
@@ -188,6 +192,16 @@ func (r *run) report(p Progress, always bool) {
 	}
 	r.shown = time.Now()
 	r.cfg.Progress(p)
+}
+
+// clear deletes the working file.
+func (r *run) clear() (err error) {
+	for _, end := range []string{"", "-wal", "-shm"} {
+		if gone := os.Remove(r.partial() + end); !errors.Is(gone, os.ErrNotExist) {
+			err = errors.Join(err, gone)
+		}
+	}
+	return err
 }
 
 // finishSQLite makes the working file the export.

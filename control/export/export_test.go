@@ -259,6 +259,9 @@ func TestRefusedExports(t *testing.T) {
 			require.NotContains(t, err.Error(), "\x1b")
 			require.NotContains(t, err.Error(), "mnk_secret")
 			require.NoDirExists(t, cfg.Out)
+			if strings.HasPrefix(about, "a ") {
+				require.NoFileExists(t, cfg.Out+".partial", "nothing came")
+			}
 		})
 	}
 	file := filepath.Join(t.TempDir(), "out")

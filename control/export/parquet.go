@@ -49,12 +49,7 @@ func (r *run) finishParquet(ctx context.Context) error {
 	}
 	err = r.work.close()
 	r.work = nil
-	for _, end := range []string{"", "-wal", "-shm"} {
-		if gone := os.Remove(r.partial() + end); !errors.Is(gone, os.ErrNotExist) {
-			err = errors.Join(err, gone)
-		}
-	}
-	return err
+	return errors.Join(err, r.clear())
 }
 
 func (r *run) writeParquet(ctx context.Context, path string, t analyst.Table) error {
