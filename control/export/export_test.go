@@ -227,7 +227,7 @@ func TestRefusedExports(t *testing.T) {
 		"a full disk": {change: func(c *Config) { c.LeastFree = 1 << 60 }, want: "free some"},
 		"no folder":   {change: func(c *Config) { c.Out += "/no/such" }, want: "no such file"},
 		"a wrong key": {answer: func(w http.ResponseWriter) bool {
-			http.Error(w, `{"error":"UNAUTHORIZED","message":"no such\u001b[31m key"}`, 401)
+			http.Error(w, `{"error":"UNAUTHORIZED","message":"no such\u001b[31m key"}`, http.StatusUnauthorized)
 			return true
 		}, want: "the service answers 401 UNAUTHORIZED: no such"},
 		"other rows": {answer: func(w http.ResponseWriter) bool {
