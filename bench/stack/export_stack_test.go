@@ -10,5 +10,6 @@ import (
 func TestAnalystsExportOnTheStack(t *testing.T) {
 	t.Parallel()
 	s, _ := scaledOut(t)
+	s.Settle()
 	storytest.Export(t, s, systemtest.Times(12_000, 200_000))
 }
