@@ -57,11 +57,11 @@ func (c *ingestCmd) Run() error {
 	}
 	ctx, stop := process.Interrupted()
 	defer stop()
-	key, err := c.key()
+	key, err := apiKeyOf(c.KeyFile)
 	if err != nil {
 		return err
 	}
-	over, err := c.transport()
+	over, err := transportTo(c.CA, c.Concurrency)
 	if err != nil {
 		return err
 	}
@@ -97,30 +97,31 @@ func (c *ingestCmd) Run() error {
 	return nil
 }
 
-// key reads the API key.
-func (c *ingestCmd) key() (string, error) {
-	if c.KeyFile == "" {
+// apiKeyOf reads the API key from a file or, without one, from the environment.
+func apiKeyOf(file string) (string, error) {
+	if file == "" {
 		key := os.Getenv(apiKey)
 		if key == "" {
 			return "", fmt.Errorf("the API key is missing: put it in %s, or in a file that --key-file names", apiKey)
 		}
 		return key, nil
 	}
-	text, err := os.ReadFile(c.KeyFile)
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return "", fmt.Errorf("cannot read the API key: %w", err)
 	}
 	return strings.TrimSpace(string(text)), nil
 }
 
-// transport reaches the service, through the proxy of the environment if there is one.
-func (c *ingestCmd) transport() (http.RoundTripper, error) {
+// transportTo reaches the service by at most so many connections at once, through the proxy of the environment if there is
+// one. ca is a file of authorities to trust; empty is those of the system.
+func transportTo(ca string, conns int) (http.RoundTripper, error) {
 	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.MaxIdleConnsPerHost = c.Concurrency
-	if c.CA == "" {
+	t.MaxIdleConnsPerHost = conns
+	if ca == "" {
 		return t, nil
 	}
-	client, err := certs.NewClient(certs.Options{Use: "the service"}, certs.ClientFlags{CA: c.CA})
+	client, err := certs.NewClient(certs.Options{Use: "the service"}, certs.ClientFlags{CA: ca})
 	if err != nil {
 		return nil, err
 	}

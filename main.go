@@ -81,6 +81,7 @@ type commands struct {
 	Backup     backupCmd              `cmd:"" help:"Copy a data folder as of one point in time; its server may run."`
 	Restore    restoreCmd             `cmd:"" help:"Make a data folder from a backup, once all of it is verified."`
 	Ingest     ingestCmd              `cmd:"" help:"Upload files of plays, in batches; an interrupted upload can be continued."`
+	Export     exportCmd              `cmd:"" help:"Write what analysts read of one tenant to Parquet or SQLite; an interrupted export can be continued."`
 	Verify     verifyCmd              `cmd:"" help:"Verify receipts, proof packs and chains of packs, offline."`
 	Version    versionCmd             `cmd:"" help:"Print the version of this program."`
 	Completion commandline.Completion `cmd:"" help:"Print completion for a shell: source <(muniment completion bash)."`

@@ -81,7 +81,7 @@ func admitLimited(d *handler) func(huma.Context, func(huma.Context)) {
 	unread := &limiter{each: inFlight{all: visitorUnreadLimit}, together: inFlight{all: visitorsUnreadLimit}, held: map[string]inFlight{}}
 	return func(ctx huma.Context, next func(huma.Context)) {
 		op := route.Of(ctx.Operation())
-		s, tenantID, owner, request := tenants, "", "", oneRequest(op.Heavy)
+		s, tenantID, owner, request := tenants, "", "", oneRequest(op.IsHeavy(ctx.Query))
 		if sandbox.Enveloped(op.Path) {
 			owner = store.SandboxOwner
 		}

@@ -127,6 +127,9 @@ func clientOperations() map[string]clientOperation {
 		}},
 
 		"list-receipts": {at: "receipts/0", call: func(x context.Context, c C) (any, error) {
+			if _, err := whole(c.Receipts().File(x, filled[client.ReceiptFilter](), "csv")); err != nil {
+				return nil, err
+			}
 			return first(c.Receipts().List(x, filled[client.ReceiptFilter]()))
 		}},
 		"get-receipt":   {at: "", call: func(x context.Context, c C) (any, error) { return given(c.Receipts().Get(x, "rcp_1")) }},

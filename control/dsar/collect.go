@@ -46,6 +46,8 @@ type deliveryRow struct {
 	Reason             string        `json:"reason"`
 	MeteringBasis      string        `json:"meteringBasis"`
 	QuantityMs         int64         `json:"quantityMs"`
+	Impressions        string        `json:"impressions" decimal:"18,4"`
+	Completion         string        `json:"completion"`
 	DataSubjectIDs     []string      `json:"dataSubjectIds"`
 	AttentionMs        *int64        `json:"attentionMs"`
 	Telemetry          canonical     `json:"telemetry"`
@@ -80,7 +82,7 @@ func deliveryOf(row *pipeline.Row) (d deliveryRow, err error) {
 	d = deliveryRow{
 		EventID: row.EventID, ReceiptID: m.ReceiptID, IssuedAt: store.At(m.IssuedAt), RenderedAt: store.At(m.RenderedAt), RightID: m.RightID, RightRevision: m.RightRevision,
 		BasisID: m.BasisID, Substrate: m.Substrate, SpatialAnchorID: receipt.SpatialAnchorID, SpatialPlacementID: receipt.SpatialPlacementID, CorrelationID: receipt.CorrelationID,
-		DwellMs: receipt.DwellMs, Metered: m.Metered, Reason: m.Reason, MeteringBasis: m.MeteringBasis, QuantityMs: m.QuantityMs,
+		DwellMs: receipt.DwellMs, Metered: m.Metered, Reason: m.Reason, MeteringBasis: m.MeteringBasis, QuantityMs: m.QuantityMs, Impressions: sealer.FormatImpressions(m.Impressions), Completion: m.Completion,
 		DataSubjectIDs: append([]string{}, row.DataSubjects()...), Event: row.Event,
 	}
 	if len(row.Private) == 0 {

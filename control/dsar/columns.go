@@ -6,24 +6,15 @@ import (
 	"strings"
 
 	"muniment.example/control/store"
+	"muniment.example/control/table"
 	"muniment.example/sealer"
 )
 
-// sort is the type of a column. A document is a JSON text; so is each list and structure.
-type sort int
-
-const (
-	text sort = iota
-	integer
-	number
-	boolean
-	document
-)
-
-// column is a member of a section's rows, in the order of its Go type.
+// column is a member of a section's rows, in the order of its Go type. A document is a JSON text; so is
+// each list and structure. A text with the tag decimal, as decimal:"38,6", is a decimal of so many digits,
+// of which so many are fractional.
 type column struct {
-	name  string
-	sort  sort
+	table.Column
 	index []int
 }
 
@@ -40,7 +31,14 @@ func columnsIn(t reflect.Type, at []int) (all []column) {
 			all = append(all, columnsIn(f.Type, index)...)
 		case !f.IsExported() || name == "" || name == "-":
 		default:
-			all = append(all, column{name, sortOf(f.Type), index})
+			c := column{table.Column{Name: name, Type: typeOf(f.Type), Optional: true}, index}
+			if digits := f.Tag.Get("decimal"); digits != "" {
+				c.Type = table.Decimal
+				if _, err := fmt.Sscanf(digits, "%d,%d", &c.Precision, &c.Scale); err != nil {
+					panic(fmt.Sprintf("the tag decimal of %s: %v", name, err))
+				}
+			}
+			all = append(all, c)
 		}
 	}
 	return all
@@ -48,27 +46,27 @@ func columnsIn(t reflect.Type, at []int) (all []column) {
 
 var instant = reflect.TypeFor[store.Instant]()
 
-func sortOf(t reflect.Type) sort {
+func typeOf(t reflect.Type) table.Type {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	if t == instant {
-		return text
+		return table.Moment
 	}
 	switch t.Kind() {
 	case reflect.String:
-		return text
+		return table.Text
 	case reflect.Bool:
-		return boolean
+		return table.Boolean
 	case reflect.Int, reflect.Int64:
-		return integer
+		return table.Integer
 	case reflect.Float64:
-		return number
+		return table.Number
 	}
-	return document
+	return table.Document
 }
 
-// cell returns the value of a column in a row: a string, an int64, a float64, a bool, or nil.
+// cell returns the value of a column in a row, as table.Type says, or nil.
 func (c *column) cell(row reflect.Value) (any, error) {
 	v := row.FieldByIndex(c.index)
 	if v.Type() == instant {
@@ -76,22 +74,22 @@ func (c *column) cell(row reflect.Value) (any, error) {
 		if at.IsZero() {
 			return nil, nil
 		}
-		return at.String(), nil
+		return at.Time, nil
 	}
-	if v.Kind() == reflect.Pointer && c.sort != document {
+	if v.Kind() == reflect.Pointer && c.Type != table.Document {
 		if v.IsNil() {
 			return nil, nil
 		}
 		v = v.Elem()
 	}
-	switch c.sort {
-	case text:
+	switch c.Type {
+	case table.Text, table.Decimal:
 		return v.String(), nil
-	case integer:
+	case table.Integer:
 		return v.Int(), nil
-	case number:
+	case table.Number:
 		return v.Float(), nil
-	case boolean:
+	case table.Boolean:
 		return v.Bool(), nil
 	}
 	switch k := v.Kind(); {
@@ -102,7 +100,7 @@ func (c *column) cell(row reflect.Value) (any, error) {
 	}
 	written, err := sealer.Canonical(v.Interface())
 	if err != nil {
-		return nil, fmt.Errorf("column %s: %w", c.name, err)
+		return nil, fmt.Errorf("column %s: %w", c.Name, err)
 	}
 	return string(written), nil
 }

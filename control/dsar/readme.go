@@ -63,7 +63,7 @@ func (r *readme) text() string {
 		JSON:    "Each file is a JSON list with a row on each line.",
 		NDJSON:  "Each file has a JSON object on each line, encoded as UTF-8.",
 		CSV:     "Each file is CSV (RFC 4180) in UTF-8. Its first line names the columns; an empty cell stands for no value." + map[bool]string{true: " It begins with a byte order mark."}[r.job.BOM],
-		Parquet: "Each file is Parquet.",
+		Parquet: "Each file is Parquet: times are TIMESTAMP in milliseconds, UTC, amounts and impressions DECIMAL; JSON has what is a list or a structure.",
 	}[r.job.Format])
 	for _, f := range r.files {
 		rows := fmt.Sprintf("%d rows", f.rows)

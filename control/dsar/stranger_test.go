@@ -51,7 +51,7 @@ func (h *fixture) collectedAs(requested Job, formats ...Format) (files []string)
 }
 
 // TestStrangersRead has DuckDB read PARQUET, and Python's own library the other formats: they
-// find the same rows in all of one export, whatever stands in them. MUNIMENT_TEST_PYTHON names
+// find the same rows in all of one export, whatever stands in them, and in PARQUET times and amounts of their own types. MUNIMENT_TEST_PYTHON names
 // a Python that has the packages of sealer/independent.
 func TestStrangersRead(t *testing.T) {
 	python := os.Getenv("MUNIMENT_TEST_PYTHON")
@@ -60,7 +60,7 @@ func TestStrangersRead(t *testing.T) {
 	}
 	h := newFixture(t, nil)
 	var all []delivery
-	for i := range rowsAGroup + 500 { // more than one row group
+	for i := range 10_500 { // more than one row group
 		all = append(all, delivery{right: "rgh_a", substrate: gate.CTV, edit: func(d *sealer.Delivery, r *sealer.Receipt, p *sealer.Private) {
 			text := awkward[i%len(awkward)]
 			canonical, err := sealer.Canonical(map[string]any{text: text, "n": []float64{9007199254740991, -0.5, 1e21, 5e-324}, "no": nil})
@@ -112,4 +112,7 @@ func TestStrangersRead(t *testing.T) {
 	require.Contains(t, string(out), "bases 37\n")
 	require.Contains(t, string(out), "dsarJobs 1\n")
 	require.Contains(t, string(out), "offers 0\n")
+	require.Contains(t, string(out), "deliveries impressions:decimal(18,4) issuedAt:moment renderedAt:moment\n")
+	require.Contains(t, string(out), "settlementRules cap:decimal(38,6) createdAt:moment effectiveFrom:moment effectiveUntil:moment minimum:decimal(38,6) price:decimal(38,9) updatedAt:moment\n")
+	require.Contains(t, string(out), "statements createdAt:moment difference:decimal(38,6) dueAmount:decimal(38,6) from:moment heldAmount:decimal(38,6) issuedAt:moment paidAmount:decimal(38,6) settledAt:moment to:moment total:decimal(38,6) updatedAt:moment\n")
 }

@@ -268,7 +268,7 @@ func (w *work) collect(ctx context.Context, bundle *sealer.DSARWriter, manifest 
 		}
 	}
 	about := readme{job: w.of, asOf: manifest.AsOf}
-	var section sectionWriter
+	var section *sectionWriter
 	end := func() (err error) {
 		if section != nil {
 			err = section.close()

@@ -8,6 +8,7 @@ import (
 
 	"muniment.example/control/route"
 	"muniment.example/control/store"
+	"muniment.example/control/table"
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/auth"
 	"muniment.example/pipeline"
@@ -18,6 +19,8 @@ type receiptsRequest struct {
 	CorrelationID   string `query:"correlationId" maxLength:"512" doc:"Only receipts with this tracing id, byte for byte." example:"play-0001"`
 	SpatialAnchorID string `query:"spatialAnchorId" maxLength:"512" doc:"Only receipts of deliveries at this anchor." example:"screen-0042"`
 	RightID         string `query:"rightId" maxLength:"64" doc:"Only receipts of deliveries under this right."`
+	Format          string `query:"format" enum:"json,csv,ndjson,parquet" default:"json" doc:"json: a page in the envelope. csv, ndjson, parquet: a file of all receipts, without limit and cursor."`
+	BOM             string `query:"bom" enum:"true,false" doc:"Requires format csv: the file begins with a byte order mark, as spreadsheets need it to read UTF-8."`
 	route.Window
 	route.AsOf
 	route.Page
@@ -38,21 +41,35 @@ type receiptList struct {
 	NextCursor *string        `json:"nextCursor"`
 }
 
-func (s *Service) listReceipts(ctx context.Context, in *receiptsRequest) (receiptList, error) {
-	page := receiptList{Receipts: []foundReceipt{}}
+func (s *Service) listReceipts(ctx context.Context, in *receiptsRequest) (receiptList, *route.File, error) {
+	switch file := in.Format != string(table.JSON); {
+	case file && in.PageGiven():
+		return receiptList{}, nil, api.InvalidField("format", "is a file of all receipts: limit and cursor are for json")
+	case in.BOM == "true" && in.Format != string(table.CSV):
+		return receiptList{}, nil, api.InvalidField("bom", "requires format csv")
+	}
 	q := pipeline.EventQuery{
 		TenantID: auth.PrincipalFrom(ctx).TenantID, Types: []string{sealer.TypeDelivery}, Newest: true, Limit: in.Limit + 1,
 		RightID: in.RightID, SpatialAnchorID: in.SpatialAnchorID, CorrelationID: in.CorrelationID,
 	}
 	from, to, err := in.Bounds()
 	if err != nil {
-		return receiptList{}, err
+		return receiptList{}, nil, err
 	}
 	q.RenderedFrom, q.RenderedTo = from.Time, to.Time
 	asOf, err := in.Position(ctx, s.warehouse, s.log, q.TenantID)
 	if err != nil {
-		return receiptList{}, err
+		return receiptList{}, nil, err
 	}
+	if in.Format != string(table.JSON) {
+		return receiptList{}, s.receiptFile(q, asOf, table.Format(in.Format), in.BOM == "true"), nil
+	}
+	page, err := s.receiptPage(ctx, in, q, asOf)
+	return page, nil, err
+}
+
+func (s *Service) receiptPage(ctx context.Context, in *receiptsRequest, q pipeline.EventQuery, asOf *sealer.Position) (receiptList, error) {
+	page := receiptList{Receipts: []foundReceipt{}}
 	slice, err := in.Slice()
 	if err != nil {
 		return receiptList{}, err

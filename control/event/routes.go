@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"muniment.example/control/route"
+	"muniment.example/control/table"
 	"muniment.example/gateway/api"
 )
 
@@ -19,11 +20,17 @@ func (s *Service) Routes(a route.API) {
 		Description: "NDJSON of canonical lines: a header with the signed checkpoints of the packs that hold the events, the hashes of the " +
 			"proof and the key directory, then the events verbatim, oldest first. muniment verify needs only this file and " +
 			"the root key. The response is 409 if no event of the range is sealed yet, or not all events up to upTo. The export is recorded as an event of the log.", Errors: []int{http.StatusConflict}}, s.exportEvents)
-	route.Add(a, route.Operation{ID: "list-receipts", Method: http.MethodGet, Path: "/v1/receipts", Tag: "Receipts", Access: route.Scope(api.AuditRead),
+	route.AddDataOrFile(a, route.Operation{ID: "list-receipts", Method: http.MethodGet, Path: "/v1/receipts", Tag: "Receipts", Access: route.Scope(api.AuditRead), HeavyFiles: true,
 		Summary: "Search receipts, newest first",
 		Description: "Searches the receipts that the warehouse has loaded: a receipt appears shortly after its caller got it, and can be read by its id at once. " +
 			"A receipt must match every given filter; `from` and `to` bound its `renderedAt`. Receipts are in the order of the log. A cursor neither " +
-			"skips nor repeats one, whatever arrives meanwhile; the filters must be repeated with it."}, s.listReceipts)
+			"skips nor repeats one, whatever arrives meanwhile; the filters must be repeated with it.\n\n" +
+			"With `format` csv, ndjson or parquet the response is a file of all that match, with a row for each and the columns of the table `receipts` that analysts read, duplicates included, as of the position in `" + route.HeaderAsOf + "`. " +
+			"In CSV an apostrophe precedes text that a spreadsheet would interpret as a formula. A transfer that ends without its last chunk is incomplete: send the request again, " +
+			"or continue by `asOf` with the position of the last row, its generation, log_partition and position with points between them.",
+		Files:   []string{table.TypeCSV, table.TypeNDJSON, table.TypeParquet},
+		Headers: map[string]string{route.HeaderAsOf: "Of a file: the log position that it holds for, a value for `asOf`. Absent while nothing is loaded."},
+	}, s.listReceipts)
 	route.Add(a, route.Operation{ID: "get-receipt", Method: http.MethodGet, Path: "/v1/receipts/{receiptId}", Tag: "Receipts", Access: route.Scope(api.AuditRead),
 		Summary:     "Get a receipt, its signature, and the event that holds it",
 		Description: "sealed is null until a proof pack holds the event. A receipt can be read as soon as its caller has it."}, s.getReceipt)

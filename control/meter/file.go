@@ -27,7 +27,7 @@ const (
 
 // headerAsOf is the header of a file that corresponds to asOf of a page. It is absent while nothing
 // is loaded.
-const headerAsOf = "Muniment-As-Of"
+const headerAsOf = route.HeaderAsOf
 
 // rowsAPage is how many rows of a file one query reads. The warehouse computes the sums again for
 // each page.

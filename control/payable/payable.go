@@ -54,19 +54,19 @@ type Payable struct {
 	Kind           Kind    `json:"kind" db:"kind" enum:"STATEMENT,DEBIT_NOTE,CREDIT_NOTE" doc:"A credit note is one whose net is below zero; a debit note is any other of a correction or a void."`
 	Corrects       *string `json:"corrects" db:"corrects" doc:"The payee's first number of the chain, which it corrects; null if this is that."`
 	Currency       string  `json:"currency" db:"currency" doc:"A code of ISO 4217."`
-	Exact          string  `json:"exact" db:"exact" doc:"Decimal: the payee's part of the statement, or of the difference that a correction makes."`
-	Net            string  `json:"net" db:"net" doc:"Decimal, in the currency's minor unit: what exact adds to the rounded sum so far."`
+	Exact          string  `json:"exact" decimal:"38,6" db:"exact" doc:"Decimal: the payee's part of the statement, or of the difference that a correction makes."`
+	Net            string  `json:"net" decimal:"38,6" db:"net" doc:"Decimal, in the currency's minor unit: what exact adds to the rounded sum so far."`
 	TaxBps         int64   `json:"taxBps" db:"tax_bps" doc:"The tax rate, in hundredths of a per cent."`
 	ReverseCharge  bool    `json:"reverseCharge" db:"reverse_charge" doc:"Whether the issuer, who receives the payee's services, owes the tax."`
-	Tax            string  `json:"tax" db:"tax" doc:"Decimal: the tax on net."`
-	Gross          string  `json:"gross" db:"gross" doc:"Decimal: net and tax, which is due. Below zero for a credit."`
+	Tax            string  `json:"tax" decimal:"38,6" db:"tax" doc:"Decimal: the tax on net."`
+	Gross          string  `json:"gross" decimal:"38,6" db:"gross" doc:"Decimal: net and tax, which is due. Below zero for a credit."`
 	IssuedOn       string  `json:"issuedOn" db:"issued_on" format:"date" doc:"The day of its issue, in the tenant's time zone."`
 	DueOn          string  `json:"dueOn" db:"due_on" format:"date" doc:"The day on which it is due."`
 	State          State   `json:"state" db:"state,moves" enum:"DUE,PAID"`
-	PaidAmount     string  `json:"paidAmount" db:"paid_amount,moves" doc:"Decimal: the sum of payments."`
+	PaidAmount     string  `json:"paidAmount" decimal:"38,6" db:"paid_amount,moves" doc:"Decimal: the sum of payments."`
 	// Payments are those that were recorded, in their order.
 	Payments []Payment `json:"payments" db:"payments,moves" doc:"What was paid or set off, in the order of its recording."`
-	Carried  string    `json:"carried" db:"carried" doc:"Decimal: what the exact amounts of all that the payee got so far in the currency are more than their nets. The next payable takes it up."`
+	Carried  string    `json:"carried" decimal:"38,6" db:"carried" doc:"Decimal: what the exact amounts of all that the payee got so far in the currency are more than their nets. The next payable takes it up."`
 	Sequence int64     `json:"sequence" db:"sequence" doc:"Its place among the tenant's, from 1."`
 	// Issuer and Recipient are as at the moment of issue.
 	Issuer    Party         `json:"issuer" db:"issuer,moves"`

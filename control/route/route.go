@@ -52,6 +52,8 @@ type Operation struct {
 	Errors []int
 	// Heavy says that the operation reads much of a tenant's log: few run at a time.
 	Heavy bool
+	// HeavyFiles says that a file, which the parameter format names, is Heavy, and a page is not.
+	HeavyFiles bool
 	// Hidden leaves the operation out of the document; no Idempotency-Key is kept for it.
 	Hidden bool
 	// Stops says that the operation is a stop (store.DB.Stop): it runs even if there is no disk
@@ -84,6 +86,12 @@ type Operation struct {
 	Kept bool
 	// Parts says that the response may be a part of the file (File.Part).
 	Parts bool
+}
+
+// IsHeavy reports whether a request, of which query returns the parameters, is Heavy.
+func (op *Operation) IsHeavy(query func(name string) string) bool {
+	format := query("format")
+	return op.Heavy || op.HeavyFiles && format != "" && format != "json"
 }
 
 // Content describes a response without an envelope.
@@ -177,6 +185,9 @@ func (f *File) Holding(text []byte) *File {
 
 // ByteOrderMark begins a CSV file for spreadsheets, which otherwise guess its encoding.
 const ByteOrderMark = "\ufeff"
+
+// HeaderAsOf is the header of a file that corresponds to asOf of a page.
+const HeaderAsOf = "Muniment-As-Of"
 
 // UnknownSize is the size of a file that is generated while it is written.
 const UnknownSize = -1

@@ -25,13 +25,13 @@ type Rule struct {
 	TenantID       string        `json:"-" db:"tenant_id"`
 	Match          Match         `json:"match" db:"matches,moves"`
 	Unit           rate.Unit     `json:"unit" db:"unit,moves" enum:"EVENT,MS,SECOND,IMPRESSION,CPM" doc:"What the price applies to."`
-	Price          string        `json:"price" db:"price,moves" doc:"Decimal price of one unit, with at most nine fractional digits; with tiers, that of the first units of a month."`
+	Price          string        `json:"price" decimal:"38,9" db:"price,moves" doc:"Decimal price of one unit, with at most nine fractional digits; with tiers, that of the first units of a month."`
 	Tiers          []Tier        `json:"tiers" db:"tiers,moves" doc:"Prices for more units in a month, by rising volume; empty: there is one price."`
 	TiersMode      *rate.Mode    `json:"tiersMode" db:"tiers_mode,moves" enum:"GRADUATED,VOLUME" doc:"GRADUATED: each tier's price is for the units above its volume, up to the next tier. VOLUME: the price of the highest tier that is reached is for all units of the month. Null without tiers."`
 	TimeZone       string        `json:"timeZone" db:"time_zone,moves" doc:"The IANA time zone of the calendar months to which tiers, minimum and cap belong."`
 	Currency       string        `json:"currency" db:"currency,moves" doc:"A code of ISO 4217."`
-	Minimum        *string       `json:"minimum" db:"minimum,moves" doc:"Decimal with at most six fractional digits: the least amount of a calendar month in which the rule is in force."`
-	Cap            *string       `json:"cap" db:"cap,moves" doc:"Decimal with at most six fractional digits: the largest amount of a calendar month."`
+	Minimum        *string       `json:"minimum" decimal:"38,6" db:"minimum,moves" doc:"Decimal with at most six fractional digits: the least amount of a calendar month in which the rule is in force."`
+	Cap            *string       `json:"cap" decimal:"38,6" db:"cap,moves" doc:"Decimal with at most six fractional digits: the largest amount of a calendar month."`
 	Shares         []Share       `json:"shares" db:"shares,moves" doc:"How its amounts are divided: 10,000 basis points in total."`
 	EffectiveFrom  store.Instant `json:"effectiveFrom" db:"effective_from,moves" doc:"A receipt is rated by the rules in force when it was rendered."`
 	EffectiveUntil store.Instant `json:"effectiveUntil" db:"effective_until,moves" nullable:"true" doc:"Exclusive; null is open. Equal to effectiveFrom if the rule was retired before it began: it never was in force."`

@@ -119,8 +119,8 @@ type Statement struct {
 	TimeZone       string        `json:"timeZone" db:"time_zone" doc:"The IANA time zone of its dates."`
 	CounterpartyID *string       `json:"counterpartyId" db:"counterparty_id" doc:"The counterparty whose shares it states; null: all counterparties."`
 	State          State         `json:"state" db:"state,moves" enum:"DRAFT,DISCARDED,ISSUED,SETTLED,VOIDED"`
-	Total          string        `json:"total" db:"total" doc:"Decimal: the sum of all stated shares."`
-	HeldAmount     string        `json:"heldAmount" db:"held_amount" doc:"Decimal: what receipts under open disputes would add to the total."`
+	Total          string        `json:"total" decimal:"38,6" db:"total" doc:"Decimal: the sum of all stated shares."`
+	HeldAmount     string        `json:"heldAmount" decimal:"38,6" db:"held_amount" doc:"Decimal: what receipts under open disputes would add to the total."`
 	Receipts       int64         `json:"receipts" db:"receipts" doc:"How many receipts are behind its lines."`
 	AsOf           string        `json:"asOf" db:"as_of" doc:"The log position up to which receipts are stated: the end of the pack."`
 	PackID         string        `json:"packId" db:"pack_id" doc:"The newest pack that it states. This pack and all before it verify the statement."`
@@ -132,12 +132,12 @@ type Statement struct {
 	TreeSize       int64         `json:"treeSize" db:"tree_size" doc:"How many events the log has up to there."`
 	RootHash       string        `json:"rootHash" db:"root_hash" doc:"The root hash of the log there."`
 	Number         *string       `json:"number" db:"number,moves" doc:"The number of its payable, of a statement for one counterparty; null until it is ISSUED. In a statement for all, the payable of each payee has one."`
-	PaidAmount     string        `json:"paidAmount" db:"paid_amount,moves" doc:"Decimal: what was paid or set off of its payables."`
-	DueAmount      *string       `json:"dueAmount" db:"due_amount,moves" doc:"Decimal, in the currency's minor unit: what is open of its payables, credits subtracted, so below zero if they are more; null until it is ISSUED."`
+	PaidAmount     string        `json:"paidAmount" decimal:"38,6" db:"paid_amount,moves" doc:"Decimal: what was paid or set off of its payables."`
+	DueAmount      *string       `json:"dueAmount" decimal:"38,6" db:"due_amount,moves" doc:"Decimal, in the currency's minor unit: what is open of its payables, credits subtracted, so below zero if they are more; null until it is ISSUED."`
 	Sequence       int64         `json:"sequence" db:"sequence,moves" doc:"Its place among the statements and corrections that were issued, from 1, in the order of their issue; 0 until it is ISSUED."`
 	// Correction is unique among the issued statements of a chain.
 	Correction int64         `json:"correction" db:"correction" doc:"Its number among the corrections of the first statement, from 1; 0 for a first statement."`
-	Difference *string       `json:"difference" db:"difference" doc:"Decimal, of a correction: its total minus the total of the previous statement; null for a first statement."`
+	Difference *string       `json:"difference" decimal:"38,6" db:"difference" doc:"Decimal, of a correction: its total minus the total of the previous statement; null for a first statement."`
 	VoidReason *string       `json:"voidReason" db:"void_reason" doc:"Why the period's statements were voided, on the statement that voids them; otherwise null."`
 	CreatedAt  store.Instant `json:"createdAt" db:"created_at"`
 	UpdatedAt  store.Instant `json:"updatedAt" db:"updated_at,moves"`

@@ -27,6 +27,8 @@ type ReceiptFilter struct {
 	To              time.Time `json:"to"` // exclusive
 	// AsOf is a position that an earlier answer named: nothing from there on counts.
 	AsOf string `json:"asOf"`
+	// BOM begins a csv file with a byte order mark, for spreadsheets. Only of File.
+	BOM bool `json:"bom"`
 	// Limit is how many a page has; 0 is the service's default.
 	Limit int `json:"limit"`
 }
@@ -34,7 +36,18 @@ type ReceiptFilter struct {
 // List iterates over the receipts, newest first. The service finds a receipt shortly after it
 // was issued, and not at once.
 func (r Receipts) List(ctx context.Context, f ReceiptFilter) iter.Seq2[FoundReceipt, error] {
+	f.BOM = false
 	return list[FoundReceipt](ctx, r.c, "/v1/receipts", "receipts", values(f))
+}
+
+// File returns a file of all receipts that the filter selects, without its Limit, as "csv", "ndjson" or
+// "parquet": a row each, with the columns that analysts read. Read it to its end, and close it; it is whole
+// only if its end comes without an error.
+func (r Receipts) File(ctx context.Context, f ReceiptFilter, format string) (io.ReadCloser, error) {
+	f.Limit = 0
+	query := values(f)
+	query.Set("format", format)
+	return r.c.stream(ctx, "/v1/receipts", query)
 }
 
 // Get returns a receipt.

@@ -1,17 +1,37 @@
 package clickhouse
 
 import (
+	"bytes"
+	"context"
+	"database/sql"
 	"encoding/json"
+	"errors"
+	web "net/http"
+	"net/http/httptest"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/stretchr/testify/require"
 
+	analysts "muniment.example/control/analyst"
+	"muniment.example/control/event"
+	"muniment.example/control/export"
+	"muniment.example/control/proof"
+	"muniment.example/control/store"
 	"muniment.example/deploy/stack/stacktest"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
 	"muniment.example/pipeline"
+	"muniment.example/pipeline/sqlite"
+	"muniment.example/sealer"
 )
 
 // thePage is what analysts read.
@@ -57,39 +77,45 @@ var plays = []play{
 	{"rgh_ctv", "CTV", "02 08:45:00", "02 08:45:01", "METERED", "viewable", 15_000, 10_000, "started", "lobby-2", "nod_a", "sig_3", ""},
 }
 
-// forThePage is a warehouse with the rows of the page's example, of the analyst's tenant, and
-// the same once more of another.
-func forThePage(t *testing.T) *Warehouse {
-	const name = "analyst_test"
-	cfg := onServer(t, stacktest.ClickHouse(t), name)
-	dropped(t, cfg, name)
-	_, err := Migrate(t.Context(), cfg, false)
-	require.NoError(t, err)
-	w := mustOpen(t, cfg)
-	var rows []pipeline.Row
+// rowsOfThePage are the rows of the page's example, of the analyst's tenant, and the same once more of another. Their
+// events have what an export reads of them.
+func rowsOfThePage(t *testing.T) (rows []pipeline.Row) {
 	for _, tenant := range []string{"tnt_a", "tnt_b"} {
-		event := func(kind, subject, data string) {
-			r := delivery(tenant, int64(len(rows)), midnight.Add(10*time.Hour), "")
-			r.Type, r.Delivery, r.SubjectID = kind, nil, subject
+		add := func(r pipeline.Row, kind, data string) {
+			text := sealer.Event{
+				EventID: api.NewID(api.PrefixEvent, r.At), TenantID: tenant, Type: kind, At: r.At, Actor: sealer.Ref{Kind: "key", ID: "key_1"}, Subject: sealer.Ref{Kind: r.SubjectKind, ID: r.SubjectID},
+			}
 			var err error
-			r.Event, err = json.Marshal(map[string]any{"data": json.RawMessage(data)})
+			text.Data, err = sealer.Canonical(json.RawMessage(data))
+			require.NoError(t, err)
+			r.Type, r.EventID = kind, text.EventID
+			r.Event, err = sealer.AppendEvent(nil, &text)
 			require.NoError(t, err)
 			rows = append(rows, r)
+		}
+		event := func(kind, subject, data string) {
+			r := delivery(tenant, int64(len(rows)), midnight.Add(10*time.Hour), "")
+			r.Delivery, r.SubjectID = nil, subject
+			add(r, kind, data)
 		}
 		rule := func(kind, id string, change map[string]any) { event(kind, id, string(record(t, id, change))) }
 		share := func(counterparty string, bps int) any {
 			return map[string]any{"bps": bps, "counterpartyId": counterparty}
 		}
-		named := func(name, value string) any { return map[string]any{"basisId": nil, name: value} }
+		match := func(name, value string) any {
+			m := map[string]any{"basisId": nil, "campaign": nil, "completion": nil, "label": nil, "meteringBasis": nil, "rightId": nil, "substrate": nil}
+			m[name] = value
+			return m
+		}
 		event("right.issued", "rgh_ctv", `{"id":"rgh_ctv","scope":{"campaigns":["spring"]},"substrate":"CTV"}`)
 		event("right.issued", "rgh_dooh", `{"id":"rgh_dooh","scope":{"campaigns":["spring","autumn"]},"substrate":"DOOH"}`)
 		event("right.issued", "rgh_audio", `{"id":"rgh_audio","scope":{},"substrate":"AUDIO"}`)
-		rule("settlement_rule.created", "rul_view", map[string]any{"price": "0.5", "match": named("meteringBasis", "viewable")})
+		rule("settlement_rule.created", "rul_view", map[string]any{"price": "0.5", "match": match("meteringBasis", "viewable")})
 		rule("settlement_rule.created", "rul_dooh", map[string]any{
-			"price": "8", "unit": "CPM", "currency": "EUR", "match": named("substrate", "DOOH"), "shares": []any{share("cp_publisher", 10_000)},
+			"price": "8", "unit": "CPM", "currency": "EUR", "match": match("substrate", "DOOH"), "shares": []any{share("cp_publisher", 10_000)},
 		})
 		rule("settlement_rule.changed", "rul_view", map[string]any{
-			"price": "0.15", "match": named("meteringBasis", "viewable"), "shares": []any{share("cp_publisher", 7_000), share("cp_platform", 3_000)},
+			"price": "0.15", "match": match("meteringBasis", "viewable"), "shares": []any{share("cp_publisher", 7_000), share("cp_platform", 3_000)},
 		})
 		event(pipeline.TypeRefusals, "nod_a", `{"counts":[{"count":2,"rightId":"rgh_ctv","rule":"messaging-optout"},
 			{"count":1,"rightId":"rgh_dooh","rule":"licensed-region-mismatch"},{"count":1,"rightId":"rgh_dooh","rule":"substrate-not-covered"}]}`)
@@ -104,41 +130,172 @@ func forThePage(t *testing.T) *Warehouse {
 			d := r.Delivery
 			d.RightID, d.Substrate, d.RenderedAt, d.Reason, d.MeteringBasis, d.Metered = p.right, p.substrate, moment(p.rendered), p.reason, p.basis, p.reason == "METERED"
 			d.QuantityMs, d.Impressions, d.Completion, d.SpatialAnchorID, d.SigningKeyID = p.ms, p.impressions, p.completion, p.anchor, p.key
-			rows = append(rows, r)
+			receipt := sealer.AppendReceipt(nil, &sealer.Receipt{ReceiptID: d.ReceiptID, SpatialAnchorID: d.SpatialAnchorID, IssuedAt: d.IssuedAt, RenderedAt: d.RenderedAt, Nonce: "AAAAAAAAAAAAAAAAAAAAAA", Witness: new(strings.Repeat("A", 43))})
+			add(r, sealer.TypeDelivery, `{"basisId":"bas_1","metering":{},"receipt":`+string(receipt)+`,"rightId":"`+p.right+`","signature":{},"substrate":"`+p.substrate+`"}`)
 		}
 	}
-	require.NoError(t, w.Load(t.Context(), batch(rows)))
+	return rows
+}
+
+// forThePage is a warehouse with the rows of the page.
+func forThePage(t *testing.T) *Warehouse {
+	const name = "analyst_test"
+	cfg := onServer(t, stacktest.ClickHouse(t), name)
+	dropped(t, cfg, name)
+	_, err := Migrate(t.Context(), cfg, false)
+	require.NoError(t, err)
+	w := mustOpen(t, cfg)
+	require.NoError(t, w.Load(t.Context(), batch(rowsOfThePage(t))))
 	return w
 }
 
-// Each query of the page, run by an analyst, has the result that the page shows below it.
-func TestThePagesQueries(t *testing.T) {
-	forThePage(t)
-	conn := asAnalyst(t)
-	queries := section(t, "## Queries")
-	statements, answers := fenced(queries, "sql"), fenced(queries, "text")
+// oneLog is the log of a warehouse whose rows are in partition 3.
+type oneLog struct{ pipeline.Reader }
+
+func (oneLog) PartitionOf(context.Context, string) (int32, error) { return 3, nil }
+
+// exported exports the page's example from a service over an embedded warehouse.
+func exported(t *testing.T, format export.Format) (name string) {
+	w, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "warehouse.db")})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, w.Close()) })
+	require.NoError(t, w.Load(t.Context(), batch(rowsOfThePage(t))))
+	var kinds store.Kinds
+	for _, kind := range append([]string{sealer.TypeRefusals}, analysts.EventTypes...) {
+		kinds = append(kinds, &store.Kind{Noun: &store.Noun{}, Type: kind})
+	}
+	service, err := event.New(event.Config{DB: &store.DB{}, Warehouse: w, Log: oneLog{}, Packs: &proof.Service{}, Kinds: kinds})
+	require.NoError(t, err)
+	mux := web.NewServeMux()
+	a := humago.New(mux, huma.DefaultConfig("test", "v1"))
+	a.UseMiddleware(func(c huma.Context, next func(huma.Context)) {
+		next(huma.WithContext(c, auth.WithPrincipal(c.Context(), auth.Principal{Key: &api.Key{ID: "key_test", TenantID: "tnt_a"}})))
+	})
+	service.Routes(a)
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	name = filepath.Join(t.TempDir(), "export")
+	require.NoError(t, export.Run(t.Context(), export.Config{URL: server.URL, Key: "key", Format: format, Out: name, RetryFor: time.Second}))
+	return name
+}
+
+// queriesOfThePage are the statements that the page has for an engine, and the answers: those that are headed by its name,
+// or the one for all.
+func queriesOfThePage(t *testing.T, engine string) (statements, answers []string) {
+	for _, part := range regexp.MustCompile(`(?m)^### \d+\. `).Split(section(t, "## Queries"), -1)[1:] {
+		for _, kind := range map[string][]string{"duckdb": {"sql duckdb", "sql elsewhere", "sql"}, "sqlite": {"sql sqlite", "sql elsewhere", "sql"}, "clickhouse": {"sql"}}[engine] {
+			if blocks := fenced(part, kind); len(blocks) > 0 {
+				require.Len(t, blocks, 1)
+				statements = append(statements, blocks[0])
+				break
+			}
+		}
+		answer := fenced(part, "text")
+		require.Len(t, answer, 1)
+		answers = append(answers, answer[0])
+	}
 	require.Len(t, statements, 11)
 	require.Len(t, answers, len(statements))
-	for i, query := range statements {
-		rows, err := conn.Query(t.Context(), query)
-		require.NoError(t, err, query)
-		got := strings.Join(rows.Columns(), " ") + "\n"
-		require.NoError(t, rows.Close())
-		rows, err = conn.Query(t.Context(), "SELECT formatRow('TSV', *) FROM ("+query+")")
-		require.NoError(t, err, query)
-		for rows.Next() {
-			var line string
-			require.NoError(t, rows.Scan(&line))
-			got += strings.Join(strings.Fields(line), " ") + "\n"
+	return statements, answers
+}
+
+// requireAnswer requires an answer of the page, of which numbers may be spelt in another way.
+func requireAnswer(t *testing.T, query, want, got string) {
+	t.Helper()
+	words := func(text string) (lines [][]string) {
+		for line := range strings.Lines(text) {
+			words := strings.Fields(line)
+			for i, word := range words {
+				if n, err := strconv.ParseFloat(word, 64); err == nil {
+					words[i] = strconv.FormatFloat(n, 'g', 12, 64)
+				}
+			}
+			lines = append(lines, words)
 		}
-		require.NoError(t, rows.Err())
-		require.NoError(t, rows.Close())
-		want := ""
-		for line := range strings.Lines(answers[i]) {
-			want += strings.Join(strings.Fields(line), " ") + "\n"
-		}
-		require.Equal(t, want, got, query)
+		return lines
 	}
+	require.Equal(t, words(want), words(got), query)
+}
+
+// Each query of the page has the answer that the page shows below it: run by an analyst in ClickHouse, and in DuckDB
+// and SQLite on what is exported of a service without it. MUNIMENT_TEST_PYTHON names a Python that has DuckDB.
+func TestThePagesQueries(t *testing.T) {
+	t.Run("clickhouse", func(t *testing.T) {
+		forThePage(t)
+		conn := asAnalyst(t)
+		statements, answers := queriesOfThePage(t, "clickhouse")
+		for i, query := range statements {
+			rows, err := conn.Query(t.Context(), query)
+			require.NoError(t, err, query)
+			got := strings.Join(rows.Columns(), " ") + "\n"
+			require.NoError(t, rows.Close())
+			rows, err = conn.Query(t.Context(), "SELECT formatRow('TSV', *) FROM ("+query+")")
+			require.NoError(t, err, query)
+			for rows.Next() {
+				var line string
+				require.NoError(t, rows.Scan(&line))
+				got += line
+			}
+			require.NoError(t, rows.Err())
+			require.NoError(t, rows.Close())
+			requireAnswer(t, query, answers[i], got)
+		}
+	})
+	t.Run("sqlite", func(t *testing.T) {
+		db, err := sql.Open("sqlite", "file:"+exported(t, export.SQLite)+"?mode=ro")
+		require.NoError(t, err)
+		defer db.Close()
+		statements, answers := queriesOfThePage(t, "sqlite")
+		for i, query := range statements {
+			rows, err := db.QueryContext(t.Context(), query)
+			require.NoError(t, err, query)
+			columns, err := rows.Columns()
+			require.NoError(t, err)
+			got := strings.Join(columns, " ") + "\n"
+			cells, into := make([]sql.NullString, len(columns)), make([]any, len(columns))
+			for n := range cells {
+				into[n] = &cells[n]
+			}
+			for rows.Next() {
+				require.NoError(t, rows.Scan(into...))
+				for _, cell := range cells {
+					got += cell.String + " "
+				}
+				got += "\n"
+			}
+			require.NoError(t, errors.Join(rows.Err(), rows.Close()), query)
+			requireAnswer(t, query, answers[i], got)
+		}
+		var exact int64
+		require.NoError(t, db.QueryRowContext(t.Context(), `SELECT sum(amount_e6) FROM settlement_lines WHERE currency = 'USD'`).Scan(&exact))
+		require.EqualValues(t, 450_000, exact)
+	})
+	t.Run("duckdb", func(t *testing.T) {
+		python := os.Getenv("MUNIMENT_TEST_PYTHON")
+		if python == "" {
+			t.Skip("MUNIMENT_TEST_PYTHON is not set")
+		}
+		python, err := filepath.Abs(python)
+		require.NoError(t, err)
+		script, err := filepath.Abs("testdata/duckdb_queries.py")
+		require.NoError(t, err)
+		statements, answers := queriesOfThePage(t, "duckdb")
+		setup := fenced(section(t, "## Without ClickHouse"), "sql duckdb")
+		require.Len(t, setup, 1)
+		input, err := json.Marshal(map[string]any{"setup": setup[0], "statements": statements})
+		require.NoError(t, err)
+		run := exec.CommandContext(t.Context(), python, script)
+		run.Dir, run.Stdin, run.Stderr = exported(t, export.Parquet), bytes.NewReader(input), os.Stderr
+		run.Env = append(os.Environ(), "TZ=Asia/Kathmandu") // an analyst's own zone changes nothing
+		out, err := run.Output()
+		require.NoError(t, err)
+		var got []string
+		require.NoError(t, json.Unmarshal(out, &got))
+		require.Len(t, got, len(answers))
+		for i, query := range statements {
+			requireAnswer(t, query, answers[i], got[i])
+		}
+	})
 }
 
 // The page lists the columns that the views have.

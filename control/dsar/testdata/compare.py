@@ -1,9 +1,12 @@
 """Reads the four bundles of one export by readers that are not ours, and compares them row by row.
 
-compare.py NDJSON.zip JSON.zip CSV.zip PARQUET.zip prints the sections and how many rows each has.
+compare.py NDJSON.zip JSON.zip CSV.zip PARQUET.zip prints the sections and how many rows each has, and which columns
+are moments and decimals.
 """
 
 import csv
+import datetime
+import decimal
 import io
 import json
 import sys
@@ -11,6 +14,8 @@ import tempfile
 import zipfile
 
 import duckdb
+
+MOMENT = "TIMESTAMP WITH TIME ZONE"
 
 
 def sections(name):
@@ -25,7 +30,10 @@ def parquet(text):
         file.write(text)
         file.flush()
         found = duckdb.read_parquet(file.name)
-        return dict(zip(found.columns, map(str, found.types))), [dict(zip(found.columns, row)) for row in found.fetchall()]
+        kinds = dict(zip(found.columns, map(str, found.types)))
+        # Python has no moments without a package more.
+        columns = (f'epoch_ms("{name}")' if kind == MOMENT else f'"{name}"' for name, kind in kinds.items())
+        return kinds, [dict(zip(kinds, row)) for row in found.project(", ".join(columns)).fetchall()]
 
 
 def same(one, other):
@@ -35,12 +43,28 @@ def same(one, other):
     return type(one) is type(other) and one == other
 
 
+def of_text(kind, text):
+    """A moment or a decimal, as formats that are texts have it."""
+    if kind == MOMENT:
+        assert text.endswith("Z"), f"{text!r} is not in UTC"
+        return datetime.datetime.fromisoformat(text)
+    return decimal.Decimal(text)
+
+
+def typed(kind):
+    return kind == MOMENT or kind.startswith("DECIMAL(")
+
+
 def of_json(kind, value):
     """What a column of a type has for a member of a JSON row."""
+    if value is not None and typed(kind):
+        return of_text(kind, value)
     return float(value) if kind == "DOUBLE" and value is not None else value
 
 
 def of_parquet(kind, cell):
+    if kind == MOMENT and cell is not None:
+        return datetime.datetime.fromtimestamp(0, datetime.timezone.utc) + datetime.timedelta(milliseconds=cell)
     return json.loads(cell) if kind == "JSON" and cell is not None else cell
 
 
@@ -51,6 +75,8 @@ def of_csv(kind, cell):
         return cell[1:] if cell.startswith("'") else cell
     if cell == "":
         return None
+    if typed(kind):
+        return of_text(kind, cell)
     return {"BIGINT": int, "DOUBLE": float, "BOOLEAN": {"true": True, "false": False}.get, "JSON": json.loads}[kind](cell)
 
 
@@ -70,6 +96,7 @@ def compare(section, lines, listed, sheet, stored):
             assert same(want, found), f"row {n}, {name}: {want!r}, in PARQUET {found!r}"
             assert same(want, read) or (want, read) == (None, ""), f"row {n}, {name}: {want!r}, in CSV {read!r}"
     print(section, len(rows))
+    print(section, *(f"{name}:{kind.replace(MOMENT, 'moment').lower()}" for name, kind in sorted(kinds.items()) if typed(kind)))
 
 
 ndjson, *others = map(sections, sys.argv[1:])

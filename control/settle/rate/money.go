@@ -235,20 +235,20 @@ func scaled(n int64, unit uint64) *big.Int {
 	return new(big.Int).Mul(big.NewInt(n), new(big.Int).SetUint64(unit))
 }
 
-// splitSigned is split of an amount that may be negative.
+// splitSigned is Split of an amount that may be negative.
 func (r *Rule) splitSigned(amount Money) []Money {
 	if amount >= 0 {
-		return r.split(amount)
+		return r.Split(amount)
 	}
-	shares := r.split(-amount)
+	shares := r.Split(-amount)
 	for i := range shares {
 		shares[i] = -shares[i]
 	}
 	return shares
 }
 
-// split divides a non-negative amount into the rule's shares.
-func (r *Rule) split(amount Money) []Money {
+// Split divides a non-negative amount into the rule's shares.
+func (r *Rule) Split(amount Money) []Money {
 	shares := make([]Money, len(r.Shares))
 	rests := make([]int64, len(r.Shares))
 	left := amount

@@ -145,7 +145,7 @@ func settled(groups map[group]*Sums) (s Settlement, err error) {
 		if g.rule != nil {
 			amount, err := g.rule.Amount(*t)
 			if err == nil {
-				s.Lines = append(s.Lines, Line{g.rule.ID, g.rightID, g.meteringBasis, t.Receipts, t.QuantityMs, t.Impressions, amount, g.rule.split(amount)})
+				s.Lines = append(s.Lines, Line{g.rule.ID, g.rightID, g.meteringBasis, t.Receipts, t.QuantityMs, t.Impressions, amount, g.rule.Split(amount)})
 				continue
 			}
 			reason = TooLarge

@@ -18,6 +18,10 @@ class Receipts:
         """Newest first. The service finds a receipt shortly after it was issued, and not at once."""
         return self._c.pages("/v1/receipts", "receipts", query)
 
+    def file(self, format: Literal["csv", "ndjson", "parquet"], query: d.ListReceiptsQuery | None = None) -> File:
+        """All receipts, as a file with a row each and the columns that analysts read."""
+        return self._c.stream("/v1/receipts", {**(query or {}), "format": format})
+
     def get(self, receipt_id: str) -> d.LoggedReceipt:
         return self._c.data("GET", at("/v1/receipts/", receipt_id))
 

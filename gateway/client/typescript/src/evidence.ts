@@ -19,6 +19,11 @@ export class Receipts {
     return this.c.list('/v1/receipts', 'receipts', filter);
   }
 
+  /** All receipts, as a file with a row each and the columns that analysts read. */
+  file(format: 'csv' | 'ndjson' | 'parquet', filter?: Filter<'list-receipts'>): Promise<ReadableStream<Uint8Array>> {
+    return this.c.stream('/v1/receipts', { ...filter, format });
+  }
+
   get(receiptId: string): Promise<LoggedReceipt> {
     return this.c.data({ method: 'GET', path: at`/v1/receipts/${receiptId}` });
   }
