@@ -67,7 +67,8 @@ var packages = map[string][]string{
 	"control/paper":             {"control/payable", "control/route", "control/settle/rate", "sealer"},
 	"control/payable":           {"control/route", "control/settle", "control/settle/rate", "control/store", "control/tenant", "gateway/api", "gateway/auth", "sealer"},
 	"control/playground":        {"control/assets", "control/route", "control/sandbox", "gateway/api"},
-	"control/proof":             {"control/objects", "control/route", "control/store", "control/tenant", "control/webhook", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer", "sealer/keyfile", "sealer/terminal", "pipeline/trace"},
+	"control/proof":             {"control/objects", "control/proof/sums", "control/route", "control/store", "control/tenant", "control/webhook", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer", "sealer/keyfile", "sealer/terminal", "pipeline/trace"},
+	"control/proof/sums":        {"sealer"},
 	"control/proof/prooftest":   {"control/roomtest", "control/store", "control/store/storetest", "gate", "gateway/api", "pipeline", "pipeline/kafka", "pipeline/segment", "pipeline/sqlite", "sealer", "sealer/verify"},
 	"control/rapidtest":         {},
 	"control/right":             {"control/node", "control/route", "control/store", "control/tenant", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
@@ -139,7 +140,7 @@ var adapters = map[string][]string{
 	"github.com/alecthomas/kong":       {".", "bench/cmd"},
 	"github.com/pressly/goose":         {"control/store", "control/store/storetest", "pipeline/clickhouse", "pipeline/sqlite"},
 	"github.com/segmentio/kafka-go":    {"pipeline/kafka"},
-	"github.com/klauspost/compress":    {"control/proof", "gateway", "gateway/upload", "sealer"},
+	"github.com/klauspost/compress":    {"control/proof", "control/proof/sums", "gateway", "gateway/upload", "sealer"},
 	"github.com/ClickHouse/clickhouse": {"pipeline/clickhouse", "bench/warehouse"}, // what the product is held against
 	"github.com/parquet-go/parquet-go": {"control/dsar", "sealer/verify"},
 	"github.com/minio/minio-go":        {"control/objects"},

@@ -40,6 +40,13 @@ func (f *filter) before(p *sealer.Position) {
 	}
 }
 
+// after leaves out rows at or before a position; nil keeps all.
+func (f *filter) after(p *sealer.Position) {
+	if p != nil {
+		f.add("place > " + place(*p))
+	}
+}
+
 // during keeps the rows whose time in a column is from ≤ time < to; zero is open.
 func (f *filter) during(column string, from, to time.Time) {
 	if !from.IsZero() {

@@ -153,8 +153,14 @@ func (w *Warehouse) sums(ctx context.Context, q pipeline.MeterQuery) (s summed, 
 	if q.RightID != "" {
 		f.add(`e.common IN (SELECT common FROM common WHERE tenant = (SELECT tenant FROM tenants WHERE tenant_id = ?) AND right_id = ?)`, q.TenantID, q.RightID)
 	}
-	if q.EventIDs != nil || q.By.Anchor || q.By.Placement {
+	f.after(q.After)
+	if q.EventIDs != nil || q.By.Anchor || q.By.Placement || q.After != nil {
 		err = s.addRows(ctx, tx, q, f)
+	} else if q.Hours != nil {
+		f.before(q.AsOf)
+		if err = s.addStretches(ctx, tx, stretches(q.Buckets, q.From, q.To).within(q.Hours), f); err == nil {
+			err = s.ends.of(ctx, tx, s.sums, f)
+		}
 	} else {
 		err = w.addUnits(ctx, tx, &s, q, f)
 	}
@@ -200,7 +206,16 @@ func (w *Warehouse) addUnits(ctx context.Context, tx *sql.Tx, s *summed, q pipel
 		}
 	}
 	f.before(q.AsOf)
-	err = each(ctx, tx, func(scan func(...any) error) error {
+	if err := s.addStretches(ctx, tx, rest, f); err != nil {
+		return err
+	}
+	maps.DeleteFunc(s.sums, func(_ of, one sum) bool { return one.receipts == 0 })
+	return s.ends.of(ctx, tx, s.sums, f)
+}
+
+// addStretches adds up the rows of stretches.
+func (s *summed) addStretches(ctx context.Context, tx *sql.Tx, rest stretchList, f filter) error {
+	return each(ctx, tx, func(scan func(...any) error) error {
 		var k of
 		one := sum{receipts: 1}
 		err := scan(&k.bucket, &k.common, &k.duplicate, &one.quantity, &one.impressions, &one.first)
@@ -211,24 +226,25 @@ func (w *Warehouse) addUnits(ctx context.Context, tx *sql.Tx, s *summed, q pipel
 		FROM `+stretchesOf+` CROSS JOIN events AS e INDEXED BY deliveries_by_time
 		WHERE e.class = 0 AND e.rendered_at >= b.low AND e.rendered_at < b.high AND `+f.String(),
 		append([]any{rest.String()}, f.args...)...)
-	if err != nil {
-		return err
-	}
-	maps.DeleteFunc(s.sums, func(_ of, one sum) bool { return one.receipts == 0 })
-	return s.ends.of(ctx, tx, s.sums, f)
 }
 
 // addRows adds up rows one by one, for queries without stored sums.
 func (s *summed) addRows(ctx context.Context, tx *sql.Tx, q pipeline.MeterQuery, f filter) error {
 	window := stretches(q.Buckets, q.From, q.To)
+	if q.Hours != nil {
+		window = window.within(q.Hours)
+	}
 	if len(window) == 0 || q.EventIDs != nil && len(q.EventIDs) == 0 {
 		return nil
 	}
 	f.before(q.AsOf)
 	f.add("e.rendered_at >= ? AND e.rendered_at < ?", window[0].low, window[len(window)-1].high)
-	index := "deliveries_by_time"
+	index := "INDEXED BY deliveries_by_time"
+	if q.After != nil {
+		index = "NOT INDEXED" // by the primary key: little is behind the position
+	}
 	if q.EventIDs != nil {
-		index = "events_by_id"
+		index = "INDEXED BY events_by_id"
 		keys := make([]any, len(q.EventIDs))
 		for i, id := range q.EventIDs {
 			keys[i] = eventKey(id)
@@ -263,7 +279,7 @@ func (s *summed) addRows(ctx context.Context, tx *sql.Tx, q pipeline.MeterQuery,
 		s.add(k, one)
 		return nil
 	}, `SELECT e.common, e.duplicate, e.quantity_ms, `+impressions+`, e.rendered_at, `+anchor+`, `+placement+`
-		FROM events AS e INDEXED BY `+index+` WHERE e.class = 0 AND `+f.String(), f.args...)
+		FROM events AS e `+index+` WHERE e.class = 0 AND `+f.String(), f.args...)
 	if err != nil {
 		return err
 	}
@@ -487,6 +503,22 @@ func (s stretchList) split(unit int64) (whole, rest stretchList) {
 		}
 	}
 	return whole, rest
+}
+
+// within cuts the stretches to hours, which rise.
+func (s stretchList) within(hours []time.Time) (list stretchList) {
+	for _, b := range s {
+		first, _ := slices.BinarySearchFunc(hours, b.low, func(start time.Time, low int64) int {
+			return cmp.Compare(start.UnixMilli()+units[0], low+1)
+		})
+		for _, start := range hours[first:] {
+			if start.UnixMilli() >= b.high {
+				break
+			}
+			list.add(b.bucket, max(b.low, start.UnixMilli()), min(b.high, start.UnixMilli()+units[0]))
+		}
+	}
+	return list
 }
 
 // at is the bucket of a moment.

@@ -49,6 +49,13 @@ func (f *filter) before(asOf *sealer.Position) {
 	}
 }
 
+// after leaves out rows of e at or before a position; nil keeps all.
+func (f *filter) after(p *sealer.Position) {
+	if p != nil {
+		f.add("(e.generation, e.position) > (?, ?)", p.Generation, p.Offset)
+	}
+}
+
 func (f *filter) String() string { return strings.Join(f.where, " AND ") }
 
 // Events lists rows of one tenant in the order of their positions.

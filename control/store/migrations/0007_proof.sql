@@ -55,3 +55,14 @@ CREATE TABLE proof_turns (
     process   TEXT   NOT NULL,
     ends_at   BIGINT NOT NULL -- milliseconds; a killed process blocks others no longer
 );
+
+-- What the deliveries of packs add up to, by day of renderedAt in UTC (see package sums). A row is
+-- written in the transaction that adds its pack, and never changes.
+CREATE TABLE proof_sums (
+    tenant_id TEXT   NOT NULL,
+    day       BIGINT NOT NULL, -- since 1970
+    sequence  BIGINT NOT NULL, -- of the pack
+    hours     BYTEA  NOT NULL, -- lines by hour
+    whole     BYTEA  NOT NULL, -- lines of the day
+    PRIMARY KEY (tenant_id, day, sequence)
+);
