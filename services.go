@@ -126,7 +126,7 @@ func (p *plane) openEvidence(ctx context.Context) (err error) {
 	if p.events, err = event.New(event.Config{DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Packs: p.packs, Kinds: control.Kinds, Logger: cfg.Logger}); err != nil {
 		return err
 	}
-	if p.metering, err = meter.New(meter.Config{Warehouse: cfg.Warehouse, Log: cfg.Log, Scopes: p.packs.Scopes, Logger: cfg.Logger}); err != nil {
+	if p.metering, err = meter.New(meter.Config{Sums: p.packs.Sums, Warehouse: cfg.Warehouse, Log: cfg.Log, Scopes: p.packs.Scopes, Logger: cfg.Logger}); err != nil {
 		return err
 	}
 	if p.settlement, err = settle.New(settle.Config{DB: cfg.DB}); err != nil {
@@ -135,7 +135,7 @@ func (p *plane) openEvidence(ctx context.Context) (err error) {
 	if p.payables, err = payable.New(cfg.DB); err != nil {
 		return err
 	}
-	p.statements, err = statement.New(statement.Config{DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Packs: p.packs, Keys: p.keys, Titles: p.titles, Purpose: tenant.PackPurpose})
+	p.statements, err = statement.New(statement.Config{DB: cfg.DB, Sums: p.packs.Sums, Warehouse: cfg.Warehouse, Log: cfg.Log, Packs: p.packs, Keys: p.keys, Titles: p.titles, Purpose: tenant.PackPurpose})
 	if err != nil {
 		return err
 	}
