@@ -248,6 +248,38 @@ func (s *Sums) sealed(ctx context.Context, q *pipeline.MeterQuery, p *split, t *
 	return nil
 }
 
+// Stored returns what is stored of a pack, by hour and by day, as Metering lists it by completion.
+func (s *Sums) Stored(ctx context.Context, p Pack) (hours, days []pipeline.MeterRow, err error) {
+	for _, of := range []struct {
+		column string
+		whole  bool
+		to     *[]pipeline.MeterRow
+	}{{"hours", false, &hours}, {"whole", true, &days}} {
+		err := store.Each(ctx, s.db.Read(), "the sums of pack "+p.ID, scanStored, func(stored stored) error {
+			block, err := s.codec.Decode(stored.day, stored.block, of.whole)
+			for i := range block.Lines {
+				l := &block.Lines[i]
+				row := rowOf(&block.Kinds[l.Kind], &l.Sum)
+				row.Bucket = time.UnixMilli(l.Start).UTC()
+				*of.to = append(*of.to, row)
+			}
+			return err
+		}, `SELECT day, `+of.column+` FROM proof_sums WHERE tenant_id = $1 AND sequence = $2 ORDER BY day`, p.TenantID, p.Sequence)
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return hours, days, nil
+}
+
+// rowOf is the row of a sum, without a bucket.
+func rowOf(k *sums.Kind, s *sums.Sum) pipeline.MeterRow {
+	return pipeline.MeterRow{
+		RightID: k.RightID, Substrate: k.Substrate, BasisID: k.BasisID, MeteringBasis: k.MeteringBasis, Reason: k.Reason, Completion: k.Completion,
+		Receipts: s.Receipts, QuantityMs: s.QuantityMs, Impressions: s.Impressions,
+	}
+}
+
 // rest are the queries of what is counted by rows: behind the packs, and in cut hours.
 func (p *split) rest(q pipeline.MeterQuery) []pipeline.MeterQuery {
 	q.Skip, q.Limit = 0, 0
@@ -295,11 +327,9 @@ func (s *Sums) Metering(ctx context.Context, q pipeline.MeterQuery) ([]pipeline.
 	}
 	rows := make([]pipeline.MeterRow, len(lines))
 	for i := range lines {
-		l, r := &lines[i], &rows[i]
-		r.RightID, r.Substrate, r.BasisID, r.MeteringBasis, r.Reason, r.Completion = l.RightID, l.Substrate, l.BasisID, l.MeteringBasis, l.Reason, l.Completion
-		r.Receipts, r.QuantityMs, r.Impressions = l.Receipts, l.QuantityMs, l.Impressions
+		rows[i] = rowOf(&lines[i].Kind, &lines[i].Sum)
 		if len(q.Buckets) > 0 {
-			r.Bucket = q.Buckets[l.Start].UTC()
+			rows[i].Bucket = q.Buckets[lines[i].Start].UTC()
 		}
 	}
 	return rows, nil

@@ -42,7 +42,11 @@ func (f *filter) before(p *sealer.Position) {
 
 // after leaves out rows at or before a position; nil keeps all.
 func (f *filter) after(p *sealer.Position) {
-	if p != nil {
+	switch {
+	case p == nil:
+	case p.Offset < 0: // before the first of its generation
+		f.add("place >= " + place(*p))
+	default:
 		f.add("place > " + place(*p))
 	}
 }
