@@ -42,7 +42,7 @@ var packages = map[string][]string{
 	"bench/system/storytest":    {"bench/system", "bench/system/systemtest", "bench/waittest", "control/access", "control/sandbox", "gateway/api", "sealer", "sealer/verify", "pipeline/trace", "pipeline/trace/tracetest"},
 	"bench/system/systemtest":   {"bench/load", "bench/system", "bench/waittest", "control/access", "control/backup", "control/console", "control/node", "control/proof", "control/route/routetest", "control/sandbox", "deploy/stack/stacktest", "gateway/api", "gateway/client", "gateway/snapshot", "pipeline", "pipeline/clickhouse", "pipeline/drift", "pipeline/kafka", "pipeline/segment", "sealer"},
 	"bench/system":              {"gateway/api", "pipeline", "sealer/terminal"},
-	"bench/warehouse":           {"bench/measure", "bench/system", "control/statement", "gate", "gateway/api", "pipeline/...", "sealer"},
+	"bench/warehouse":           {"bench/measure", "bench/system", "control/proof", "control/proof/sums", "control/statement", "control/store", "gate", "gateway/api", "pipeline/...", "sealer"},
 	"bench/waittest":            {},
 	"control":                   {"control/...", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer", "pipeline/trace"},
 	"control/access":            {"control/route", "control/sandbox", "control/store", "control/tenant", "gateway/api", "sealer", "sealer/keyfile", "sealer/terminal"},
