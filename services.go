@@ -247,6 +247,7 @@ func (s *services) sweeps() []control.Sweep {
 		{Name: "expire bundles", Every: time.Minute, Do: s.exports.Expire},
 		{Name: "delete the bundles that no job has", Every: time.Hour, Do: s.exports.Sweep},
 	}
+	all = append(all, control.Sweep{Name: "merge the sums of packs", Every: proof.MergeEvery, Do: s.packs.Sums.MergeSums})
 	if every := s.packs.DueEvery(); every > 0 {
 		all = append(all, control.Sweep{Name: "seal what is due", Every: every, Do: s.packs.SealDue})
 	}

@@ -36,12 +36,18 @@ type Sums struct {
 	db    *store.DB
 	rows  Rows
 	codec *sums.Codec
+	// runs are of how many packs runs are merged, the shortest first. Each is a multiple of the one before.
+	runs []int64
 }
 
 // NewSums returns the sums of the packs in a database, and of the rows behind them.
 func NewSums(db *store.DB, rows Rows) (*Sums, error) {
 	codec, err := sums.NewCodec()
-	return &Sums{db, rows, codec}, err
+	return newSums(db, rows, codec), err
+}
+
+func newSums(db *store.DB, rows Rows, codec *sums.Codec) *Sums {
+	return &Sums{db, rows, codec, []int64{16, 256}}
 }
 
 var _ Rows = (*Sums)(nil)
@@ -209,10 +215,14 @@ func scanStored(row store.Row) (of stored, err error) { return of, row.Scan(&of.
 
 // sealed adds the sums of the packs to a table, by the indexes of buckets.
 func (s *Sums) sealed(ctx context.Context, q *pipeline.MeterQuery, p *split, t *sums.Table) error {
+	byDay, err := s.byDay(ctx, q.TenantID, p.sequence)
+	if err != nil {
+		return err
+	}
 	for _, r := range p.runs {
-		column, length := "hours", sums.HourMs
+		query, length := fmt.Sprintf(`SELECT day, hours FROM proof_sums WHERE tenant_id = $1 AND day >= $2 AND day < $3 AND sequence <= %d`, p.sequence), sums.HourMs
 		if r.whole {
-			column, length = "whole", sums.DayMs
+			query, length = byDay, sums.DayMs
 		}
 		err := store.Each(ctx, s.db.Read(), "the sums of packs of "+q.TenantID, scanStored, func(of stored) error {
 			block, err := s.codec.Decode(of.day, of.block, r.whole)
@@ -239,8 +249,7 @@ func (s *Sums) sealed(ctx context.Context, q *pipeline.MeterQuery, p *split, t *
 				}
 			}
 			return nil
-		}, `SELECT day, `+column+` FROM proof_sums WHERE tenant_id = $1 AND day >= $2 AND day < $3 AND sequence <= $4`,
-			q.TenantID, r.from, r.to, p.sequence)
+		}, query, q.TenantID, r.from, r.to)
 		if err != nil {
 			return err
 		}
@@ -281,15 +290,20 @@ func rowOf(k *sums.Kind, s *sums.Sum) pipeline.MeterRow {
 }
 
 // rest are the queries of what is counted by rows: behind the packs, and in cut hours.
-func (p *split) rest(q pipeline.MeterQuery) []pipeline.MeterQuery {
+func (p *split) rest(q pipeline.MeterQuery) (queries []pipeline.MeterQuery) {
 	q.Skip, q.Limit = 0, 0
-	behind, within := q, q
-	behind.After = &p.end
-	if len(p.cut) == 0 {
-		return []pipeline.MeterQuery{behind}
+	end := p.end.Next()
+	if q.AsOf == nil || q.AsOf.Compare(end) > 0 {
+		behind := q
+		behind.After = &p.end
+		queries = append(queries, behind)
 	}
-	within.AsOf, within.Hours = new(p.end.Next()), p.cut
-	return []pipeline.MeterQuery{behind, within}
+	if len(p.cut) > 0 {
+		within := q
+		within.AsOf, within.Hours = &end, p.cut
+		queries = append(queries, within)
+	}
+	return queries
 }
 
 // Metering implements Rows.
@@ -320,11 +334,7 @@ func (s *Sums) Metering(ctx context.Context, q pipeline.MeterQuery) ([]pipeline.
 			t.Add(buckets[r.Bucket.UnixMilli()], k, &sums.Sum{Receipts: r.Receipts, QuantityMs: r.QuantityMs, Impressions: r.Impressions})
 		}
 	}
-	lines := t.Lines()
-	lines = lines[min(q.Skip, len(lines)):]
-	if q.Limit > 0 {
-		lines = lines[:min(q.Limit, len(lines))]
-	}
+	lines := t.Slice(q.Skip, q.Limit)
 	rows := make([]pipeline.MeterRow, len(lines))
 	for i := range lines {
 		rows[i] = rowOf(&lines[i].Kind, &lines[i].Sum)

@@ -305,6 +305,8 @@ var Sections = []store.Section{store.SectionOf("proofPacks", func(row store.Row)
 var Tables = store.Tables{
 	{Name: "proof_packs"},
 	{Name: "proof_sums"},
+	{Name: "proof_merged"},
+	{Name: "proof_merges"},
 	{Name: "proof_turns"},
 	{Name: "proof_heads", Outlives: "no log may ever sign another head"},
 	{Name: "proof_roots", Outlives: "no log may ever sign two roots of one size"},

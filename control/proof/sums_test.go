@@ -24,7 +24,7 @@ type ledger struct {
 }
 
 // TestSumsAreThoseOfTheRows runs deliveries, of now and late, repeated and forged, seals of one process and
-// of two at once, crashes at each step, releases, erasures, and databases that are restored to an older
+// of two at once, crashes at each step, releases, merges, erasures, and databases that are restored to an older
 // pack. What the sums of packs and the rows behind them answer is what the rows answer alone, for every
 // position and in any window.
 func TestSumsAreThoseOfTheRows(t *testing.T) {
@@ -49,6 +49,18 @@ func TestSumsAreThoseOfTheRows(t *testing.T) {
 				require.Equal(rt, api.Quarantined, l.sealErr().Reason)
 				for _, held := range l.heldRecords() {
 					l.release(held)
+				}
+			},
+			"merge": func(rt *rapid.T) {
+				l.service.Sums.runs = []int64{2, 6}
+				for range 3 {
+					require.NoError(rt, l.service.Sums.MergeSums(rt.Context()))
+				}
+				if rapid.Bool().Draw(rt, "it is killed") { // before it noted what it has merged
+					require.NoError(rt, l.DB.Change(rt.Context(), func(tx *store.Tx) error {
+						_, err := tx.ExecContext(rt.Context(), `DELETE FROM proof_merges WHERE packs >= $1`, rapid.SampledFrom(l.service.Sums.runs).Draw(rt, "merging"))
+						return err
+					}))
 				}
 			},
 			"erase": func(rt *rapid.T) {
@@ -164,6 +176,7 @@ func (l *ledger) restore(packID string) {
 		for _, statement := range []string{
 			`DELETE FROM proof_packs WHERE tenant_id = $1 AND sequence >= $2`, `DELETE FROM proof_sums WHERE tenant_id = $1 AND sequence > $2`,
 			`DELETE FROM proof_heads WHERE tenant_id = $1 AND sequence >= $2`,
+			`DELETE FROM proof_merges WHERE tenant_id = $1 AND sequence > $2`, `DELETE FROM proof_merged WHERE tenant_id = $1 AND sequence > $2`,
 		} {
 			if _, err := tx.ExecContext(l.T.Context(), statement, l.Tenant, p.Sequence); err != nil {
 				return err

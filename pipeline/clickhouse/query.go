@@ -51,6 +51,18 @@ func (f *filter) after(p *sealer.Position) {
 	}
 }
 
+// behind is as after and before, of a stored row: in the terms of the column that has an index.
+func behind(p sealer.Position, asOf *sealer.Position) string {
+	condition := "version < bitNot(" + place(p) + ")"
+	if p.Offset < 0 {
+		condition = "version <= bitNot(" + place(p) + ")"
+	}
+	if asOf != nil {
+		condition += " AND version > bitNot(" + place(*asOf) + ")"
+	}
+	return condition
+}
+
 // during keeps the rows whose time in a column is from ≤ time < to; zero is open.
 func (f *filter) during(column string, from, to time.Time) {
 	if !from.IsZero() {

@@ -84,7 +84,9 @@ type Line struct {
 type Table struct {
 	numbers map[Kind]uint32
 	kinds   []Kind
-	cells   map[cell]*Sum
+	places  map[cell]int // in cells and sums
+	cells   []cell
+	sums    []Sum
 }
 
 type cell struct {
@@ -97,7 +99,7 @@ func (t *Table) Number(k Kind) uint32 {
 	n, known := t.numbers[k]
 	if !known {
 		if t.numbers == nil {
-			t.numbers, t.cells = map[Kind]uint32{}, map[cell]*Sum{}
+			t.numbers, t.places = map[Kind]uint32{}, map[cell]int{}
 		}
 		for _, text := range k.texts() {
 			*text = strings.Clone(*text) // they may alias the text of an event
@@ -112,12 +114,12 @@ func (t *Table) Number(k Kind) uint32 {
 // separates lines.
 func (t *Table) Add(start int64, kind uint32, sum *Sum) {
 	at := cell{start, kind}
-	of := t.cells[at]
-	if of == nil {
-		of = new(Sum)
-		t.cells[at] = of
+	i, known := t.places[at]
+	if !known {
+		i = len(t.cells)
+		t.places[at], t.cells, t.sums = i, append(t.cells, at), append(t.sums, Sum{})
 	}
-	of.Add(sum)
+	t.sums[i].Add(sum)
 }
 
 // Count adds a delivery to its hour.
@@ -133,12 +135,36 @@ func (t *Table) Count(d *sealer.RecordedDelivery, duplicate bool) {
 }
 
 // Lines returns the lines, rising by start and kind.
-func (t *Table) Lines() []Line {
-	lines := make([]Line, 0, len(t.cells))
-	for at, sum := range t.cells {
-		lines = append(lines, Line{at.start, t.kinds[at.kind], *sum})
+func (t *Table) Lines() []Line { return t.Slice(0, 0) }
+
+// Slice returns the lines behind the first skip, and at most limit of them; 0 is no limit.
+func (t *Table) Slice(skip, limit int) []Line {
+	// There are far more lines than kinds, so only these are compared by their texts.
+	kinds := make([]uint32, len(t.kinds))
+	for i := range kinds {
+		kinds[i] = uint32(i)
 	}
-	slices.SortFunc(lines, func(a, b Line) int { return cmp.Or(cmp.Compare(a.Start, b.Start), a.Kind.compare(b.Kind)) })
+	slices.SortFunc(kinds, func(a, b uint32) int { return t.kinds[a].compare(t.kinds[b]) })
+	ranks := make([]uint32, len(kinds))
+	for rank, kind := range kinds {
+		ranks[kind] = uint32(rank)
+	}
+	order := make([]int, len(t.cells))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		one, other := t.cells[a], t.cells[b]
+		return cmp.Or(cmp.Compare(one.start, other.start), cmp.Compare(ranks[one.kind], ranks[other.kind]))
+	})
+	order = order[min(skip, len(order)):]
+	if limit > 0 {
+		order = order[:min(limit, len(order))]
+	}
+	lines := make([]Line, len(order))
+	for i, at := range order {
+		lines[i] = Line{t.cells[at].start, t.kinds[t.cells[at].kind], t.sums[at]}
+	}
 	return lines
 }
 
@@ -154,8 +180,8 @@ func (t *Table) Agree(metering []sealer.MeterRow) error {
 	for _, row := range metering {
 		add(row, 1)
 	}
-	for at, sum := range t.cells {
-		k := &t.kinds[at.kind]
+	for i, sum := range t.sums {
+		k := &t.kinds[t.cells[i].kind]
 		add(sealer.MeterRow{RightID: k.RightID, Substrate: k.Substrate, BasisID: k.BasisID, MeteringBasis: k.MeteringBasis, Reason: k.Reason,
 			Receipts: sum.Receipts, QuantityMs: sum.QuantityMs, Impressions: sum.Impressions}, -1)
 	}
