@@ -120,7 +120,8 @@ func (s *Settlement) fromSums(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, s.unseal()) }()
 	from, to := month(settledMonth), month(settledMonth+1)
-	rows, err := s.settle(ctx, s.warehouse, from, to)
+	sealed := at(s.packs * packEntries * 10 / 4) // where a statement ends
+	rows, err := s.settle(ctx, s.warehouse, sealed, from, to)
 	if err != nil {
 		return err
 	}
@@ -130,7 +131,7 @@ func (s *Settlement) fromSums(ctx context.Context) (err error) {
 	}
 	var took, sums, ratios []float64
 	for range s.Rounds {
-		d, err := s.settle(ctx, s.sums, from, to)
+		d, err := s.settle(ctx, s.sums, sealed, from, to)
 		if err != nil {
 			return err
 		}
@@ -147,7 +148,6 @@ func (s *Settlement) fromSums(ctx context.Context) (err error) {
 	middle, least, most := measure.Spread(ratios)
 	s.verdicts = append(s.verdicts, measure.AtMost(s.Out, "a tenant's month settled from sums of packs, to the bare sum", " ×", middle, mostFromSums,
 		fmt.Sprintf("%.2f to %.2f in %d; %.0f to %.0f ms", least, most, s.Rounds, measure.Median(sums), measure.Median(took))))
-	sealed := at(s.packs * packEntries * 10 / 4)
 	var hours []time.Time
 	for h := from; h.Before(from.AddDate(0, 0, 10)); h = h.Add(time.Hour) {
 		hours = append(hours, h)

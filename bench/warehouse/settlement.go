@@ -154,15 +154,15 @@ func (t timedSums) Metering(ctx context.Context, q pipeline.MeterQuery) ([]pipel
 	return rows, err
 }
 
-// settle makes a statement of a tenant's period.
-func (s *Settlement) settle(ctx context.Context, sums statement.Sums, from, to time.Time) (*settled, error) {
+// settle makes a statement of a tenant's period, as of a position.
+func (s *Settlement) settle(ctx context.Context, sums statement.Sums, asOf sealer.Position, from, to time.Time) (*settled, error) {
 	d := &settled{statement: &sealer.Statement{
 		StatementID: "stm_" + numbered(1), TenantID: tenantOf(0), Currency: "EUR", From: sealer.Moment{Time: from}, To: sealer.Moment{Time: to}, IssuedAt: sealer.Moment{Time: to},
 		Payees: append([]sealer.StatementPayee(nil), s.payees...), Excluded: []sealer.StatementExclusion{}, V: 1,
 		AsOf: sealer.StatementAsOf{PackID: "pck_" + numbered(1), RootHash: strings.Repeat("A", 43), TreeSize: uint64(s.Rows)},
 	}}
 	begun := time.Now()
-	if err := statement.Compute(ctx, timedSums{sums, d}, s.rows.end(), s.rules, scoped, d.statement); err != nil {
+	if err := statement.Compute(ctx, timedSums{sums, d}, asOf, s.rules, scoped, d.statement); err != nil {
 		return nil, err
 	}
 	d.rates = time.Since(begun) - d.query.took
@@ -186,7 +186,7 @@ func (d *settled) receipts() (n int64) {
 // agree ends the measurement where what is compared is not about the same rows.
 func (s *Settlement) agree(ctx context.Context) error {
 	from, to := month(settledMonth), month(settledMonth+1)
-	d, err := s.settle(ctx, s.warehouse, from, to)
+	d, err := s.settle(ctx, s.warehouse, s.rows.end(), from, to)
 	if err != nil {
 		return err
 	}
@@ -245,7 +245,7 @@ func (s *Settlement) compare(ctx context.Context) error {
 	sums, ratios := map[string][]float64{}, map[string][]float64{}
 	last := map[string]measured{}
 	for range s.Rounds {
-		d, err := s.settle(ctx, s.warehouse, from, to)
+		d, err := s.settle(ctx, s.warehouse, s.rows.end(), from, to)
 		if err != nil {
 			return err
 		}
@@ -306,7 +306,7 @@ func (s *Settlement) memory(ctx context.Context) error {
 	}{
 		{"a day", month(settledMonth), month(settledMonth).AddDate(0, 0, 1)}, {"a month", month(settledMonth), month(settledMonth + 1)}, {"four months", month(0), month(months)},
 	} {
-		d, err := s.settle(ctx, s.warehouse, of.from, of.to)
+		d, err := s.settle(ctx, s.warehouse, s.rows.end(), of.from, of.to)
 		if err != nil {
 			return err
 		}
