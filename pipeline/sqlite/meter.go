@@ -147,13 +147,7 @@ func (w *Warehouse) sums(ctx context.Context, q pipeline.MeterQuery) (s summed, 
 	}
 	defer tx.Rollback()
 	s.sums = map[of]sum{}
-	var f filter
-	f.add("e.tenant = (SELECT tenant FROM tenants WHERE tenant_id = ?)", q.TenantID)
-	if q.RightID != "" {
-		f.add(`e.common IN (SELECT common FROM common WHERE tenant = (SELECT tenant FROM tenants WHERE tenant_id = ?) AND right_id = ?)`, q.TenantID, q.RightID)
-	}
-	f.after(q.After)
-	f.before(q.AsOf)
+	f := selection(q)
 	window := stretches(q.Buckets, q.From, q.To)
 	if q.Hours != nil {
 		window = window.within(q.Hours)
@@ -171,6 +165,17 @@ func (w *Warehouse) sums(ctx context.Context, q pipeline.MeterQuery) (s summed, 
 		s.ends.first, s.ends.last = min(s.ends.first, one.first), max(s.ends.last, one.last)
 	}
 	return s, err
+}
+
+// selection keeps what a query selects of a tenant's rows, but for its window.
+func selection(q pipeline.MeterQuery) (f filter) {
+	f.add("e.tenant = (SELECT tenant FROM tenants WHERE tenant_id = ?)", q.TenantID)
+	if q.RightID != "" {
+		f.add(`e.common IN (SELECT common FROM common WHERE tenant = (SELECT tenant FROM tenants WHERE tenant_id = ?) AND right_id = ?)`, q.TenantID, q.RightID)
+	}
+	f.after(q.After)
+	f.before(q.AsOf)
+	return f
 }
 
 // addStretches adds up the rows of stretches from an index by renderedAt.
@@ -193,26 +198,7 @@ func (s *summed) addRows(ctx context.Context, tx *sql.Tx, q pipeline.MeterQuery,
 	if len(window) == 0 || q.EventIDs != nil && len(q.EventIDs) == 0 {
 		return nil
 	}
-	f.add("e.rendered_at >= ? AND e.rendered_at < ?", window[0].low, window[len(window)-1].high)
-	index := "INDEXED BY deliveries_by_time"
-	if q.After != nil {
-		index = "NOT INDEXED" // by the primary key: little is behind the position
-	}
-	if q.EventIDs != nil {
-		index = "INDEXED BY events_by_id"
-		keys := make([]any, len(q.EventIDs))
-		for i, id := range q.EventIDs {
-			keys[i] = eventKey(id)
-		}
-		f.add("e.event_id IN (?"+strings.Repeat(", ?", len(keys)-1)+")", keys...)
-	}
-	anchor, placement := "''", "''"
-	if q.By.Anchor {
-		anchor = "COALESCE(e.spatial_anchor_id, '')"
-	}
-	if q.By.Placement {
-		placement = "COALESCE(e.spatial_placement_id, '')"
-	}
+	query, args := rowsOf(q, window, f)
 	numbers := map[spot]int64{}
 	return each(ctx, tx, func(scan func(...any) error) error {
 		var k of
@@ -233,8 +219,35 @@ func (s *summed) addRows(ctx context.Context, tx *sql.Tx, q pipeline.MeterQuery,
 		k.bucket, k.spot, one.last = bucket, number, one.first
 		s.add(k, one)
 		return nil
-	}, `SELECT e.common, e.duplicate, e.quantity_ms, `+impressions+`, e.rendered_at, `+anchor+`, `+placement+`
-		FROM events AS e `+index+` WHERE e.class = 0 AND `+f.String(), f.args...)
+	}, query, args...)
+}
+
+// rowsOf selects what addRows adds up.
+func rowsOf(q pipeline.MeterQuery, window stretchList, f filter) (query string, args []any) {
+	f.add("e.rendered_at >= ? AND e.rendered_at < ?", window[0].low, window[len(window)-1].high)
+	index, delivery := "INDEXED BY deliveries_by_time", "e.class = 0"
+	if q.After != nil {
+		// Little is behind the position, so the primary key serves best: the other term keeps SQLite from the
+		// index of deliveries.
+		index, delivery = "", "+e.class = 0"
+	}
+	if q.EventIDs != nil {
+		index = "INDEXED BY events_by_id"
+		keys := make([]any, len(q.EventIDs))
+		for i, id := range q.EventIDs {
+			keys[i] = eventKey(id)
+		}
+		f.add("e.event_id IN (?"+strings.Repeat(", ?", len(keys)-1)+")", keys...)
+	}
+	anchor, placement := "''", "''"
+	if q.By.Anchor {
+		anchor = "COALESCE(e.spatial_anchor_id, '')"
+	}
+	if q.By.Placement {
+		placement = "COALESCE(e.spatial_placement_id, '')"
+	}
+	return `SELECT e.common, e.duplicate, e.quantity_ms, ` + impressions + `, e.rendered_at, ` + anchor + `, ` + placement + `
+		FROM events AS e ` + index + ` WHERE ` + delivery + ` AND ` + f.String(), f.args
 }
 
 // commonTexts reads what the deliveries of sums have in common.
