@@ -10,6 +10,7 @@ import (
 
 	"muniment.example/control/proof/sums"
 	"muniment.example/control/store"
+	"muniment.example/pipeline"
 )
 
 // MergeEvery is how often MergeSums should be called.
@@ -54,20 +55,7 @@ func (s *Sums) MergeSums(ctx context.Context) error {
 // merge merges a run of shorter runs, or of packs. Each day is written by a change of its own, so that no stop
 // waits for all of them.
 func (s *Sums) merge(ctx context.Context, r run, within int64) error {
-	tables := map[int64]*sums.Table{}
-	err := store.Each(ctx, s.db.Read(), "the sums of a run of packs of "+r.tenantID, scanStored, func(of stored) error {
-		block, err := s.codec.Decode(of.day, of.block, true)
-		table := tables[of.day]
-		if table == nil {
-			table = new(sums.Table)
-			tables[of.day] = table
-		}
-		for i := range block.Lines {
-			l := &block.Lines[i]
-			table.Add(l.Start, table.Number(block.Kinds[l.Kind]), &l.Sum)
-		}
-		return err
-	}, `SELECT day, whole FROM `+merged(within)+` WHERE tenant_id = $1 AND sequence > $2 AND sequence <= $3`, r.tenantID, r.last-r.packs, r.last)
+	tables, err := s.daysOf(ctx, r, within)
 	if err != nil {
 		return err
 	}
@@ -87,6 +75,63 @@ func (s *Sums) merge(ctx context.Context, r run, within int64) error {
 			ON CONFLICT (tenant_id, packs) DO UPDATE SET sequence = excluded.sequence WHERE proof_merges.sequence = $4`, r.tenantID, r.packs, r.last, r.last-r.packs)
 		return err
 	})
+}
+
+// daysOf adds up the sums by day of a run of packs that are stored by runs of within packs.
+func (s *Sums) daysOf(ctx context.Context, r run, within int64) (map[int64]*sums.Table, error) {
+	tables := map[int64]*sums.Table{}
+	return tables, store.Each(ctx, s.db.Read(), "the sums of a run of packs of "+r.tenantID, scanStored, func(of stored) error {
+		block, err := s.codec.Decode(of.day, of.block, true)
+		table := tables[of.day]
+		if table == nil {
+			table = new(sums.Table)
+			tables[of.day] = table
+		}
+		for i := range block.Lines {
+			l := &block.Lines[i]
+			table.Add(l.Start, table.Number(block.Kinds[l.Kind]), &l.Sum)
+		}
+		return err
+	}, `SELECT day, whole FROM `+merged(within)+` WHERE tenant_id = $1 AND sequence > $2 AND sequence <= $3`, r.tenantID, r.last-r.packs, r.last)
+}
+
+// apart returns what runs that are merged, and end with a pack, have more than what they are merged of, by day.
+func (s *Sums) apart(ctx context.Context, p *Pack) (rows []pipeline.MeterRow, err error) {
+	within := int64(1)
+	for _, packs := range s.runs {
+		if p.Sequence%packs != 0 {
+			break
+		}
+		r := run{p.TenantID, packs, p.Sequence}
+		n, err := store.Count(ctx, s.db.Read(), "merges", `SELECT COUNT(*) FROM proof_merges WHERE tenant_id = $1 AND packs = $2 AND sequence >= $3`, r.tenantID, r.packs, r.last)
+		if err != nil || n == 0 {
+			return rows, err
+		}
+		merged, err := s.daysOf(ctx, r, packs)
+		if err != nil {
+			return nil, err
+		}
+		parts, err := s.daysOf(ctx, r, within)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(append(rows, signed(merged, 1)...), signed(parts, -1)...)
+		within = packs
+	}
+	return rows, nil
+}
+
+// signed are the lines of tables as rows by day, times a sign.
+func signed(tables map[int64]*sums.Table, sign int64) (rows []pipeline.MeterRow) {
+	for _, table := range tables {
+		for _, l := range table.Lines() {
+			row := rowOf(&l.Kind, &l.Sum)
+			row.Bucket = time.UnixMilli(l.Start).UTC()
+			row.Receipts, row.QuantityMs, row.Impressions = sign*row.Receipts, sign*row.QuantityMs, sign*row.Impressions
+			rows = append(rows, row)
+		}
+	}
+	return rows
 }
 
 // changeRun runs fn in a change, unless the tenant was dropped meanwhile.

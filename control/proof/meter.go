@@ -257,7 +257,9 @@ func (s *Sums) sealed(ctx context.Context, q *pipeline.MeterQuery, p *split, t *
 	return nil
 }
 
-// Stored returns what is stored of a pack, by hour and by day, as Metering lists it by completion.
+// Stored returns what is stored of a pack, by hour and by day, as Metering lists it by completion. Days have
+// besides what merged runs that end with the pack have more than their packs, so that they sum to the pack's
+// only if these agree too.
 func (s *Sums) Stored(ctx context.Context, p Pack) (hours, days []pipeline.MeterRow, err error) {
 	for _, of := range []struct {
 		column string
@@ -278,7 +280,8 @@ func (s *Sums) Stored(ctx context.Context, p Pack) (hours, days []pipeline.Meter
 			return nil, nil, err
 		}
 	}
-	return hours, days, nil
+	apart, err := s.apart(ctx, &p)
+	return hours, append(days, apart...), err
 }
 
 // rowOf is the row of a sum, without a bucket.

@@ -186,6 +186,51 @@ func (l *ledger) restore(packID string) {
 	}))
 }
 
+// TestStoredSumsOfMergedRuns: what is stored of a pack by day is its deliveries as long as runs that end with it
+// were merged of their packs, and other sums once a merged one was edited.
+func TestStoredSumsOfMergedRuns(t *testing.T) {
+	h := build(t)
+	h.service.Sums.runs = []int64{2, 4}
+	for range 4 {
+		h.Deliver(deliveries(3)...)
+		h.seal()
+	}
+	for range 2 {
+		require.NoError(t, h.service.Sums.MergeSums(t.Context()))
+	}
+	receipts := func(p Pack) (hours, days int64) {
+		byHour, byDay, err := h.service.Sums.Stored(t.Context(), p)
+		require.NoError(t, err)
+		for _, r := range byHour {
+			hours += r.Receipts
+		}
+		for _, r := range byDay {
+			days += r.Receipts
+		}
+		return hours, days
+	}
+	packs := h.packs()
+	for _, p := range packs {
+		hours, days := receipts(p)
+		require.EqualValues(t, 3, hours)
+		require.EqualValues(t, 3, days)
+	}
+	totals, err := h.service.Sums.MeterTotals(t.Context(), pipeline.MeterQuery{TenantID: h.Tenant})
+	require.NoError(t, err)
+	require.EqualValues(t, 12, totals.Receipts)
+	require.NoError(t, h.DB.Change(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.ExecContext(t.Context(), `DELETE FROM proof_merged WHERE packs = 4`)
+		return err
+	}))
+	totals, err = h.service.Sums.MeterTotals(t.Context(), pipeline.MeterQuery{TenantID: h.Tenant})
+	require.NoError(t, err)
+	require.Zero(t, totals.Receipts, "answers read the longest run")
+	_, days := receipts(packs[3])
+	require.EqualValues(t, 3-12, days)
+	_, days = receipts(packs[1])
+	require.EqualValues(t, 3, days)
+}
+
 // TestSealFailsWithOtherSums: a pack whose sums are not the metering in its header is not sealed.
 func TestSealFailsWithOtherSums(t *testing.T) {
 	h := build(t)
