@@ -17,8 +17,8 @@ import (
 
 // column is one of the database, of whichever engine.
 type column struct {
-	table, name             string
-	text, boolean, required bool
+	table, name                    string
+	text, boolean, bytes, required bool
 }
 
 // schema is an empty database.
@@ -33,15 +33,15 @@ func openSchema(t *testing.T) *schema {
 	db, err := store.Open(t.Context(), store.Config{Path: path, URL: url})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
-	query := `SELECT m.name, c.name, c.type = 'TEXT', c.type = 'BOOLEAN', c."notnull" = 1 OR c.pk > 0 FROM sqlite_master m, pragma_table_info(m.name) c
+	query := `SELECT m.name, c.name, c.type = 'TEXT', c.type = 'BOOLEAN', c.type = 'BYTEA', c."notnull" = 1 OR c.pk > 0 FROM sqlite_master m, pragma_table_info(m.name) c
 		WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite_%'`
 	if url != "" {
-		query = `SELECT table_name, column_name, data_type = 'text', data_type = 'boolean', is_nullable = 'NO' FROM information_schema.columns
+		query = `SELECT table_name, column_name, data_type = 'text', data_type = 'boolean', data_type = 'bytea', is_nullable = 'NO' FROM information_schema.columns
 			WHERE table_schema = current_schema()`
 	}
 	s := &schema{DB: db}
 	s.columns, err = store.List(t.Context(), db.Read(), "the columns", func(row store.Row) (c column, err error) {
-		return c, row.Scan(&c.table, &c.name, &c.text, &c.boolean, &c.required)
+		return c, row.Scan(&c.table, &c.name, &c.text, &c.boolean, &c.bytes, &c.required)
 	}, query)
 	require.NoError(t, err)
 	return s
@@ -187,6 +187,8 @@ func (s *schema) plant(t *testing.T, tenantID, person string) {
 				add(c.name, c.name+" of "+tenantID)
 			case c.required && c.boolean:
 				add(c.name, true)
+			case c.required && c.bytes:
+				add(c.name, []byte{0})
 			case c.required:
 				add(c.name, s.planted)
 			}

@@ -248,8 +248,11 @@ type MeterQuery struct {
 	From, To time.Time
 	// RightID keeps one right; empty keeps all.
 	RightID string
-	// AsOf leaves out rows at or behind this position; nil takes all.
-	AsOf *sealer.Position
+	// After leaves out rows at or before this position, AsOf rows at or behind this one; nil takes all.
+	After, AsOf *sealer.Position
+	// Hours keeps the deliveries with a renderedAt in one of these hours of UTC, which are given by
+	// their starts, rising, at most MaxMeterHours; nil keeps all.
+	Hours []time.Time
 	// EventIDs keeps these deliveries, at most MaxMeterEvents; ids that the tenant doesn't
 	// have are ignored. nil keeps all, an empty list keeps none: a caller that subtracts the
 	// sum must not subtract everything.
@@ -268,13 +271,19 @@ type MeterQuery struct {
 // MeterBy names optional fields to sum metering by.
 type MeterBy struct{ Completion, Anchor, Placement bool }
 
-// MaxMeterEvents is the most events that a MeterQuery may name.
-const MaxMeterEvents = 10_000
+// MaxMeterEvents is the most events that a MeterQuery may name, MaxMeterHours the most hours.
+const (
+	MaxMeterEvents = 10_000
+	MaxMeterHours  = 4000
+)
 
 // Check returns an error for a query that every warehouse refuses.
 func (q *MeterQuery) Check() error {
 	if len(q.EventIDs) > MaxMeterEvents {
 		return fmt.Errorf("%d events are named, and %d may be", len(q.EventIDs), MaxMeterEvents)
+	}
+	if len(q.Hours) > MaxMeterHours {
+		return fmt.Errorf("%d hours are named, and %d may be", len(q.Hours), MaxMeterHours)
 	}
 	return nil
 }

@@ -41,6 +41,9 @@ type PackConfig struct {
 	Rate Rate
 	// Rights may be nil as long as no rule names a campaign or a label.
 	Rights Rights
+	// Counted is as Ledger.Counted; nil: nobody counts. It is called on another goroutine, until Seal or
+	// Abort returns.
+	Counted func(d *RecordedDelivery, duplicate bool)
 	// Workers is how many goroutines verify receipts. Default runtime.GOMAXPROCS(0).
 	Workers int
 }
@@ -86,7 +89,7 @@ func newPackBuilder(cfg PackConfig) (*PackBuilder, error) {
 	b := &PackBuilder{cfg: cfg, earlier: maps.Clone(cfg.Earlier), ledger: NewLedger(cfg.TenantID, cfg.Before.Size(), cfg.Before, nil)}
 	b.ledger.Settles, b.ledger.Keeps = true, true
 	b.ledger.Adopt(cfg.Rules)
-	b.ledger.Claim = b.claim
+	b.ledger.Claim, b.ledger.Counted = b.claim, cfg.Counted
 	in := &Inspector{Directory: directory, Purpose: ReceiptPurpose(sandbox), SealedAt: cfg.SealedAt, Signatures: new(signature.Checker)}
 	b.workers = NewWorkers(cmp.Or(cfg.Workers, runtime.GOMAXPROCS(0)), in.Inspect, b.ledger.Fold)
 	return b, nil

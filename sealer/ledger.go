@@ -17,13 +17,16 @@ import (
 // settlement rules, and collects every fault. PackBuilder signs the result, package verify
 // compares it with what was signed. It belongs to one goroutine.
 type Ledger struct {
-	// Claim, Settles and Keeps are set before the first Fold.
+	// Claim, Settles, Keeps and Counted are set before the first Fold.
 	//
 	// Claim returns the earlier leaf that an entry repeats, if that is known from elsewhere than
 	// the history: the builder's Earlier, or the header that is verified.
 	Claim func(e *Event, leaf uint64) (first uint64, ok bool)
 	// Settles makes the ledger keep Rated, Keeps makes it keep Leaves.
 	Settles, Keeps bool
+	// Counted, unless it is nil, is called with each delivery that has no fault, in their order, and
+	// whether it is a duplicate. It must not keep the delivery, which aliases the entry's text.
+	Counted func(d *RecordedDelivery, duplicate bool)
 
 	// The results so far, read-only.
 
@@ -116,6 +119,9 @@ func (l *Ledger) Fold(f Finding) {
 		l.Duplicates = append(l.Duplicates, Duplicate{Leaf: leaf, First: first})
 	}
 	row := l.Meter.Add(f.Delivery, duplicate)
+	if l.Counted != nil {
+		l.Counted(f.Delivery, duplicate)
+	}
 	if l.Settles && f.Delivery.Metered && !duplicate {
 		id, _ := ParseID(eventPrefix, f.Event.EventID) // the Inspector has checked it
 		l.Rated = append(l.Rated, Rated{row, f.Delivery.Completion, f.Delivery.Receipt.RenderedAt.UnixMilli(), f.Delivery.QuantityMs, f.Delivery.Impressions, id, uint32(l.Entries - 1)})

@@ -13,7 +13,9 @@ import (
 
 	"muniment.example/bench/measure"
 	"muniment.example/bench/system"
+	"muniment.example/control/proof"
 	"muniment.example/control/statement"
+	"muniment.example/control/store"
 	"muniment.example/pipeline"
 	"muniment.example/pipeline/clickhouse"
 	"muniment.example/sealer"
@@ -36,6 +38,13 @@ type Settlement struct {
 	rules    []sealer.SettlementRule
 	payees   []sealer.StatementPayee
 	verdicts []measure.Verdict
+
+	// What of packs is sealed: see seal.
+	control                   *store.DB
+	sums                      *proof.Sums
+	sealedIn                  string
+	packs, sealedLines        int
+	sealedReceipts, sumsBytes int64
 }
 
 // settledMonth is the month that is settled, of the tenant that has most: rows of it came in the
@@ -55,7 +64,7 @@ func (s *Settlement) Run(ctx context.Context) (_ []measure.Verdict, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.close(context.WithoutCancel(ctx))) }()
-	for _, step := range []func(context.Context) error{s.make, s.agree, s.age, s.compare, s.agree, s.memory} {
+	for _, step := range []func(context.Context) error{s.make, s.agree, s.age, s.compare, s.agree, s.memory, s.fromSums} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}
@@ -145,15 +154,15 @@ func (t timedSums) Metering(ctx context.Context, q pipeline.MeterQuery) ([]pipel
 	return rows, err
 }
 
-// settle makes a statement of a tenant's period.
-func (s *Settlement) settle(ctx context.Context, from, to time.Time) (*settled, error) {
+// settle makes a statement of a tenant's period, as of a position.
+func (s *Settlement) settle(ctx context.Context, sums statement.Sums, asOf sealer.Position, from, to time.Time) (*settled, error) {
 	d := &settled{statement: &sealer.Statement{
 		StatementID: "stm_" + numbered(1), TenantID: tenantOf(0), Currency: "EUR", From: sealer.Moment{Time: from}, To: sealer.Moment{Time: to}, IssuedAt: sealer.Moment{Time: to},
 		Payees: append([]sealer.StatementPayee(nil), s.payees...), Excluded: []sealer.StatementExclusion{}, V: 1,
 		AsOf: sealer.StatementAsOf{PackID: "pck_" + numbered(1), RootHash: strings.Repeat("A", 43), TreeSize: uint64(s.Rows)},
 	}}
 	begun := time.Now()
-	if err := statement.Compute(ctx, timedSums{s.warehouse, d}, s.rows.end(), s.rules, scoped, d.statement); err != nil {
+	if err := statement.Compute(ctx, timedSums{sums, d}, asOf, s.rules, scoped, d.statement); err != nil {
 		return nil, err
 	}
 	d.rates = time.Since(begun) - d.query.took
@@ -177,7 +186,7 @@ func (d *settled) receipts() (n int64) {
 // agree ends the measurement where what is compared is not about the same rows.
 func (s *Settlement) agree(ctx context.Context) error {
 	from, to := month(settledMonth), month(settledMonth+1)
-	d, err := s.settle(ctx, from, to)
+	d, err := s.settle(ctx, s.warehouse, s.rows.end(), from, to)
 	if err != nil {
 		return err
 	}
@@ -236,7 +245,7 @@ func (s *Settlement) compare(ctx context.Context) error {
 	sums, ratios := map[string][]float64{}, map[string][]float64{}
 	last := map[string]measured{}
 	for range s.Rounds {
-		d, err := s.settle(ctx, from, to)
+		d, err := s.settle(ctx, s.warehouse, s.rows.end(), from, to)
 		if err != nil {
 			return err
 		}
@@ -297,7 +306,7 @@ func (s *Settlement) memory(ctx context.Context) error {
 	}{
 		{"a day", month(settledMonth), month(settledMonth).AddDate(0, 0, 1)}, {"a month", month(settledMonth), month(settledMonth + 1)}, {"four months", month(0), month(months)},
 	} {
-		d, err := s.settle(ctx, of.from, of.to)
+		d, err := s.settle(ctx, s.warehouse, s.rows.end(), of.from, of.to)
 		if err != nil {
 			return err
 		}

@@ -69,7 +69,7 @@ func (l *lines) file(format string, bom bool) *route.File {
 // next reads the next page.
 func (l *lines) next(ctx context.Context) ([]pipeline.MeterRow, error) {
 	l.q.Limit = rowsAPage
-	rows, err := l.service.warehouse.Metering(ctx, l.q)
+	rows, err := l.service.sums.Metering(ctx, l.q)
 	l.q.Skip += len(rows)
 	return rows, err
 }

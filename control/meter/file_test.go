@@ -177,7 +177,7 @@ func TestRefusedFiles(t *testing.T) {
 // long is a warehouse of so many lines that a file takes several pages, of which some can't be
 // read.
 type long struct {
-	Warehouse
+	summedWarehouse
 	lines, fails int
 	queries      []pipeline.MeterQuery
 }

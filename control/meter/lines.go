@@ -24,7 +24,7 @@ func (l *lines) cut(ctx context.Context) (totals *pipeline.MeterTotals, some boo
 	}
 	first, last := l.q.From, l.q.To
 	if l.open() {
-		t, err := l.service.warehouse.MeterTotals(ctx, l.q)
+		t, err := l.service.sums.MeterTotals(ctx, l.q)
 		if err != nil || t.Receipts == 0 {
 			return nil, false, err
 		}

@@ -10,8 +10,9 @@
 // telemetry that the gate did not recognise and that stand for a field.
 //
 // This package decides nothing and stores nothing. The gate decided each delivery when it was made,
-// the event records the decision, and the warehouse sums deduplicated rows. So these sums are right
-// whenever the warehouse is, and an auditor gets the same ones from the proof packs. A retry that
+// the event records the decision; sums of sealed packs and of the deduplicated rows behind them add up to what
+// all rows would. So these sums are right whenever packs and warehouse are, and an auditor gets the same ones
+// from the proof packs. A retry that
 // another node accepted, and a row that was sent again, count as DUPLICATE with quantity 0 and no
 // impressions.
 //
@@ -48,17 +49,24 @@ import (
 
 // Warehouse has the methods of pipeline.Warehouse that metering needs, with their contract.
 type Warehouse interface {
-	Metering(ctx context.Context, q pipeline.MeterQuery) ([]pipeline.MeterRow, error)
-	MeterTotals(ctx context.Context, q pipeline.MeterQuery) (pipeline.MeterTotals, error)
 	Refusals(ctx context.Context, q pipeline.RefusalQuery) ([]pipeline.RefusalRow, error)
 	RefusalTotals(ctx context.Context, q pipeline.RefusalQuery) (pipeline.RefusalTotals, error)
 	Unrecognised(ctx context.Context, q pipeline.RefusalQuery) ([]pipeline.UnrecognisedRow, error)
 	Resume(ctx context.Context, partition int32) (next sealer.Position, ok bool, err error)
 }
 
+// Sums adds up deliveries. It has methods of pipeline.Warehouse, with their contract; the result is the
+// rows', whether or not they are read (see proof.Sums).
+type Sums interface {
+	Metering(ctx context.Context, q pipeline.MeterQuery) ([]pipeline.MeterRow, error)
+	MeterTotals(ctx context.Context, q pipeline.MeterQuery) (pipeline.MeterTotals, error)
+}
+
 // Config of the service.
 type Config struct {
-	// Warehouse holds the loaded deliveries. Required.
+	// Sums answers GET /v1/metering. Required.
+	Sums Sums
+	// Warehouse holds the counts of refusals, and says what is loaded. Required.
 	Warehouse Warehouse
 	// Log is read only for a tenant's partition, and for that partition's end. Required.
 	Log route.LogBounds
@@ -71,6 +79,7 @@ type Config struct {
 
 // Service serves metering. It is safe for concurrent use.
 type Service struct {
+	sums      Sums
 	warehouse Warehouse
 	log       route.LogBounds
 	scopes    func(ctx context.Context, tenantID string, names *sealer.ScopeNames, rightIDs []string) ([]sealer.SettlementRight, error)
@@ -79,10 +88,10 @@ type Service struct {
 
 // New returns the service.
 func New(cfg Config) (*Service, error) {
-	if cfg.Warehouse == nil || cfg.Log == nil || cfg.Scopes == nil {
-		return nil, errors.New("cannot open metering: Warehouse, Log or Scopes is missing")
+	if cfg.Sums == nil || cfg.Warehouse == nil || cfg.Log == nil || cfg.Scopes == nil {
+		return nil, errors.New("cannot open metering: Sums, Warehouse, Log or Scopes is missing")
 	}
-	return &Service{cfg.Warehouse, cfg.Log, cfg.Scopes, cmp.Or(cfg.Logger, slog.Default())}, nil
+	return &Service{cfg.Sums, cfg.Warehouse, cfg.Log, cfg.Scopes, cmp.Or(cfg.Logger, slog.Default())}, nil
 }
 
 // maxBuckets bounds the work of one query: a year of hours, or eight days of minutes.

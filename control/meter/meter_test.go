@@ -75,9 +75,15 @@ func (b *bench) Bounds(_ context.Context, p int32) (first, end sealer.Position, 
 	return first, sealer.Position{Generation: 1, Partition: p, Offset: b.loaded[p] + 1}, nil
 }
 
+// summedWarehouse is a warehouse without packs, whose sums are of rows.
+type summedWarehouse interface {
+	Warehouse
+	Sums
+}
+
 // serve serves the service's routes to whatever tenant the header Tenant names.
-func serve(t *testing.T, w Warehouse, log route.LogBounds) http.Handler {
-	service, err := New(Config{Warehouse: w, Log: log, Scopes: scopesOfTests})
+func serve(t *testing.T, w summedWarehouse, log route.LogBounds) http.Handler {
+	service, err := New(Config{Sums: w, Warehouse: w, Log: log, Scopes: scopesOfTests})
 	require.NoError(t, err)
 	mux := http.NewServeMux()
 	config := huma.DefaultConfig("test", "v1")
@@ -423,7 +429,7 @@ func text(r MeteringRow) string {
 }
 
 // broken is a warehouse that is unavailable.
-type broken struct{ Warehouse }
+type broken struct{ summedWarehouse }
 
 var errAway = errors.New("warehouse at 10.0.0.7 is away")
 

@@ -111,7 +111,7 @@ func (l *lines) page(ctx context.Context, limit int) (Metering, error) {
 		return body, err
 	}
 	l.q.Skip, l.q.Limit = l.row, limit+1
-	rows, err := l.service.warehouse.Metering(ctx, l.q)
+	rows, err := l.service.sums.Metering(ctx, l.q)
 	if err != nil {
 		return Metering{}, err
 	}
@@ -119,7 +119,7 @@ func (l *lines) page(ctx context.Context, limit int) (Metering, error) {
 		totals = sum(rows)
 	}
 	if totals == nil {
-		t, err := l.service.warehouse.MeterTotals(ctx, l.q)
+		t, err := l.service.sums.MeterTotals(ctx, l.q)
 		if err != nil {
 			return Metering{}, err
 		}

@@ -246,8 +246,13 @@ func driftCheck(cfg Config, packs *proof.Service, statements *statement.Service,
 			if err != nil || !found {
 				return nil, err
 			}
-			return auditedPack(p)
+			audited, err := auditedPack(p)
+			if err == nil {
+				audited.Hours, audited.Days, err = packs.Sums.Stored(ctx, p)
+			}
+			return audited, err
 		},
+		Metering: cfg.Warehouse.Metering,
 		NextStatement: func(ctx context.Context, after string) (*drift.Statement, error) {
 			s, err := statements.IssuedAfter(ctx, after)
 			if err != nil || s == nil {

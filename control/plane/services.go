@@ -132,7 +132,7 @@ func (p *Plane) openEvidence(ctx context.Context) (err error) {
 	if p.events, err = event.New(event.Config{DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Packs: p.packs, Kinds: control.Kinds, Logger: cfg.Logger}); err != nil {
 		return err
 	}
-	if p.metering, err = meter.New(meter.Config{Warehouse: cfg.Warehouse, Log: cfg.Log, Scopes: p.packs.Scopes, Logger: cfg.Logger}); err != nil {
+	if p.metering, err = meter.New(meter.Config{Sums: p.packs.Sums, Warehouse: cfg.Warehouse, Log: cfg.Log, Scopes: p.packs.Scopes, Logger: cfg.Logger}); err != nil {
 		return err
 	}
 	if p.settlement, err = settle.New(settle.Config{DB: cfg.DB}); err != nil {
@@ -141,7 +141,7 @@ func (p *Plane) openEvidence(ctx context.Context) (err error) {
 	if p.payables, err = payable.New(cfg.DB); err != nil {
 		return err
 	}
-	p.statements, err = statement.New(statement.Config{DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Packs: p.packs, Keys: p.keys, Titles: p.titles, Purpose: tenant.PackPurpose})
+	p.statements, err = statement.New(statement.Config{DB: cfg.DB, Sums: p.packs.Sums, Warehouse: cfg.Warehouse, Log: cfg.Log, Packs: p.packs, Keys: p.keys, Titles: p.titles, Purpose: tenant.PackPurpose})
 	if err != nil {
 		return err
 	}
@@ -267,6 +267,7 @@ func (s *services) sweeps() []control.Sweep {
 		{Name: "expire bundles", Every: time.Minute, Do: s.exports.Expire},
 		{Name: "delete the bundles that no job has", Every: time.Hour, Do: s.exports.Sweep},
 	}
+	all = append(all, control.Sweep{Name: "merge the sums of packs", Every: proof.MergeEvery, Do: s.packs.Sums.MergeSums})
 	if every := s.packs.DueEvery(); every > 0 {
 		all = append(all, control.Sweep{Name: "seal what is due", Every: every, Do: s.packs.SealDue})
 	}

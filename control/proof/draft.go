@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"muniment.example/control/proof/sums"
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/pipeline"
@@ -34,6 +35,8 @@ type draft struct {
 	newest    time.Time       // latest time of an entry
 	nodes     []byte          // hashes of the nodes that the entries complete
 	scratch   scratch         // the entries, in their order
+	counted   *sums.Table     // the deliveries, by hour
+	days      []sums.Day      // the same, encoded
 
 	// promised is set once all entries were verified and the new root was promised. The key must
 	// not sign before.
@@ -97,6 +100,9 @@ func (d *draft) build(ctx context.Context) (news bool, err error) {
 	if err != nil && !d.promised {
 		err = d.blame(ctx, err)
 	}
+	if err == nil {
+		err = d.counted.Agree(d.pack.Header.Metering)
+	}
 	return true, err
 }
 
@@ -128,6 +134,8 @@ func (d *draft) previous(ctx context.Context) (h sealer.PackHeader, err error) {
 // passes the slice once more.
 func (d *draft) fill(ctx context.Context, config sealer.PackConfig, roots map[uint64]string, at time.Time) (b *sealer.PackBuilder, news bool, err error) {
 	d.sealedAt, config.SealedAt = at, at
+	d.counted = new(sums.Table)
+	config.Counted = d.counted.Count
 	if b, err = sealer.NewPackBuilder(config); err != nil {
 		return nil, false, err
 	}
@@ -299,6 +307,7 @@ func (d *draft) write(ctx context.Context) (err error) {
 	})
 	if err == nil {
 		d.saveNodes(d.tenantID, d.packID, d.nodes)
+		d.days = d.counted.Days(d.codec)
 	}
 	return err
 }
@@ -341,7 +350,11 @@ func (d *draft) move(ctx context.Context, tx *store.Tx) error {
 	if err != nil {
 		return err
 	}
-	if err := advance(ctx, tx, d.next, d.record(revision)); err != nil {
+	p := d.record(revision)
+	if err := advance(ctx, tx, d.next, p); err != nil {
+		return err
+	}
+	if err := addSums(ctx, tx, &p, d.days); err != nil {
 		return err
 	}
 	h := &d.pack.Header

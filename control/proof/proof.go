@@ -59,6 +59,11 @@
 // count as new, since otherwise each seal would make something to seal. The next pack with other
 // events holds them.
 //
+// What the deliveries of a pack add up to, by hour and by day, is counted from its verified entries while
+// it is sealed, has to sum to the metering in its header, and is stored in the transaction that moves the
+// head (see package sums). Sums answers metering from these, and from the rows of the warehouse what they
+// don't hold.
+//
 // Each download of a pack is an event of the tenant's log, committed before the first byte is sent.
 // If it can't be recorded, nothing is sent.
 //
@@ -94,6 +99,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"muniment.example/control/objects"
+	"muniment.example/control/proof/sums"
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/pipeline"
@@ -224,6 +230,8 @@ type Service struct {
 	*packer
 	*prover
 	*quarantine
+	// Sums are what the deliveries of packs add up to, and the rows behind them.
+	Sums *Sums
 }
 
 // archive is shared by all parts of the service: the packs, and the events that they contain.
@@ -234,6 +242,7 @@ type archive struct {
 	keys      Keys
 	folder    folder
 	cfg       Config
+	codec     *sums.Codec
 	metrics   *metrics
 	watch     spoolWatch
 	absent    absences
@@ -253,8 +262,12 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 		metrics: newMetrics(), step: func(string) error { return nil },
 	}
 	a.folder = folder{packs: cfg.Packs, dir: cfg.Dir, free: func() (int64, error) { return store.Free(cfg.Dir) }, step: func(name string) error { return a.step(name) }}
+	var err error
+	if a.codec, err = sums.NewCodec(); err != nil {
+		return nil, fmt.Errorf("cannot open proof packs: %w", err)
+	}
 	p := &packer{archive: a, sealing: locks{held: map[string]*lock{}}, leases: newLeases(cfg.DB)}
-	s := &Service{a, p, &prover{a}, &quarantine{archive: a}}
+	s := &Service{a, p, &prover{a}, &quarantine{archive: a}, newSums(a.db, a.warehouse, a.codec)}
 	if err := s.open(ctx); err != nil {
 		return nil, fmt.Errorf("cannot open proof packs in %s: %w", cfg.Dir, err)
 	}

@@ -81,6 +81,8 @@ func (q *quarantine) Holds(ctx context.Context) (string, error) {
 // with the record's position and hash, why it was quarantined, and the operator's reason. The
 // record itself stays in the warehouse. All of them are released, or none.
 //
+// A record whose event a pack holds can't be released: STATE_CONFLICT.
+//
 // When Release returns nil the hold has ended. After 503 WAREHOUSE_BEHIND or LOG_UNAVAILABLE it
 // will end; releasing again does no harm.
 func (q *quarantine) Release(ctx context.Context, positions []sealer.Position, reason string, by sealer.Ref) ([]Released, error) {
@@ -98,6 +100,9 @@ func (q *quarantine) Release(ctx context.Context, positions []sealer.Position, r
 		one := Released{Record: newQuarantined(held[0]), TenantID: api.SystemTenant}
 		if api.IsID(api.PrefixTenant, one.Record.TenantID) {
 			one.TenantID = one.Record.TenantID
+			if err := q.refuseSealed(ctx, at, &one.Record); err != nil {
+				return nil, err
+			}
 		}
 		all = append(all, one)
 	}
@@ -120,6 +125,24 @@ func (q *quarantine) Release(ctx context.Context, positions []sealer.Position, r
 			"position", one.Record.Position, "setAsideReason", one.Record.Reason, "reason", reason)
 	}
 	return all, nil
+}
+
+// refuseSealed returns STATE_CONFLICT if a pack holds the record's event, at its position: a release would
+// delete the row, and the pack counts it.
+func (q *quarantine) refuseSealed(ctx context.Context, at sealer.Position, record *Quarantined) error {
+	p, found, err := packAt(ctx, q.db.Read(), record.TenantID, at)
+	if err != nil || !found || at.Compare(p.First) < 0 {
+		return err
+	}
+	id, err := eventULID(record.EventID)
+	if err != nil {
+		return nil // no entry has such an id
+	}
+	all, err := q.leavesOf(ctx, p)
+	if leaf, ok := all.leaf(id); err == nil && ok {
+		err = api.Conflict(fmt.Sprintf("the event at %s is entry %d of the log, which pack %s holds, so it can't be released: load the log into a new warehouse, once it has the record as it was sealed", at, leaf, p.ID))
+	}
+	return err
 }
 
 // emit emits the event of a release.

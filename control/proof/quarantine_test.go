@@ -188,3 +188,19 @@ func TestReleaseWaitsForTheWarehouse(t *testing.T) {
 		return err == nil && list.Total == 0
 	})
 }
+
+// TestSealedRecordIsNotReleased: a release would delete the row of an event that a pack counts.
+func TestSealedRecordIsNotReleased(t *testing.T) {
+	h := build(t)
+	h.Deliver(deliveries(3)...)
+	h.seal()
+	rows, err := h.Warehouse.Events(t.Context(), pipeline.EventQuery{TenantID: tenant, Types: []string{sealer.TypeDelivery}, Limit: 10})
+	require.NoError(t, err)
+	sealed := rows[1]
+	require.NoError(t, h.service.quarantineRows(t.Context(), []pipeline.Quarantined{quarantinedOf(&sealed, errInjected)}))
+	_, err = h.service.Release(t.Context(), []sealer.Position{sealed.Position}, "by mistake", operator)
+	require.Equal(t, api.StateConflict, api.From(err).Code)
+	require.ErrorContains(t, err, "is entry 1 of the log")
+	_, err = h.Warehouse.Event(t.Context(), tenant, sealed.EventID)
+	require.NoError(t, err, "its row stays")
+}

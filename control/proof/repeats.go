@@ -73,15 +73,24 @@ func (s *session) leafOf(ctx context.Context, p Pack, eventID string) (uint64, e
 	if err != nil {
 		return 0, err
 	}
-	i, ok := slices.BinarySearchFunc(known, id, func(e eventLeaf, id ulid.ULID) int { return e.event.Compare(id) })
+	leaf, ok := known.leaf(id)
 	if !ok {
 		return 0, fmt.Errorf("there is no event %s", eventID)
 	}
-	return known[i].leaf, nil
+	return leaf, nil
+}
+
+// leaf returns the leaf of an event.
+func (l leaves) leaf(id ulid.ULID) (leaf uint64, ok bool) {
+	i, ok := slices.BinarySearchFunc(l, id, func(e eventLeaf, id ulid.ULID) int { return e.event.Compare(id) })
+	if ok {
+		leaf = l[i].leaf
+	}
+	return leaf, ok
 }
 
 // leavesOf reads a pack's file.
-func (s *session) leavesOf(ctx context.Context, p Pack) (all leaves, err error) {
+func (s *archive) leavesOf(ctx context.Context, p Pack) (all leaves, err error) {
 	file, err := s.folder.open(ctx, p)
 	if err != nil {
 		return nil, err

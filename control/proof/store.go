@@ -7,8 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
+	"strings"
 	"time"
 
+	"muniment.example/control/proof/sums"
 	"muniment.example/control/store"
 	"muniment.example/sealer"
 )
@@ -92,6 +95,27 @@ func advance(ctx context.Context, tx *store.Tx, next head, p Pack) error {
 		p.First.String(), int64(p.Last.Generation), p.Last.Offset, p.SealedAt, p.SigningKeyID, p.Bytes, p.SHA256,
 		p.File.Bytes, p.File.SHA256, p.counts.duplicates, p.counts.rated, p.counts.unrated, string(p.Header))
 	return err
+}
+
+// daysAtOnce is how many days of sums one statement adds.
+const daysAtOnce = 100
+
+// addSums adds the sums of the pack that the head has advanced to.
+func addSums(ctx context.Context, tx *store.Tx, p *Pack, days []sums.Day) error {
+	const columns = 5
+	for some := range slices.Chunk(days, daysAtOnce) {
+		var rows []string
+		var args []any
+		for _, d := range some {
+			rows = append(rows, "("+store.Marks(len(args), columns)+")")
+			args = append(args, p.TenantID, d.Day, p.Sequence, d.Hours, d.Whole)
+		}
+		_, err := tx.ExecContext(ctx, `INSERT INTO proof_sums (tenant_id, day, sequence, hours, whole) VALUES `+strings.Join(rows, ", "), args...)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // reserve promises the root of one size of a tenant's log. After it has returned nil and the
@@ -280,6 +304,9 @@ var Sections = []store.Section{store.SectionOf("proofPacks", func(row store.Row)
 // Tables lists this package's tables.
 var Tables = store.Tables{
 	{Name: "proof_packs"},
+	{Name: "proof_sums"},
+	{Name: "proof_merged"},
+	{Name: "proof_merges"},
 	{Name: "proof_turns"},
 	{Name: "proof_heads", Outlives: "no log may ever sign another head"},
 	{Name: "proof_roots", Outlives: "no log may ever sign two roots of one size"},

@@ -119,7 +119,7 @@ func (d *drafter) correction(ctx context.Context, c *chain, q question, s *seale
 	}
 	payees, now := s.Payees, q.terms[0]
 	q.terms, q.edges = append(q.terms, c.terms), append(q.edges, c.previous.Edges()...)
-	sums, err := count(ctx, d.cfg.Warehouse, q)
+	sums, err := count(ctx, d.cfg.Sums, q)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func correction(of string, p *sealer.Statement, sha256 string, payees []sealer.S
 	return &sealer.StatementCorrection{Of: of, Payees: payees, Previous: sealer.StatementPrevious{AsOf: p.AsOf, SHA256: sha256, StatementID: p.StatementID, Total: p.Total}}
 }
 
-// unaltered requires that the previous statement, recomputed, has the same amounts. So a difference
+// unaltered requires that the previous statement, recomputed from rows, has the same amounts. So a difference
 // comes from late receipts, rules or disputes, not from rows that were removed.
 func (d *drafter) unaltered(ctx context.Context, c *chain, q question) (err error) {
 	if q.excluded, err = excludedBy(c.previous.Excluded); err != nil {

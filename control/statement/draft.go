@@ -110,7 +110,7 @@ func (d *drafter) create(ctx context.Context, requested Statement, from source, 
 			next.Difference = &document.Correction.Difference
 		}
 	} else if err = leavesSpace(&q); err == nil {
-		err = compute(ctx, d.cfg.Warehouse, q, &document)
+		err = compute(ctx, d.cfg.Sums, q, &document)
 	}
 	if err != nil {
 		return made, err

@@ -36,7 +36,7 @@ func (r *rater) HeldAmount(ctx context.Context, tenantID string, x *dispute.Excl
 	}
 	l := loaded{from: q.from, to: q.to}
 	q.terms = []*terms{t}
-	if l.counted, err = count(ctx, r.cfg.Warehouse, q); err != nil {
+	if l.counted, err = count(ctx, r.cfg.Sums, q); err != nil {
 		return nil, err
 	}
 	p, err := l.rated(t, ratingOf)

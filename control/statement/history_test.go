@@ -23,6 +23,7 @@ import (
 	"muniment.example/control/paper"
 	"muniment.example/control/proof"
 	"muniment.example/control/proof/prooftest"
+	packsums "muniment.example/control/proof/sums"
 	"muniment.example/control/rapidtest"
 	"muniment.example/control/roomtest"
 	"muniment.example/control/settle"
@@ -85,9 +86,10 @@ func newHistory(t *testing.T, warehouse loadable) *history {
 	h := &history{warehouse: warehouse, dir: t.TempDir(), end: sealer.Position{Generation: 1}, loaded: sealer.Position{Generation: 1}, python: os.Getenv("MUNIMENT_TEST_PYTHON")}
 	h.stage = prooftest.NewStage(t, kafka.Config{})
 	db := roomtest.Open(t, t.TempDir(), h.stage.Now)
-	var err error
+	sums, err := proof.NewSums(db, warehouse)
+	require.NoError(t, err)
 	h.Service, err = New(Config{
-		DB: db, Warehouse: warehouse, Log: new(conform.MemoryLog), Packs: h, Keys: h.stage.Keys,
+		DB: db, Sums: sums, Warehouse: warehouse, Log: new(conform.MemoryLog), Packs: h, Keys: h.stage.Keys,
 		Titles:  func(context.Context, string, []string) (map[string]paper.Right, error) { return nil, nil },
 		Purpose: func(context.Context, store.Querier, string) (string, error) { return sealer.PackPurpose(false), nil },
 	})
@@ -573,6 +575,14 @@ func (h *history) voidOne() {
 func (h *history) restore() {
 	h.judge()
 	h.packs, h.stated, h.drafts = nil, nil, nil
+	h.change(func(tx *store.Tx) error {
+		for _, table := range []string{"proof_packs", "proof_sums"} {
+			if _, err := tx.ExecContext(h.t.Context(), `DELETE FROM `+table+` WHERE tenant_id = $1`, h.tenant); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // finish issues whatever can be, and compares all of it with the receipts.
@@ -841,6 +851,8 @@ func (h *history) seal(ctx context.Context, events [][]byte) {
 		last := h.packs[n-1]
 		cfg.Before, cfg.Previous, cfg.Rules = last.Tree, new(last.Header.Ref()), last.Header.Rules()
 	}
+	var table packsums.Table
+	cfg.Counted = table.Count
 	b, err := sealer.NewPackBuilder(cfg)
 	require.NoError(h.t, err)
 	for _, e := range events {
@@ -855,6 +867,26 @@ func (h *history) seal(ctx context.Context, events [][]byte) {
 	}
 	require.NoError(h.t, w.Close())
 	h.packs = append(h.packs, sealedPack{p, out.Bytes()})
+	h.record(&p.Header, &table)
+}
+
+// record writes into the database what of a pack its sums are read from.
+func (h *history) record(p *sealer.PackHeader, table *packsums.Table) {
+	codec, err := packsums.NewCodec()
+	require.NoError(h.t, err)
+	last := h.rows[p.TreeSize-1].Position
+	h.change(func(tx *store.Tx) error {
+		_, err := tx.ExecContext(h.t.Context(), `INSERT INTO proof_packs (pack_id, tenant_id, sequence, revision, first_index, entries, root_hash, first_position, last_generation, last_offset,
+				sealed_at, signing_key_id, bytes, sha256, file_bytes, file_sha256, duplicates, rated, unrated, header)
+			VALUES ($1, $2, $3, 0, $4, $5, '', $6, $7, $8, 0, '', 0, '', 0, '', 0, 0, 0, '')`,
+			p.PackID, h.tenant, len(h.packs), int64(p.FirstIndex), p.Count, h.rows[p.FirstIndex].Position.String(), int64(last.Generation), last.Offset)
+		for _, d := range table.Days(codec) {
+			if err == nil {
+				_, err = tx.ExecContext(h.t.Context(), `INSERT INTO proof_sums (tenant_id, day, sequence, hours, whole) VALUES ($1, $2, $3, $4, $5)`, h.tenant, d.Day, len(h.packs), d.Hours, d.Whole)
+			}
+		}
+		return err
+	})
 }
 
 // RulesAt implements Packs.

@@ -107,7 +107,7 @@ const (
 // its beginning.
 const clocksApart = time.Hour
 
-// reconciler recomputes issued statements, and compares packs with their rows.
+// reconciler recomputes issued statements from rows, whose Sums are the warehouse, and compares packs with their rows.
 type reconciler struct{ *core }
 
 type reconcileInput struct{ route.Window }

@@ -154,7 +154,7 @@ func (r *reconciler) computed(ctx context.Context, s *documented) (*sealer.State
 		return nil, err
 	}
 	q := question{tenantID: s.TenantID, from: now.Since.Time, to: now.To.Time, edges: now.Edges(), asOf: &at, terms: []*terms{t}, excluded: excluded}
-	return &now, compute(ctx, r.cfg.Warehouse, q, &now)
+	return &now, compute(ctx, r.cfg.Sums, q, &now)
 }
 
 // receiptsOf counts the receipts behind the lines.

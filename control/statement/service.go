@@ -51,7 +51,10 @@ type Keys interface {
 
 // Config of the service. All are required.
 type Config struct {
-	DB        *store.DB
+	DB *store.DB
+	// Sums is what settlements, dry runs, drafts and disputes' amounts are computed from (see proof.Sums).
+	// Reconciliation adds up the rows of Warehouse, which is independent of it.
+	Sums      Sums
 	Warehouse Warehouse
 	Log       route.LogBounds
 	Packs     Packs
@@ -78,13 +81,15 @@ type core struct {
 
 // New returns the service.
 func New(cfg Config) (*Service, error) {
-	if cfg.DB == nil || cfg.Warehouse == nil || cfg.Log == nil || cfg.Packs == nil || cfg.Keys == nil || cfg.Titles == nil || cfg.Purpose == nil {
-		return nil, errors.New("cannot open the statements: DB, Warehouse, Log, Packs, Keys, Titles or Purpose is missing")
+	if cfg.DB == nil || cfg.Sums == nil || cfg.Warehouse == nil || cfg.Log == nil || cfg.Packs == nil || cfg.Keys == nil || cfg.Titles == nil || cfg.Purpose == nil {
+		return nil, errors.New("cannot open the statements: DB, Sums, Warehouse, Log, Packs, Keys, Titles or Purpose is missing")
 	}
 	return newService(cfg), nil
 }
 
 func newService(cfg Config) *Service {
 	c := &core{cfg: cfg, db: cfg.DB}
-	return &Service{c, &rater{c}, &drafter{c}, &reconciler{c}}
+	rows := *c
+	rows.cfg.Sums = cfg.Warehouse
+	return &Service{c, &rater{c}, &drafter{c}, &reconciler{&rows}}
 }

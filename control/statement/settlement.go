@@ -216,7 +216,7 @@ func (r *rater) load(ctx context.Context, tenantID string, from, to time.Time, e
 	if l.names, err = r.names(ctx, tenantID); err != nil || asOf == nil {
 		return l, err
 	}
-	l.counted, err = count(ctx, r.cfg.Warehouse, question{tenantID: tenantID, from: from, to: to, edges: edges, asOf: asOf, terms: by, excluded: holding})
+	l.counted, err = count(ctx, r.cfg.Sums, question{tenantID: tenantID, from: from, to: to, edges: edges, asOf: asOf, terms: by, excluded: holding})
 	return l, err
 }
 

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
@@ -92,6 +93,15 @@ func metered(ctx context.Context, q pipeline.MeterQuery, c cut) (_ context.Conte
 	c.limit(&f, "rendered_at")
 	f.is("right_id", q.RightID)
 	f.before(q.AsOf)
+	f.after(q.After)
+	if q.After != nil {
+		// FINAL reads what an index of positions would leave out, as a copy with a lower one may be there. So
+		// the ids of what is behind the position are found without it, and lie together in the table.
+		f.add("event_id IN (SELECT event_id FROM events WHERE tenant_id = ? AND "+behind(*q.After, q.AsOf)+")", q.TenantID)
+	}
+	if q.Hours != nil {
+		f.add(hoursOf(q.Hours))
+	}
 	if q.EventIDs != nil {
 		wanted, err := ext.NewTable("wanted", ext.Column("event_id", "String"))
 		if err != nil {
@@ -107,6 +117,32 @@ func metered(ctx context.Context, q pipeline.MeterQuery, c cut) (_ context.Conte
 	}
 	from, args = decisions(q.TenantID, f)
 	return ctx, from, args, nil
+}
+
+// mostRanges is up to how many ranges of hours a condition compares with, which an index of rendered_at
+// serves; of more it looks each row's hour up.
+const mostRanges = 64
+
+// hoursOf keeps the rows of some hours, which rise.
+func hoursOf(hours []time.Time) string {
+	var ranges, starts []string
+	for i := 0; i < len(hours); {
+		first := i
+		for i++; i < len(hours) && hours[i].Equal(hours[i-1].Add(time.Hour)); i++ {
+		}
+		ranges = append(ranges, fmt.Sprintf("rendered_at >= %s AND rendered_at < %s", moment(hours[first].UnixMilli()), moment(hours[i-1].Add(time.Hour).UnixMilli())))
+	}
+	switch {
+	case len(ranges) == 0:
+		return "0"
+	case len(ranges) <= mostRanges:
+		return "(" + strings.Join(ranges, " OR ") + ")"
+	}
+	for _, start := range hours {
+		starts = append(starts, strconv.FormatInt(start.UnixMilli(), 10))
+	}
+	const ms = "toUnixTimestamp64Milli(rendered_at)"
+	return ms + " - positiveModulo(" + ms + ", 3600000) IN (" + strings.Join(starts, ", ") + ")"
 }
 
 // decisions is what metering sums: the deliveries that f keeps, each with whether

@@ -40,6 +40,29 @@ func (f *filter) before(p *sealer.Position) {
 	}
 }
 
+// after leaves out rows at or before a position; nil keeps all.
+func (f *filter) after(p *sealer.Position) {
+	switch {
+	case p == nil:
+	case p.Offset < 0: // before the first of its generation
+		f.add("place >= " + place(*p))
+	default:
+		f.add("place > " + place(*p))
+	}
+}
+
+// behind is as after and before, of a stored row: in the terms of the column that has an index.
+func behind(p sealer.Position, asOf *sealer.Position) string {
+	condition := "version < bitNot(" + place(p) + ")"
+	if p.Offset < 0 {
+		condition = "version <= bitNot(" + place(p) + ")"
+	}
+	if asOf != nil {
+		condition += " AND version > bitNot(" + place(*asOf) + ")"
+	}
+	return condition
+}
+
 // during keeps the rows whose time in a column is from ≤ time < to; zero is open.
 func (f *filter) during(column string, from, to time.Time) {
 	if !from.IsZero() {

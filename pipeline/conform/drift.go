@@ -46,6 +46,7 @@ var driftCases = []testCase[AuditedEngine]{
 	{"a decision that is gone is seen", checkDecisionGone},
 	{"a decision that was added is seen", checkDecisionAdded},
 	{"a row that was altered differs from its pack", checkAltered},
+	{"what is stored of a pack by hour and day differs from its rows", checkStoredSums},
 	{"what an older copy of the warehouse lacks is no drift", checkOlderCopy},
 }
 
@@ -118,8 +119,13 @@ func newAudited(tb testing.TB, ctx context.Context, w AuditedEngine) *audited {
 	for i := range want {
 		a.pack.Metering = append(a.pack.Metering, want[i].Sealed())
 	}
+	for to, length := range map[*[]pipeline.MeterRow]time.Duration{&a.pack.Hours: time.Hour, &a.pack.Days: 24 * time.Hour} {
+		*to, err = w.Metering(ctx, pipeline.MeterQuery{TenantID: "tnt_a", Buckets: []time.Time{a.plain.Delivery.RenderedAt.Truncate(length)}, By: pipeline.MeterBy{Completion: true}})
+		require.NoError(tb, err)
+		require.NotEmpty(tb, *to)
+	}
 	a.check, err = drift.New(drift.Config{
-		Log: &a.log, Loaded: w.Resume, Auditor: w, Registerer: a.registry,
+		Log: &a.log, Loaded: w.Resume, Auditor: w, Registerer: a.registry, Metering: w.Metering,
 		NextPack: func(_ context.Context, after string) (*drift.Pack, error) {
 			if after < a.pack.ID {
 				return &a.pack, nil
@@ -210,6 +216,22 @@ func checkAltered(tb testing.TB, ctx context.Context, w AuditedEngine) {
 	a.requireDrift(map[string]float64{drift.KindPack: 1})
 	w.Alter(a.plain, a.plain.Delivery.QuantityMs)
 	a.requireDrift(none)
+}
+
+// checkStoredSums: what is stored of a pack by hour and day is not what its rows are.
+func checkStoredSums(tb testing.TB, ctx context.Context, w AuditedEngine) {
+	a := newAudited(tb, ctx, w)
+	for _, rows := range [][]pipeline.MeterRow{a.pack.Hours, a.pack.Days} {
+		for _, change := range []func(r *pipeline.MeterRow, by int64){
+			func(r *pipeline.MeterRow, by int64) { r.Receipts += by }, func(r *pipeline.MeterRow, by int64) { r.QuantityMs += by },
+			func(r *pipeline.MeterRow, by int64) { r.Impressions += by }, func(r *pipeline.MeterRow, by int64) { r.Bucket = r.Bucket.Add(time.Duration(by) * 24 * time.Hour) },
+		} {
+			change(&rows[0], 1)
+			a.requireDrift(map[string]float64{drift.KindPack: 1})
+			change(&rows[0], -1)
+			a.requireDrift(none)
+		}
+	}
 }
 
 // checkOlderCopy: the position of a restored warehouse is an older one.

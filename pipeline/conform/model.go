@@ -66,7 +66,8 @@ func selected(r pipeline.Row, q pipeline.MeterQuery) bool {
 	return r.TenantID == q.TenantID && d != nil && within(d.RenderedAt, q.From, q.To) &&
 		(q.RightID == "" || d.RightID == q.RightID) &&
 		(q.EventIDs == nil || slices.Contains(q.EventIDs, r.EventID)) &&
-		(q.AsOf == nil || r.Compare(*q.AsOf) < 0)
+		(q.Hours == nil || slices.ContainsFunc(q.Hours, func(start time.Time) bool { return within(d.RenderedAt, start, start.Add(time.Hour)) })) &&
+		(q.After == nil || r.Compare(*q.After) > 0) && (q.AsOf == nil || r.Compare(*q.AsOf) < 0)
 }
 
 // within reports whether from ≤ t < to, where these are given.

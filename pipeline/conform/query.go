@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -45,6 +46,19 @@ func drawCut(t *rapid.T) []time.Time {
 	return starts
 }
 
+// drawHours draws hours, most of which some rows are of.
+func drawHours(t *rapid.T, log []pipeline.Row) []time.Time {
+	hours := map[time.Time]bool{}
+	for range rapid.IntRange(0, 4).Draw(t, "hours") {
+		at := noon.Add(time.Duration(rapid.IntRange(-30, 30).Draw(t, "hour")) * time.Hour)
+		if d := rapid.SampledFrom(log).Draw(t, "row of the hour").Delivery; d != nil {
+			at = d.RenderedAt
+		}
+		hours[at.UTC().Truncate(time.Hour)] = true
+	}
+	return append([]time.Time{}, slices.SortedFunc(maps.Keys(hours), time.Time.Compare)...)
+}
+
 // drawInstant draws a moment around noon, or none; finer than rows have it.
 func drawInstant(t *rapid.T, name string) time.Time {
 	if rapid.IntRange(0, 2).Draw(t, name+" is open") == 0 {
@@ -72,7 +86,7 @@ func checkBuckets(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	rapid.Check(tb, func(t *rapid.T) {
 		tenant := fmt.Sprintf("tnt_%d", tenants.Add(1))
 		log := drawRows(t, tenant, begin(t, ctx, w))
-		load(t, ctx, w, log...)
+		feed(t, ctx, w, log) // copies of one event in several batches
 		rows := collapse(log)
 		q := pipeline.MeterQuery{
 			TenantID: tenant, Buckets: drawCut(t), From: drawInstant(t, "from"), To: drawInstant(t, "to"),
@@ -85,6 +99,12 @@ func checkBuckets(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 		}
 		if rapid.Bool().Draw(t, "as of") {
 			q.AsOf = &log[rapid.IntRange(0, len(log)-1).Draw(t, "position")].Position
+		}
+		if rapid.IntRange(0, 2).Draw(t, "after") == 0 {
+			q.After = &log[rapid.IntRange(0, len(log)-1).Draw(t, "after this")].Position
+		}
+		if rapid.IntRange(0, 2).Draw(t, "of some hours") == 0 {
+			q.Hours = drawHours(t, log)
 		}
 		want := meter(rows, q, day)
 		lines, err := w.Metering(ctx, q)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"muniment.example/pipeline"
 	"muniment.example/sealer"
@@ -163,7 +164,13 @@ func (c *Checker) pack(ctx context.Context, p piece) (found []finding, judged bo
 		return nil, false, err
 	}
 	c.metrics.checked.WithLabelValues(checkPacks).Inc()
-	if f, apart := pack.apart(rows, lines); apart {
+	f, apart := pack.apart(rows, lines)
+	if !apart && c.cfg.Metering != nil {
+		if f, apart, err = c.hours(ctx, pack); err != nil {
+			return nil, false, err
+		}
+	}
+	if apart {
 		found = append(found, f)
 	}
 	return found, true, nil
@@ -216,6 +223,68 @@ func (p *Pack) apart(rows int64, lines []pipeline.MeterRow) (f finding, apart bo
 	}
 	maps.DeleteFunc(left, func(_ sealer.MeterRow, sum [3]int64) bool { return sum == [3]int64{} })
 	return f, f.entries != 0 || len(left) > 0
+}
+
+// hours compares what is stored of a pack by hour and day with the rows of its entries, whose header agrees
+// with them. A row of an hour that is not stored counts in the hour before it, or is missing.
+func (c *Checker) hours(ctx context.Context, p *Pack) (finding, bool, error) {
+	f := finding{kind: KindPack, tenantID: p.TenantID, id: p.ID, first: p.First, last: p.Last}
+	var starts []time.Time
+	for i := range p.Hours {
+		starts = append(starts, p.Hours[i].Bucket)
+	}
+	slices.SortFunc(starts, time.Time.Compare)
+	starts = slices.CompactFunc(starts, time.Time.Equal)
+	after := p.First
+	after.Offset--
+	hours, days := newDifference(p.Hours), newDifference(p.Days)
+	for from := 0; from < len(starts); from += hoursAtOnce {
+		some := starts[from:min(from+hoursAtOnce, len(starts))]
+		q := pipeline.MeterQuery{TenantID: p.TenantID, After: &after, AsOf: new(p.Last.Next()), Buckets: some, By: pipeline.MeterBy{Completion: true}}
+		if from+len(some) < len(starts) {
+			q.To = starts[from+len(some)]
+		}
+		rows, err := c.cfg.Metering(ctx, q)
+		if err != nil {
+			return f, false, err
+		}
+		for _, row := range rows {
+			hours.add(row, 1)
+			row.Bucket = row.Bucket.Truncate(24 * time.Hour)
+			days.add(row, 1)
+		}
+	}
+	return f, hours.any() || days.any() || len(p.Hours) == 0 && len(p.Metering) > 0, nil
+}
+
+// hoursAtOnce is how many hours one query adds up.
+const hoursAtOnce = 2000
+
+// difference is rows minus what is stored, by all but their sums.
+type difference map[pipeline.MeterRow][3]int64
+
+func newDifference(stored []pipeline.MeterRow) difference {
+	d := difference{}
+	for _, row := range stored {
+		d.add(row, -1)
+	}
+	return d
+}
+
+func (d difference) add(row pipeline.MeterRow, sign int64) {
+	receipts, quantityMs, impressions := sign*row.Receipts, sign*row.QuantityMs, sign*row.Impressions
+	row.Receipts, row.QuantityMs, row.Impressions = 0, 0, 0
+	was := d[row]
+	d[row] = [3]int64{was[0] + receipts, was[1] + quantityMs, was[2] + impressions}
+}
+
+func (d difference) any() bool {
+	for _, sum := range d {
+		if sum != [3]int64{} {
+			return true
+		}
+	}
+	return false
 }
 
 // both returns the findings that two checks of a piece have in common.

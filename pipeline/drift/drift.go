@@ -9,7 +9,8 @@
 //     range comes first, then the others in rounds.
 //   - duplicates: the decisions that are stored for a range of rows, against the decisions that the
 //     rule makes now (see pipeline.Sink).
-//   - packs: the counts and sums in the header of a proof pack, against the rows of its entries.
+//   - packs: the counts and sums in the header of a proof pack, and those that are stored of it by hour
+//     and day, against the rows of its entries.
 //   - statements: an issued statement against its recomputation by its own rules and disputes, and
 //     its record against the log.
 //
@@ -56,7 +57,7 @@ const (
 	KindMissing    = "missing"    // an event of the log has no row
 	KindInvented   = "invented"   // a row has no event in the log
 	KindDuplicates = "duplicates" // a stored decision is not the rule's
-	KindPack       = "pack"       // a pack's header and its rows differ
+	KindPack       = "pack"       // a pack's header or stored sums and its rows differ
 	KindStatement  = "statement"  // a statement and its recomputation differ
 )
 
@@ -92,6 +93,9 @@ type Pack struct {
 	// Count is the number of its entries, Metering the metering in its header.
 	Count    int64
 	Metering []sealer.MeterRow
+	// Hours and Days are what is stored of its deliveries by hour and by day, in UTC, as
+	// Warehouse.Metering lists it by buckets and completion; nil if nothing is, or it isn't compared.
+	Hours, Days []pipeline.MeterRow
 }
 
 // Statement is the part of an issued statement that the check needs.
@@ -117,6 +121,8 @@ type Config struct {
 	// NextPack returns the pack with the lowest id above after, of any tenant, or nil if there is
 	// none; ids increase with time. If the function is nil, packs are not checked.
 	NextPack func(ctx context.Context, after string) (*Pack, error)
+	// Metering is the warehouse's, to compare Hours and Days of packs with. If it is nil, they are not compared.
+	Metering func(ctx context.Context, q pipeline.MeterQuery) ([]pipeline.MeterRow, error)
 	// NextStatement returns the issued statement with the lowest id above after, of any tenant, or nil
 	// if there is none; ids increase with time. Restate recomputes a statement from the warehouse,
 	// and returns nil if it agrees. Set both functions or neither.

@@ -7,7 +7,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -25,8 +24,8 @@ const mostCached = 1 << 16
 type writer struct {
 	lock chan struct{} // of capacity 1: waiting for it can end with a ctx
 	// Prepared statements, of one row and of rowsAStatement.
-	events, texts, keys, marks, times, sums [2]*sql.Stmt
-	key, known                              *sql.Stmt
+	events, texts, keys, marks, times [2]*sql.Stmt
+	key, known                        *sql.Stmt
 
 	unsearched bool
 	limits     limits
@@ -59,9 +58,6 @@ func (w *writer) prepare(ctx context.Context, db *sql.DB) (err error) {
 		{&w.times, "INSERT OR FAIL", "search_times (tenant, generation, block, earliest, latest, rendered_first, rendered_last)",
 			`ON CONFLICT DO UPDATE SET earliest = min(earliest, excluded.earliest), latest = max(latest, excluded.latest),
 				rendered_first = min(rendered_first, excluded.rendered_first), rendered_last = max(rendered_last, excluded.rendered_last)`},
-		{&w.sums, "INSERT OR FAIL", "sums (tenant, unit, start, common, duplicate, receipts, quantity_ms, impressions, first, last)",
-			`ON CONFLICT DO UPDATE SET receipts = receipts + excluded.receipts, quantity_ms = quantity_ms + excluded.quantity_ms, impressions = impressions + excluded.impressions,
-				first = min(first, excluded.first), last = max(last, excluded.last)`},
 	} {
 		one := "(?" + strings.Repeat(", ?", strings.Count(p.into, ",")) + ")"
 		for i, n := range []int{1, rowsAStatement} {
@@ -315,7 +311,7 @@ func (l *load) commonOf(n *newRow) (number int64, err error) {
 	return number, nil
 }
 
-// store stores the rows that were picked, with their texts, keys and sums.
+// store stores the rows that were picked, with their texts and keys, and counts them.
 func (l *load) store(pipeline.Batch) error {
 	err := insert(l, l.texts, l.rows, func(args []any, n *newRow) []any {
 		return append(args, n.text, verbatim(n.Event), optional(n.private))
@@ -329,7 +325,7 @@ func (l *load) store(pipeline.Batch) error {
 		err = l.storeKeys()
 	}
 	if err == nil {
-		err = l.storeSums()
+		err = l.count()
 	}
 	for _, n := range l.replaced {
 		if err == nil && n.key != nil {
@@ -339,36 +335,20 @@ func (l *load) store(pipeline.Batch) error {
 	return err
 }
 
-// storeSums adds the rows to the sums of their hours, and of their longer units.
-func (l *load) storeSums() error {
-	type key struct {
-		tenant, unit, start, common int64
-		duplicate                   bool
-	}
-	sums := map[key]sum{}
+// count adds the rows to the numbers of their tenants' deliveries.
+func (l *load) count() error {
+	deliveries := map[int64]int64{}
 	for _, n := range l.rows {
-		if n.class != classDelivery {
-			continue
-		}
-		rendered := n.Delivery.RenderedAt.UnixMilli()
-		for _, unit := range units {
-			k := key{n.tenant, unit, startOf(rendered, unit), n.common, n.duplicate}
-			s := sums[k]
-			made := int64(sealer.Impression)
-			if !usual(n.Delivery) {
-				made = n.Delivery.Impressions
-			}
-			s.add(sum{1, n.Delivery.QuantityMs, made, rendered, rendered})
-			sums[k] = s
+		if n.class == classDelivery {
+			deliveries[n.tenant]++
 		}
 	}
-	keys := slices.SortedFunc(maps.Keys(sums), func(a, b key) int {
-		return cmp.Or(cmp.Compare(a.tenant, b.tenant), cmp.Compare(a.unit, b.unit), cmp.Compare(a.start, b.start), cmp.Compare(a.common, b.common))
-	})
-	return insert(l, l.sums, keys, func(args []any, k key) []any {
-		s := sums[k]
-		return append(args, k.tenant, k.unit, k.start, k.common, k.duplicate, s.receipts, s.quantity, s.impressions, s.first, s.last)
-	})
+	for tenant, n := range deliveries {
+		if err := l.exec(`UPDATE tenants SET deliveries = deliveries + ? WHERE tenant = ?`, n, tenant); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // insert runs a statement of the writer with the values of each row, many rows at a time.

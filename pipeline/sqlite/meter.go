@@ -119,15 +119,12 @@ type meterTexts struct {
 	metered bool
 }
 
-// mostBehind is the default of Warehouse.mostBehind.
-const mostBehind = 50_000
-
 // summed is what the selected deliveries of a query add up to.
 type summed struct {
 	sums  map[of]sum
-	texts map[int64]meterTexts // by number of common
-	spots []spot               // by number; nil if the query doesn't sum by them
-	ends  ends
+	texts map[int64]meterTexts        // by number of common
+	spots []spot                      // by number; nil if the query doesn't sum by them
+	ends  struct{ first, last int64 } // when the first and the last of them were rendered
 }
 
 func (s *summed) add(k of, one sum) {
@@ -135,6 +132,8 @@ func (s *summed) add(k of, one sum) {
 	have.add(one)
 	s.sums[k] = have
 }
+
+const hourMs = dayMs / 24
 
 // sums sums the selected deliveries, and finds when the first and the last of them were
 // rendered. It groups rows itself: SQLite would sort all of them.
@@ -148,59 +147,40 @@ func (w *Warehouse) sums(ctx context.Context, q pipeline.MeterQuery) (s summed, 
 	}
 	defer tx.Rollback()
 	s.sums = map[of]sum{}
-	var f filter
-	f.add("e.tenant = (SELECT tenant FROM tenants WHERE tenant_id = ?)", q.TenantID)
-	if q.RightID != "" {
-		f.add(`e.common IN (SELECT common FROM common WHERE tenant = (SELECT tenant FROM tenants WHERE tenant_id = ?) AND right_id = ?)`, q.TenantID, q.RightID)
+	f := selection(q)
+	window := stretches(q.Buckets, q.From, q.To)
+	if q.Hours != nil {
+		window = window.within(q.Hours)
 	}
-	if q.EventIDs != nil || q.By.Anchor || q.By.Placement {
-		err = s.addRows(ctx, tx, q, f)
+	if q.EventIDs != nil || q.By.Anchor || q.By.Placement || q.After != nil {
+		err = s.addRows(ctx, tx, q, window, f)
 	} else {
-		err = w.addUnits(ctx, tx, &s, q, f)
+		err = s.addStretches(ctx, tx, window, f)
 	}
 	if err == nil {
 		s.texts, err = commonTexts(ctx, tx, s.sums)
 	}
+	s.ends.first, s.ends.last = math.MaxInt64, math.MinInt64
+	for _, one := range s.sums {
+		s.ends.first, s.ends.last = min(s.ends.first, one.first), max(s.ends.last, one.last)
+	}
 	return s, err
 }
 
-// addUnits adds up the stored sums of whole units, and the rows of partial ones; it subtracts
-// what is behind q.AsOf from the units.
-func (w *Warehouse) addUnits(ctx context.Context, tx *sql.Tx, s *summed, q pipeline.MeterQuery, f filter) error {
-	behind, err := w.behind(ctx, tx, q.AsOf, f)
-	if err != nil {
-		return err
+// selection keeps what a query selects of a tenant's rows, but for its window.
+func selection(q pipeline.MeterQuery) (f filter) {
+	f.add("e.tenant = (SELECT tenant FROM tenants WHERE tenant_id = ?)", q.TenantID)
+	if q.RightID != "" {
+		f.add(`e.common IN (SELECT common FROM common WHERE tenant = (SELECT tenant FROM tenants WHERE tenant_id = ?) AND right_id = ?)`, q.TenantID, q.RightID)
 	}
-	rest := stretches(q.Buckets, q.From, q.To)
-	for _, unit := range slices.Backward(units) {
-		if len(behind) > w.mostBehind {
-			break
-		}
-		var whole stretchList
-		whole, rest = rest.split(unit)
-		err := each(ctx, tx, func(scan func(...any) error) error {
-			var k of
-			var one sum
-			err := scan(&k.bucket, &k.common, &k.duplicate, &one.receipts, &one.quantity, &one.impressions, &one.first, &one.last)
-			s.add(k, one)
-			return err
-		}, `SELECT b.bucket, e.common, e.duplicate, e.receipts, e.quantity_ms, e.impressions, e.first, e.last
-			FROM `+stretchesOf+` CROSS JOIN sums AS e
-			WHERE e.unit = ? AND e.start >= b.low AND e.start < b.high AND `+f.String(),
-			slices.Concat([]any{whole.String(), unit}, f.args)...)
-		if err != nil {
-			return err
-		}
-		for _, d := range behind {
-			if b, ok := whole.at(d.first); ok {
-				d.of.bucket = b
-				s.ends.doubtful = true
-				s.add(d.of, sum{receipts: -1, quantity: -d.quantity, impressions: -d.impressions, first: d.first, last: d.first})
-			}
-		}
-	}
+	f.after(q.After)
 	f.before(q.AsOf)
-	err = each(ctx, tx, func(scan func(...any) error) error {
+	return f
+}
+
+// addStretches adds up the rows of stretches from an index by renderedAt.
+func (s *summed) addStretches(ctx context.Context, tx *sql.Tx, rest stretchList, f filter) error {
+	return each(ctx, tx, func(scan func(...any) error) error {
 		var k of
 		one := sum{receipts: 1}
 		err := scan(&k.bucket, &k.common, &k.duplicate, &one.quantity, &one.impressions, &one.first)
@@ -211,39 +191,16 @@ func (w *Warehouse) addUnits(ctx context.Context, tx *sql.Tx, s *summed, q pipel
 		FROM `+stretchesOf+` CROSS JOIN events AS e INDEXED BY deliveries_by_time
 		WHERE e.class = 0 AND e.rendered_at >= b.low AND e.rendered_at < b.high AND `+f.String(),
 		append([]any{rest.String()}, f.args...)...)
-	if err != nil {
-		return err
-	}
-	maps.DeleteFunc(s.sums, func(_ of, one sum) bool { return one.receipts == 0 })
-	return s.ends.of(ctx, tx, s.sums, f)
 }
 
-// addRows adds up rows one by one, for queries without stored sums.
-func (s *summed) addRows(ctx context.Context, tx *sql.Tx, q pipeline.MeterQuery, f filter) error {
-	window := stretches(q.Buckets, q.From, q.To)
+// addRows adds up the rows that are named or behind a position, and rows by anchor and placement.
+func (s *summed) addRows(ctx context.Context, tx *sql.Tx, q pipeline.MeterQuery, window stretchList, f filter) error {
 	if len(window) == 0 || q.EventIDs != nil && len(q.EventIDs) == 0 {
 		return nil
 	}
-	f.before(q.AsOf)
-	f.add("e.rendered_at >= ? AND e.rendered_at < ?", window[0].low, window[len(window)-1].high)
-	index := "deliveries_by_time"
-	if q.EventIDs != nil {
-		index = "events_by_id"
-		keys := make([]any, len(q.EventIDs))
-		for i, id := range q.EventIDs {
-			keys[i] = eventKey(id)
-		}
-		f.add("e.event_id IN (?"+strings.Repeat(", ?", len(keys)-1)+")", keys...)
-	}
-	anchor, placement := "''", "''"
-	if q.By.Anchor {
-		anchor = "COALESCE(e.spatial_anchor_id, '')"
-	}
-	if q.By.Placement {
-		placement = "COALESCE(e.spatial_placement_id, '')"
-	}
+	query, args := rowsOf(q, window, f)
 	numbers := map[spot]int64{}
-	err := each(ctx, tx, func(scan func(...any) error) error {
+	return each(ctx, tx, func(scan func(...any) error) error {
 		var k of
 		var at spot
 		one := sum{receipts: 1}
@@ -262,52 +219,35 @@ func (s *summed) addRows(ctx context.Context, tx *sql.Tx, q pipeline.MeterQuery,
 		k.bucket, k.spot, one.last = bucket, number, one.first
 		s.add(k, one)
 		return nil
-	}, `SELECT e.common, e.duplicate, e.quantity_ms, `+impressions+`, e.rendered_at, `+anchor+`, `+placement+`
-		FROM events AS e INDEXED BY `+index+` WHERE e.class = 0 AND `+f.String(), f.args...)
-	if err != nil {
-		return err
-	}
-	return s.ends.of(ctx, tx, s.sums, f)
+	}, query, args...)
 }
 
-// delivery is what sums need of one.
-type delivery struct {
-	of
-	sum
-}
-
-// behind lists the deliveries at or behind a position, at most one more than may be
-// subtracted from sums; none for nil.
-func (w *Warehouse) behind(ctx context.Context, tx *sql.Tx, asOf *sealer.Position, f filter) ([]delivery, error) {
-	if asOf == nil {
-		return nil, nil
+// rowsOf selects what addRows adds up.
+func rowsOf(q pipeline.MeterQuery, window stretchList, f filter) (query string, args []any) {
+	f.add("e.rendered_at >= ? AND e.rendered_at < ?", window[0].low, window[len(window)-1].high)
+	index, delivery := "INDEXED BY deliveries_by_time", "e.class = 0"
+	if q.After != nil {
+		// Little is behind the position, so the primary key serves best: the other term keeps SQLite from the
+		// index of deliveries.
+		index, delivery = "", "+e.class = 0"
 	}
-	return collect(ctx, tx, func(scan func(...any) error) (d delivery, err error) {
-		return d, scan(&d.common, &d.duplicate, &d.quantity, &d.impressions, &d.first)
-	}, `SELECT e.common, e.duplicate, e.quantity_ms, `+impressions+`, e.rendered_at FROM events AS e
-		WHERE e.class = 0 AND (e.generation, e.position) >= (?, ?) AND `+f.String()+` LIMIT ?`,
-		slices.Concat([]any{asOf.Generation, asOf.Offset}, f.args, []any{w.mostBehind + 1})...)
-}
-
-// ends are the times at which the first and the last delivery were rendered.
-type ends struct {
-	first, last int64
-	doubtful    bool // they may be those of deliveries that don't count
-}
-
-// of finds the ends of sums, whose deliveries f selects.
-func (e *ends) of(ctx context.Context, tx *sql.Tx, sums map[of]sum, f filter) error {
-	e.first, e.last = math.MaxInt64, math.MinInt64
-	for _, s := range sums {
-		e.first, e.last = min(e.first, s.first), max(e.last, s.last)
+	if q.EventIDs != nil {
+		index = "INDEXED BY events_by_id"
+		keys := make([]any, len(q.EventIDs))
+		for i, id := range q.EventIDs {
+			keys[i] = eventKey(id)
+		}
+		f.add("e.event_id IN (?"+strings.Repeat(", ?", len(keys)-1)+")", keys...)
 	}
-	if !e.doubtful || len(sums) == 0 {
-		return nil
+	anchor, placement := "''", "''"
+	if q.By.Anchor {
+		anchor = "COALESCE(e.spatial_anchor_id, '')"
 	}
-	const rendered = `SELECT e.rendered_at FROM events AS e INDEXED BY deliveries_by_time WHERE e.class = 0 AND e.rendered_at >= ? AND e.rendered_at <= ? AND `
-	args := append([]any{e.first, e.last}, f.args...)
-	return tx.QueryRowContext(ctx, `SELECT (`+rendered+f.String()+` ORDER BY e.rendered_at LIMIT 1), (`+rendered+f.String()+` ORDER BY e.rendered_at DESC LIMIT 1)`,
-		slices.Concat(args, args)...).Scan(&e.first, &e.last)
+	if q.By.Placement {
+		placement = "COALESCE(e.spatial_placement_id, '')"
+	}
+	return `SELECT e.common, e.duplicate, e.quantity_ms, ` + impressions + `, e.rendered_at, ` + anchor + `, ` + placement + `
+		FROM events AS e ` + index + ` WHERE ` + delivery + ` AND ` + f.String(), f.args
 }
 
 // commonTexts reads what the deliveries of sums have in common.
@@ -469,24 +409,20 @@ func (s *stretchList) add(bucket, low, high int64) {
 	}
 }
 
-// split cuts the whole units out of the stretches.
-func (s stretchList) split(unit int64) (whole, rest stretchList) {
+// within cuts the stretches to hours, which rise.
+func (s stretchList) within(hours []time.Time) (list stretchList) {
 	for _, b := range s {
-		low, high := b.low, startOf(b.high, unit)
-		if low > math.MinInt64 {
-			low = startOf(low-1, unit) + unit
-		}
-		if low >= high {
-			rest = append(rest, b)
-			continue
-		}
-		whole.add(b.bucket, low, high)
-		rest.add(b.bucket, b.low, low)
-		if b.high < math.MaxInt64 {
-			rest.add(b.bucket, high, b.high)
+		first, _ := slices.BinarySearchFunc(hours, b.low, func(start time.Time, low int64) int {
+			return cmp.Compare(start.UnixMilli()+hourMs, low+1)
+		})
+		for _, start := range hours[first:] {
+			if start.UnixMilli() >= b.high {
+				break
+			}
+			list.add(b.bucket, max(b.low, start.UnixMilli()), min(b.high, start.UnixMilli()+hourMs))
 		}
 	}
-	return whole, rest
+	return list
 }
 
 // at is the bucket of a moment.

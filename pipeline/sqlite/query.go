@@ -49,6 +49,13 @@ func (f *filter) before(asOf *sealer.Position) {
 	}
 }
 
+// after leaves out rows of e at or before a position; nil keeps all.
+func (f *filter) after(p *sealer.Position) {
+	if p != nil {
+		f.add("(e.generation, e.position) > (?, ?)", p.Generation, p.Offset)
+	}
+}
+
 func (f *filter) String() string { return strings.Join(f.where, " AND ") }
 
 // Events lists rows of one tenant in the order of their positions.
@@ -214,7 +221,7 @@ func (w *Warehouse) Event(ctx context.Context, tenantID, eventID string) (pipeli
 // CountEvents counts the loaded events of a tenant.
 func (w *Warehouse) CountEvents(ctx context.Context, tenantID string) (n int64, err error) {
 	err = w.read.QueryRowContext(ctx, `SELECT (SELECT COUNT(*) FROM tenants CROSS JOIN events AS e INDEXED BY audit_by_position USING (tenant) WHERE tenant_id = ?1 AND e.class > 0)
-		+ (SELECT COALESCE(SUM(receipts), 0) FROM tenants CROSS JOIN sums USING (tenant) WHERE tenant_id = ?1 AND unit = ?2)`, tenantID, slices.Max(units)).Scan(&n)
+		+ (SELECT COALESCE(SUM(deliveries), 0) FROM tenants WHERE tenant_id = ?1)`, tenantID).Scan(&n)
 	if err != nil {
 		return 0, fmt.Errorf("cannot count events of %s: %w", tenantID, err)
 	}

@@ -94,10 +94,9 @@ func none(err error) error {
 // key are duplicates.
 func (l *load) remove(tenant int64, p place) error {
 	var key any
-	var class, common int64
-	var rendered sql.NullInt64
-	err := l.QueryRowContext(l.ctx, `SELECT class, common, rendered_at, dedup_key FROM events WHERE (tenant, generation, position, log_partition) = (?, ?, ?, ?)`,
-		tenant, p.generation, p.position, p.partition).Scan(&class, &common, &rendered, &key)
+	var class int64
+	err := l.QueryRowContext(l.ctx, `SELECT class, dedup_key FROM events WHERE (tenant, generation, position, log_partition) = (?, ?, ?, ?)`,
+		tenant, p.generation, p.position, p.partition).Scan(&class, &key)
 	if err != nil {
 		return err
 	}
@@ -115,7 +114,7 @@ func (l *load) remove(tenant int64, p place) error {
 	if class != classDelivery {
 		return nil
 	}
-	if err := l.sumAnew(tenant, common, rendered.Int64); err != nil || key == nil {
+	if err := l.exec(`UPDATE tenants SET deliveries = deliveries - 1 WHERE tenant = ?`, tenant); err != nil || key == nil {
 		return err
 	}
 	if err := l.exec(`DELETE FROM keys`+here+` AND hash = ? AND span IN (SELECT span FROM spans)`, append(at, hashOf(key))...); err != nil {
@@ -128,10 +127,10 @@ func (l *load) remove(tenant int64, p place) error {
 func (l *load) decideAnew(tenant int64, key any) error {
 	type one struct {
 		place
-		at, common, rendered int64
-		duplicate            bool
+		at        int64
+		duplicate bool
 	}
-	rows, err := l.QueryContext(l.ctx, `SELECT e.generation, e.position, e.log_partition, e.at, e.common, e.rendered_at, e.duplicate
+	rows, err := l.QueryContext(l.ctx, `SELECT e.generation, e.position, e.log_partition, e.at, e.duplicate
 		FROM spans AS s CROSS JOIN keys AS k ON k.span = s.span AND k.tenant = ? AND k.hash = ?
 			CROSS JOIN events AS e USING (tenant, generation, position, log_partition)
 		WHERE e.dedup_key = ? ORDER BY 1, 2`, tenant, hashOf(key), key)
@@ -142,7 +141,7 @@ func (l *load) decideAnew(tenant int64, key any) error {
 	var all []one
 	for rows.Next() {
 		var o one
-		if err := rows.Scan(&o.generation, &o.position, &o.partition, &o.at, &o.common, &o.rendered, &o.duplicate); err != nil {
+		if err := rows.Scan(&o.generation, &o.position, &o.partition, &o.at, &o.duplicate); err != nil {
 			return err
 		}
 		all = append(all, o)
@@ -172,29 +171,6 @@ func (l *load) decideAnew(tenant int64, key any) error {
 		if err := l.exec(`UPDATE events SET duplicate = ?`+here, append([]any{duplicate}, at...)...); err != nil {
 			return err
 		}
-		if err := l.sumAnew(tenant, o.common, o.rendered); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// sumAnew recomputes the sums of the units that a time is in, for the deliveries with a number
-// of common: the shortest unit from the rows, each longer one from the one before.
-func (l *load) sumAnew(tenant, common, rendered int64) error {
-	from := `SELECT tenant, ?, ?, common, duplicate, COUNT(*), SUM(quantity_ms), SUM(` + impressions + `), MIN(rendered_at), MAX(rendered_at)
-		FROM events AS e INDEXED BY deliveries_by_time WHERE class = 0 AND rendered_at >= ? AND rendered_at < ?`
-	for _, unit := range units {
-		start := startOf(rendered, unit)
-		if err := l.exec(`DELETE FROM sums WHERE tenant = ? AND unit = ? AND start = ? AND common = ?`, tenant, unit, start, common); err != nil {
-			return err
-		}
-		if err := l.exec(`INSERT INTO sums (tenant, unit, start, common, duplicate, receipts, quantity_ms, impressions, first, last) `+from+`
-			AND tenant = ? AND common = ? GROUP BY duplicate`, unit, start, start, start+unit, tenant, common); err != nil {
-			return err
-		}
-		from = fmt.Sprintf(`SELECT tenant, ?, ?, common, duplicate, SUM(receipts), SUM(quantity_ms), SUM(impressions), MIN(first), MAX(last)
-			FROM sums WHERE unit = %d AND start >= ? AND start < ?`, unit)
 	}
 	return nil
 }
@@ -218,12 +194,11 @@ func (l *load) drop(b pipeline.Batch) error {
 			`DELETE FROM texts WHERE text IN (SELECT text FROM events WHERE tenant = ?)`,
 			`DELETE FROM events WHERE tenant = ?`,
 			`DELETE FROM duplicates WHERE tenant = ?`,
-			`DELETE FROM sums WHERE tenant = ?`,
 			`DELETE FROM keys WHERE tenant = ? AND span IN (SELECT span FROM spans)`,
 			`DELETE FROM search_marks WHERE tenant = ? AND span IN (SELECT span FROM spans)`,
 			`DELETE FROM search_times WHERE tenant = ?`,
 			`DELETE FROM common WHERE tenant = ?`,
-			`UPDATE tenants SET dropped = TRUE WHERE tenant = ?`,
+			`UPDATE tenants SET dropped = TRUE, deliveries = 0 WHERE tenant = ?`,
 		} {
 			if err := l.exec(statement, t.number); err != nil {
 				return fmt.Errorf("cannot drop %s: %w", r.TenantID, err)

@@ -248,16 +248,3 @@ func scanRow(scan func(...any) error) (pipeline.Row, error) {
 }
 
 func instant(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
-
-// units are the lengths, in milliseconds, of the intervals of rendered_at that have stored
-// sums, the shortest first: an hour and, for years of sums, 30 days.
-var units = []int64{dayMs / 24, 30 * dayMs}
-
-// startOf is the start of the unit that a time in milliseconds is in.
-func startOf(ms, unit int64) int64 {
-	over := ms % unit
-	if over < 0 {
-		over += unit
-	}
-	return ms - over
-}

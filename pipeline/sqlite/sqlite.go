@@ -5,9 +5,8 @@
 // separate pool of readers: a query never waits for loading, and sees a consistent state
 // while the next batch is written.
 //
-// Duplicates, and the sums of each hour, are computed once, in the transaction that changes
-// the rows, and stored beside them. So metering reads sums, and rows only for parts of an
-// hour, or as of a position. The work of a Load doesn't grow with what was loaded before: an
+// Duplicates are decided once, in the transaction that changes the rows, and stored beside
+// them. Metering adds up rows; control keeps sums of what is sealed. The work of a Load doesn't grow with what was loaded before: an
 // id is looked up only if the table has one as high, keys are looked up in filters in memory
 // first (256 KB for each 100,000 keys: 64 MB at most, or 256 MB if rows have ids of their
 // own), and the pages that it writes are the last ones of each table and index, or few.
@@ -72,9 +71,6 @@ type Warehouse struct {
 	// running into the busy timeout.
 	write *sql.DB
 	read  *sql.DB
-	// mostBehind is how many deliveries at or behind a position are subtracted from sums; if
-	// there are more, all before it are added up instead.
-	mostBehind int
 	// emptied: nothing that this process has erased is left in the write-ahead log.
 	emptied atomic.Bool
 	// writer holds what belongs to Load.
@@ -106,7 +102,7 @@ func Open(ctx context.Context, cfg Config) (_ *Warehouse, err error) {
 		return nil, err
 	}
 
-	w := &Warehouse{mostBehind: mostBehind, writer: writer{unsearched: cfg.Unsearched}}
+	w := &Warehouse{writer: writer{unsearched: cfg.Unsearched}}
 	defer func() {
 		if err != nil {
 			w.Close()

@@ -55,3 +55,33 @@ CREATE TABLE proof_turns (
     process   TEXT   NOT NULL,
     ends_at   BIGINT NOT NULL -- milliseconds; a killed process blocks others no longer
 );
+
+-- What the deliveries of packs add up to, by day of renderedAt in UTC (see package sums). A row is
+-- written in the transaction that adds its pack, and never changes.
+CREATE TABLE proof_sums (
+    tenant_id TEXT   NOT NULL,
+    day       BIGINT NOT NULL, -- since 1970
+    sequence  BIGINT NOT NULL, -- of the pack
+    hours     BYTEA  NOT NULL, -- lines by hour
+    whole     BYTEA  NOT NULL, -- lines of the day
+    PRIMARY KEY (tenant_id, day, sequence)
+);
+
+-- The same of runs of 16 and of 256 packs, by day alone: a cache, so that an answer about years reads few
+-- rows. A run counts only once proof_merges says that it is merged.
+CREATE TABLE proof_merged (
+    tenant_id TEXT   NOT NULL,
+    packs     BIGINT NOT NULL, -- of the run
+    day       BIGINT NOT NULL,
+    sequence  BIGINT NOT NULL, -- of the run's last pack
+    whole     BYTEA  NOT NULL,
+    PRIMARY KEY (tenant_id, packs, day, sequence)
+);
+
+-- How far the packs of a tenant are merged into runs of one length: all up to sequence.
+CREATE TABLE proof_merges (
+    tenant_id TEXT   NOT NULL,
+    packs     BIGINT NOT NULL,
+    sequence  BIGINT NOT NULL,
+    PRIMARY KEY (tenant_id, packs)
+);

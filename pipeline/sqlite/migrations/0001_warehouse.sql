@@ -2,9 +2,10 @@
 
 -- Tenants by number, which every row has. A dropped tenant has no other rows.
 CREATE TABLE tenants (
-	tenant    INTEGER PRIMARY KEY,
-	tenant_id TEXT    NOT NULL UNIQUE,
-	dropped   BOOLEAN NOT NULL DEFAULT FALSE
+	tenant     INTEGER PRIMARY KEY,
+	tenant_id  TEXT    NOT NULL UNIQUE,
+	deliveries BIGINT  NOT NULL DEFAULT 0, -- how many rows are deliveries
+	dropped    BOOLEAN NOT NULL DEFAULT FALSE
 );
 
 -- What many events have in common, stored once; an event refers to it by number. The columns from
@@ -80,7 +81,7 @@ CREATE TABLE events (
 -- Copies of an event, and one event. ULIDs rise with time: the index grows at its end.
 CREATE UNIQUE INDEX events_by_id ON events (event_id, tenant);
 
--- Metering of less than whole hours, and as of a position, reads nothing but this index.
+-- Metering reads nothing but this index, unless it is of what is behind a position.
 CREATE INDEX deliveries_by_time ON events (tenant, rendered_at, common, quantity_ms, impressions, duplicate) WHERE class = 0;
 
 -- Events other than deliveries are rare, and often listed.
@@ -152,22 +153,6 @@ CREATE TABLE search_times (
 	rendered_first BIGINT NOT NULL,
 	rendered_last  BIGINT NOT NULL,
 	PRIMARY KEY (tenant, generation, block)
-) WITHOUT ROWID;
-
--- Sums of the deliveries of each whole unit of rendered_at, from start on: of an hour, and of
--- longer ones. They change in the transaction that changes the rows.
-CREATE TABLE sums (
-	tenant      BIGINT  NOT NULL,
-	unit        BIGINT  NOT NULL, -- how long
-	start       BIGINT  NOT NULL,
-	common      BIGINT  NOT NULL,
-	duplicate   BOOLEAN NOT NULL,
-	receipts    BIGINT  NOT NULL,
-	quantity_ms BIGINT  NOT NULL,
-	impressions BIGINT  NOT NULL, -- in ten-thousandths, as if all were metered
-	first       BIGINT  NOT NULL, -- the earliest rendered_at
-	last        BIGINT  NOT NULL,
-	PRIMARY KEY (tenant, unit, start, common, duplicate)
 ) WITHOUT ROWID;
 
 -- Records that can't be loaded, as sealer.AppendRecord encodes them.

@@ -1,0 +1,251 @@
+package proof
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"muniment.example/control/proof/prooftest"
+	"muniment.example/control/proof/sums"
+	"muniment.example/control/rapidtest"
+	"muniment.example/control/store"
+	"muniment.example/gate"
+	"muniment.example/gateway/api"
+	"muniment.example/pipeline"
+	"muniment.example/sealer"
+)
+
+// ledger is a world whose sums are held against its rows.
+type ledger struct {
+	*world
+	heads []string // JSON of heads that a restored database may have
+}
+
+// TestSumsAreThoseOfTheRows runs deliveries, of now and late, repeated and forged, seals of one process and
+// of two at once, crashes at each step, releases, merges, erasures, and databases that are restored to an older
+// pack. What the sums of packs and the rows behind them answer is what the rows answer alone, for every
+// position and in any window.
+func TestSumsAreThoseOfTheRows(t *testing.T) {
+	rapidtest.Check(t, 5, 1_000, func(rt *rapid.T) {
+		w := &world{rt: rt, cfg: Config{MaxEntries: rapid.IntRange(1, 9).Draw(rt, "entries of a pack")}}
+		w.fixture = build(rt, w.cfg)
+		l := &ledger{world: w}
+		rt.Repeat(map[string]func(*rapid.T){
+			"deliver":     l.deliver,
+			"deliver two": func(rt *rapid.T) { l.deliver(rt); l.deliver(rt) },
+			"time": func(rt *rapid.T) {
+				l.Advance(time.Duration(rapid.IntRange(1, 40).Draw(rt, "hours")) * 37 * time.Minute)
+			},
+			"seal":        func(*rapid.T) { l.whole(rt); l.heads = append(l.heads, l.head()) },
+			"crash":       l.crash,
+			"two at once": l.twoAtOnce,
+			"forge": func(rt *rapid.T) {
+				if rapid.Bool().Draw(rt, "rarely") {
+					return
+				}
+				l.Append(l.Event(delivery{DwellMs: 5, Key: "a", Signer: prooftest.NewSigner(rt)}))
+				require.Equal(rt, api.Quarantined, l.sealErr().Reason)
+				for _, held := range l.heldRecords() {
+					l.release(held)
+				}
+			},
+			"merge": func(rt *rapid.T) {
+				l.service.Sums.runs = []int64{2, 6}
+				for range 3 {
+					require.NoError(rt, l.service.Sums.MergeSums(rt.Context()))
+				}
+				if rapid.Bool().Draw(rt, "it is killed") { // before it noted what it has merged
+					require.NoError(rt, l.DB.Change(rt.Context(), func(tx *store.Tx) error {
+						_, err := tx.ExecContext(rt.Context(), `DELETE FROM proof_merges WHERE packs >= $1`, rapid.SampledFrom(l.service.Sums.runs).Draw(rt, "merging"))
+						return err
+					}))
+				}
+			},
+			"erase": func(rt *rapid.T) {
+				key := pipeline.SubjectKey{}
+				require.NoError(rt, l.Warehouse.Erase(rt.Context(), key, []pipeline.Tombstone{{TenantID: tenant, SubjectHash: key.Hash(tenant, "ada"), Until: l.Now()}}))
+			},
+			"restore": func(rt *rapid.T) {
+				if len(l.heads) > 0 {
+					l.restore(rapid.SampledFrom(l.heads).Draw(rt, "head"))
+				}
+			},
+			"": func(rt *rapid.T) { l.compare(rt, l.asOf(rt)) },
+		})
+		l.whole(rt)
+		l.compare(rt, nil)
+		end := l.End()
+		for at := (sealer.Position{Generation: end.Generation}); at.Offset <= end.Offset; at.Offset++ {
+			l.compare(rt, &at)
+		}
+	})
+}
+
+func (l *ledger) deliver(rt *rapid.T) {
+	for range rapid.IntRange(1, 4).Draw(rt, "deliveries") {
+		d := delivery{
+			Right:     rapid.SampledFrom([]string{"rgh_01ARZ3NDEKTSV4RRFFQ69G5FAV", "rgh_01ARZ3NDEKTSV4RRFFQ69G5FAW"}).Draw(rt, "right"),
+			Substrate: rapid.SampledFrom([]gate.Substrate{gate.DOOH, gate.CTV}).Draw(rt, "substrate"),
+			Telemetry: rapid.SampledFrom([]string{`{}`, `{"viewable":true,"completionState":"complete"}`, `{"visibilityState":"hidden"}`}).Draw(rt, "telemetry"),
+			DwellMs:   float64(rapid.IntRange(0, 5000).Draw(rt, "dwell")),
+			Key:       rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(rt, "key"),
+			Rendered:  rapid.SampledFrom([]time.Duration{0, time.Millisecond, 10 * time.Minute, time.Hour, 29 * time.Hour, 700 * time.Hour}).Draw(rt, "late"),
+			Subject:   rapid.SampledFrom([]string{"", "", "ada"}).Draw(rt, "person"),
+
+			Multiplier: rapid.SampledFrom([]int64{0, 1, 25_000}).Draw(rt, "multiplier"),
+		}
+		if d.Key == "c" {
+			d.Row, d.Key = "row", ""
+		}
+		l.Deliver(d)
+	}
+}
+
+// asOf draws a position of the log, or none.
+func (l *ledger) asOf(rt *rapid.T) *sealer.Position {
+	at := l.End()
+	if at.Offset = rapid.Int64Range(-1, at.Offset).Draw(rt, "as of"); at.Offset < 0 {
+		return nil
+	}
+	return &at
+}
+
+// compare compares answers as of a position, in several windows.
+func (l *ledger) compare(rt *rapid.T, asOf *sealer.Position) {
+	require.NoError(rt, l.service.AwaitLoaded(rt.Context(), l.Tenant))
+	day := l.Now().Truncate(24 * time.Hour)
+	each := func(from time.Time, n int, length time.Duration) (starts []time.Time) {
+		for i := range n {
+			starts = append(starts, from.Add(time.Duration(i)*length))
+		}
+		return starts
+	}
+	for i, q := range []pipeline.MeterQuery{
+		{},
+		{By: pipeline.MeterBy{Completion: true}, RightID: "rgh_01ARZ3NDEKTSV4RRFFQ69G5FAW"},
+		{From: day.Add(-24 * time.Hour), To: day.Add(24 * time.Hour)},
+		{From: day.Add(-20*time.Hour - 30*time.Minute), To: day.Add(time.Hour + time.Nanosecond)},
+		{To: l.Now().Add(time.Millisecond), Buckets: each(day.Add(-72*time.Hour), 96, time.Hour)},
+		{By: pipeline.MeterBy{Completion: true}, From: day.Add(-1000 * time.Hour), Buckets: each(day.Add(-35*24*time.Hour), 37, 24*time.Hour)},
+		{Buckets: each(day.Add(-72*time.Hour-330*time.Minute), 5, 24*time.Hour), RightID: "rgh_01ARZ3NDEKTSV4RRFFQ69G5FAV"},
+		{Buckets: each(day.Add(-5*time.Minute), 7, time.Minute)},
+		{From: day.Add(3 * time.Hour), To: day.Add(3 * time.Hour)},
+		{By: pipeline.MeterBy{Anchor: true}},
+	} {
+		q.TenantID, q.AsOf = l.Tenant, asOf
+		want, err := l.Warehouse.Metering(rt.Context(), q)
+		require.NoError(rt, err)
+		got, err := l.service.Sums.Metering(rt.Context(), q)
+		require.NoError(rt, err)
+		require.Equal(rt, append([]pipeline.MeterRow{}, want...), append([]pipeline.MeterRow{}, got...), "query %d as of %v", i, asOf)
+		totals, err := l.Warehouse.MeterTotals(rt.Context(), q)
+		require.NoError(rt, err)
+		sum, err := l.service.Sums.MeterTotals(rt.Context(), q)
+		require.NoError(rt, err)
+		require.Equal(rt, totals, sum, "query %d as of %v", i, asOf)
+		q.Skip, q.Limit = 1, 2
+		got, err = l.service.Sums.Metering(rt.Context(), q)
+		require.NoError(rt, err)
+		want = want[min(1, len(want)):]
+		require.Equal(rt, append([]pipeline.MeterRow{}, want[:min(2, len(want))]...), append([]pipeline.MeterRow{}, got...), "page of query %d as of %v", i, asOf)
+	}
+}
+
+// head is the tenant's, in a form that restore takes.
+func (l *ledger) head() string {
+	h, err := readHead(l.T.Context(), l.DB.Read(), l.Tenant)
+	require.NoError(l.T, err)
+	return h.packID
+}
+
+// restore makes the database one in which a pack was the newest.
+func (l *ledger) restore(packID string) {
+	p, found, err := readPack(l.T.Context(), l.DB.Read(), l.Tenant, packID)
+	require.NoError(l.T, err)
+	if !found {
+		return // restored to an older one already
+	}
+	tree := sealer.NewTree()
+	for _, entry := range l.entries()[:p.end()] {
+		tree.Append(sealer.LeafHash(entry))
+	}
+	next := head{p.Sequence, p.ID, tree, p.Last}
+	require.NoError(l.T, l.DB.Change(l.T.Context(), func(tx *store.Tx) error {
+		for _, statement := range []string{
+			`DELETE FROM proof_packs WHERE tenant_id = $1 AND sequence >= $2`, `DELETE FROM proof_sums WHERE tenant_id = $1 AND sequence > $2`,
+			`DELETE FROM proof_heads WHERE tenant_id = $1 AND sequence >= $2`,
+			`DELETE FROM proof_merges WHERE tenant_id = $1 AND sequence > $2`, `DELETE FROM proof_merged WHERE tenant_id = $1 AND sequence > $2`,
+		} {
+			if _, err := tx.ExecContext(l.T.Context(), statement, l.Tenant, p.Sequence); err != nil {
+				return err
+			}
+		}
+		return advance(l.T.Context(), tx, next, p)
+	}))
+}
+
+// TestStoredSumsOfMergedRuns: what is stored of a pack by day is its deliveries as long as runs that end with it
+// were merged of their packs, and other sums once a merged one was edited.
+func TestStoredSumsOfMergedRuns(t *testing.T) {
+	h := build(t)
+	h.service.Sums.runs = []int64{2, 4}
+	for range 4 {
+		h.Deliver(deliveries(3)...)
+		h.seal()
+	}
+	for range 2 {
+		require.NoError(t, h.service.Sums.MergeSums(t.Context()))
+	}
+	receipts := func(p Pack) (hours, days int64) {
+		byHour, byDay, err := h.service.Sums.Stored(t.Context(), p)
+		require.NoError(t, err)
+		for _, r := range byHour {
+			hours += r.Receipts
+		}
+		for _, r := range byDay {
+			days += r.Receipts
+		}
+		return hours, days
+	}
+	packs := h.packs()
+	for _, p := range packs {
+		hours, days := receipts(p)
+		require.EqualValues(t, 3, hours)
+		require.EqualValues(t, 3, days)
+	}
+	totals, err := h.service.Sums.MeterTotals(t.Context(), pipeline.MeterQuery{TenantID: h.Tenant})
+	require.NoError(t, err)
+	require.EqualValues(t, 12, totals.Receipts)
+	require.NoError(t, h.DB.Change(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.ExecContext(t.Context(), `DELETE FROM proof_merged WHERE packs = 4`)
+		return err
+	}))
+	totals, err = h.service.Sums.MeterTotals(t.Context(), pipeline.MeterQuery{TenantID: h.Tenant})
+	require.NoError(t, err)
+	require.Zero(t, totals.Receipts, "answers read the longest run")
+	_, days := receipts(packs[3])
+	require.EqualValues(t, 3-12, days)
+	_, days = receipts(packs[1])
+	require.EqualValues(t, 3, days)
+}
+
+// TestSealFailsWithOtherSums: a pack whose sums are not the metering in its header is not sealed.
+func TestSealFailsWithOtherSums(t *testing.T) {
+	h := build(t)
+	h.Deliver(deliveries(3)...)
+	require.NoError(t, h.service.AwaitLoaded(t.Context(), h.Tenant))
+	s := &session{packer: h.service.packer, tenantID: h.Tenant, by: operator, end: h.End()}
+	require.NoError(t, s.prepare(t.Context()))
+	d := newDraft(s, newHead())
+	defer d.scratch.close()
+	h.service.step = func(name string) error {
+		if name == "sign" {
+			d.counted.Add(0, d.counted.Number(sums.Kind{RightID: "rgh_a"}), &sums.Sum{Receipts: 1})
+		}
+		return nil
+	}
+	_, err := d.build(t.Context())
+	require.ErrorContains(t, err, "the sums by hour are not the metering in the header: of rgh_a")
+}
