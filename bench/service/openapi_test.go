@@ -30,6 +30,7 @@ func TestDocumentedOperations(t *testing.T) {
 	d.key, d.known = systemtest.CreateTenant(t, h.Data, "--scope", "*").APIKey, systemtest.Document(t, d.server)
 	require.Contains(t, d.visit("get-docs", "", ""), "<!doctype html>")
 	require.Contains(t, d.visit("get-playground", "", ""), "<!doctype html>")
+	require.Contains(t, d.visit("get-verifier", "", ""), "<!doctype html>")
 	require.Contains(t, d.visit("get-gate-page", "", ""), "<!doctype html>")
 	d.visit("get-gate", "", "")
 	d.visit("get-openapi", "", "")

@@ -13,7 +13,7 @@ class AcceptedOffer(TypedDict):
 class ApiKey(TypedDict):
     # When the record was made.
     createdAt: str
-    # The key that created it, or operator or system.
+    # The key or the member that created it, or operator or system.
     createdBy: str
     # The developer whose key it is.
     developerId: str
@@ -1035,6 +1035,15 @@ class ListMappingsQuery(TypedDict):
     state: NotRequired[Literal["ACTIVE", "RETIRED"]]
 
 
+class ListMembersQuery(TypedDict):
+    # Those in this state. Default: all.
+    state: NotRequired[Literal["INVITED", "ACTIVE", "REMOVED"]]
+    # The most records in the response.
+    limit: NotRequired[int]
+    # The nextCursor of the previous response.
+    cursor: NotRequired[str]
+
+
 class ListOffersQuery(TypedDict):
     # The most records in the response.
     limit: NotRequired[int]
@@ -1091,6 +1100,10 @@ ListReceiptsQuery = TypedDict("ListReceiptsQuery", {
     "spatialAnchorId": 'NotRequired[str]',
     # Only receipts of deliveries under this right.
     "rightId": 'NotRequired[str]',
+    # json: a page in the envelope. csv, ndjson, parquet: a file of all receipts, without limit and cursor.
+    "format": 'NotRequired[Literal["json", "csv", "ndjson", "parquet"]]',
+    # Requires format csv: the file begins with a byte order mark, as spreadsheets need it to read UTF-8.
+    "bom": 'NotRequired[Literal["true", "false"]]',
     # The beginning of the period, inclusive: a date or a time, as in bodies. Open when absent.
     "from": 'NotRequired[str]',
     # The end of the period, exclusive: a date or a time, as in bodies. Open when absent.
@@ -1259,6 +1272,53 @@ class MappingTarget(TypedDict):
     spatialAnchorId: str
     # The placement within the anchor, for rows that name none.
     spatialPlacementId: str | None
+
+
+class Member(TypedDict):
+    # When the record was made.
+    createdAt: str
+    # Where links to sign in are sent. Never written to events.
+    email: str
+    # The record's id.
+    id: str
+    # The API key or the member that invited the member, or operator or system.
+    invitedBy: str
+    # Empty when none was given. Never written to events.
+    name: str
+    # Grows with every change.
+    revision: int
+    # What the member may do: owner holds *; finance reads, settles and disputes; operations reads, and changes
+    # rights, offers, challenges, webhooks, disputes and packs; viewer reads.
+    role: Literal["owner", "finance", "operations", "viewer"]
+    # INVITED until the member has signed in.
+    state: Literal["INVITED", "ACTIVE", "REMOVED"]
+    # When the record was last changed.
+    updatedAt: str
+
+
+class MemberData(TypedDict):
+    member: Member
+
+
+class MemberInvitation(TypedDict):
+    # Where links to sign in are sent. Never written to events.
+    email: str
+    # What the person is called. Never written to events.
+    name: NotRequired[str | None]
+    # What the member may do. The caller has to hold all scopes of the role.
+    role: Literal["owner", "finance", "operations", "viewer"]
+
+
+class MemberList(TypedDict):
+    # A page of the members, newest first.
+    members: list[Member]
+    # `cursor` of the next page; null ends the list.
+    nextCursor: str | None
+
+
+class MemberRole(TypedDict):
+    # What the member may do from now on. The caller has to hold all scopes of the roles before and after.
+    role: Literal["owner", "finance", "operations", "viewer"]
 
 
 Metering = TypedDict("Metering", {
@@ -1676,7 +1736,7 @@ class NewWebhook(TypedDict):
     # Kinds of events such as offer.accepted, all kinds of a noun, such as right.*, or all kinds, *. x-event-kinds
     # in this document lists them with the scopes of which the calling key needs one. Only its full name selects
     # delivery.recorded, which is sent in batches.
-    events: list[Literal["*", "basis.*", "basis.created", "beacon.*", "beacon.created", "challenge.*", "challenge.opened", "challenge.overturned", "challenge.upheld", "challenge.withdrawn", "counterparty.*", "counterparty.changed", "counterparty.created", "counterparty.deactivated", "delivery.*", "delivery.recorded", "dispute.*", "dispute.investigation_started", "dispute.opened", "dispute.resolved", "dispute.responded", "dsar.*", "dsar.cancelled", "dsar.collecting", "dsar.download_started", "dsar.downloaded", "dsar.expired", "dsar.failed", "dsar.packaging", "dsar.queued", "dsar.ready", "dsar.requested", "erasure.*", "erasure.completed", "events.*", "events.exported", "gate.*", "gate.refusals", "held_row.*", "held_row.expired", "issuer.*", "issuer.changed", "key.*", "key.created", "key.revoked", "key.rotated", "mapping.*", "mapping.created", "mapping.retired", "offer.*", "offer.accepted", "offer.countered", "offer.expired", "offer.proposed", "offer.rejected", "offer.withdrawn", "pack.*", "pack.downloaded", "pack.sealed", "payable.*", "payable.issued", "payable.paid", "record.*", "record.released", "rejected_play.*", "rejected_play.dismissed", "right.*", "right.issued", "right.resumed", "right.revoked", "right.suspended", "settlement_rule.*", "settlement_rule.changed", "settlement_rule.created", "settlement_rule.retired", "statement.*", "statement.created", "statement.discarded", "statement.issued", "statement.paid", "statement.reopened", "statement.settled", "statement.voided", "subject.*", "subject.erased", "tenant.*", "tenant.created", "tenant.dropped", "webhook.*", "webhook.changed", "webhook.created", "webhook.deleted", "webhook.disabled", "webhook.paused", "webhook.recovered", "webhook.resent", "webhook.secret_rotated", "webhook.tested"]]
+    events: list[Literal["*", "basis.*", "basis.created", "beacon.*", "beacon.created", "challenge.*", "challenge.opened", "challenge.overturned", "challenge.upheld", "challenge.withdrawn", "counterparty.*", "counterparty.changed", "counterparty.created", "counterparty.deactivated", "delivery.*", "delivery.recorded", "dispute.*", "dispute.investigation_started", "dispute.opened", "dispute.resolved", "dispute.responded", "dsar.*", "dsar.cancelled", "dsar.collecting", "dsar.download_started", "dsar.downloaded", "dsar.expired", "dsar.failed", "dsar.packaging", "dsar.queued", "dsar.ready", "dsar.requested", "erasure.*", "erasure.completed", "events.*", "events.exported", "gate.*", "gate.refusals", "held_row.*", "held_row.expired", "issuer.*", "issuer.changed", "key.*", "key.created", "key.revoked", "key.rotated", "mapping.*", "mapping.created", "mapping.retired", "member.*", "member.changed", "member.invited", "member.joined", "member.removed", "offer.*", "offer.accepted", "offer.countered", "offer.expired", "offer.proposed", "offer.rejected", "offer.withdrawn", "pack.*", "pack.downloaded", "pack.sealed", "payable.*", "payable.issued", "payable.paid", "record.*", "record.released", "rejected_play.*", "rejected_play.dismissed", "right.*", "right.issued", "right.resumed", "right.revoked", "right.suspended", "settlement_rule.*", "settlement_rule.changed", "settlement_rule.created", "settlement_rule.retired", "statement.*", "statement.created", "statement.discarded", "statement.issued", "statement.paid", "statement.reopened", "statement.settled", "statement.voided", "subject.*", "subject.erased", "tenant.*", "tenant.created", "tenant.dropped", "webhook.*", "webhook.changed", "webhook.created", "webhook.deleted", "webhook.disabled", "webhook.paused", "webhook.recovered", "webhook.resent", "webhook.secret_rotated", "webhook.tested"]]
     # Where events are sent: https, without user info and fragment; http leads to a loopback address alone that the
     # operator allows by --webhook-allow. Kept in the audit log permanently: no place for secrets.
     url: str
@@ -2936,8 +2996,8 @@ class Webhook(TypedDict):
     failingSince: str | None
     # The record's id.
     id: str
-    # The key under which events are sent: the one that last set url or events, or that resumed the webhook after
-    # the end of that key. Its successors in rotations take its place.
+    # The key, or the member, under whom events are sent: the one that last set url or events, or that resumed the
+    # webhook after the end of that key or a change of that member. A key's successors in rotations take its place.
     keyId: str
     # Grows with every change.
     revision: int
@@ -2974,7 +3034,7 @@ class WebhookChange(TypedDict):
     # New description.
     description: NotRequired[str | None]
     # New kinds of events.
-    events: NotRequired[list[Literal["*", "basis.*", "basis.created", "beacon.*", "beacon.created", "challenge.*", "challenge.opened", "challenge.overturned", "challenge.upheld", "challenge.withdrawn", "counterparty.*", "counterparty.changed", "counterparty.created", "counterparty.deactivated", "delivery.*", "delivery.recorded", "dispute.*", "dispute.investigation_started", "dispute.opened", "dispute.resolved", "dispute.responded", "dsar.*", "dsar.cancelled", "dsar.collecting", "dsar.download_started", "dsar.downloaded", "dsar.expired", "dsar.failed", "dsar.packaging", "dsar.queued", "dsar.ready", "dsar.requested", "erasure.*", "erasure.completed", "events.*", "events.exported", "gate.*", "gate.refusals", "held_row.*", "held_row.expired", "issuer.*", "issuer.changed", "key.*", "key.created", "key.revoked", "key.rotated", "mapping.*", "mapping.created", "mapping.retired", "offer.*", "offer.accepted", "offer.countered", "offer.expired", "offer.proposed", "offer.rejected", "offer.withdrawn", "pack.*", "pack.downloaded", "pack.sealed", "payable.*", "payable.issued", "payable.paid", "record.*", "record.released", "rejected_play.*", "rejected_play.dismissed", "right.*", "right.issued", "right.resumed", "right.revoked", "right.suspended", "settlement_rule.*", "settlement_rule.changed", "settlement_rule.created", "settlement_rule.retired", "statement.*", "statement.created", "statement.discarded", "statement.issued", "statement.paid", "statement.reopened", "statement.settled", "statement.voided", "subject.*", "subject.erased", "tenant.*", "tenant.created", "tenant.dropped", "webhook.*", "webhook.changed", "webhook.created", "webhook.deleted", "webhook.disabled", "webhook.paused", "webhook.recovered", "webhook.resent", "webhook.secret_rotated", "webhook.tested"]]]
+    events: NotRequired[list[Literal["*", "basis.*", "basis.created", "beacon.*", "beacon.created", "challenge.*", "challenge.opened", "challenge.overturned", "challenge.upheld", "challenge.withdrawn", "counterparty.*", "counterparty.changed", "counterparty.created", "counterparty.deactivated", "delivery.*", "delivery.recorded", "dispute.*", "dispute.investigation_started", "dispute.opened", "dispute.resolved", "dispute.responded", "dsar.*", "dsar.cancelled", "dsar.collecting", "dsar.download_started", "dsar.downloaded", "dsar.expired", "dsar.failed", "dsar.packaging", "dsar.queued", "dsar.ready", "dsar.requested", "erasure.*", "erasure.completed", "events.*", "events.exported", "gate.*", "gate.refusals", "held_row.*", "held_row.expired", "issuer.*", "issuer.changed", "key.*", "key.created", "key.revoked", "key.rotated", "mapping.*", "mapping.created", "mapping.retired", "member.*", "member.changed", "member.invited", "member.joined", "member.removed", "offer.*", "offer.accepted", "offer.countered", "offer.expired", "offer.proposed", "offer.rejected", "offer.withdrawn", "pack.*", "pack.downloaded", "pack.sealed", "payable.*", "payable.issued", "payable.paid", "record.*", "record.released", "rejected_play.*", "rejected_play.dismissed", "right.*", "right.issued", "right.resumed", "right.revoked", "right.suspended", "settlement_rule.*", "settlement_rule.changed", "settlement_rule.created", "settlement_rule.retired", "statement.*", "statement.created", "statement.discarded", "statement.issued", "statement.paid", "statement.reopened", "statement.settled", "statement.voided", "subject.*", "subject.erased", "tenant.*", "tenant.created", "tenant.dropped", "webhook.*", "webhook.changed", "webhook.created", "webhook.deleted", "webhook.disabled", "webhook.paused", "webhook.recovered", "webhook.resent", "webhook.secret_rotated", "webhook.tested"]]]
     # New state.
     state: NotRequired[str | None]
     # Another URL.

@@ -23,7 +23,7 @@ export interface components {
              * @description When the record was made.
              */
             createdAt: string;
-            /** @description The key that created it, or operator or system. */
+            /** @description The key or the member that created it, or operator or system. */
             createdBy: string;
             /** @description The developer whose key it is. */
             developerId: string;
@@ -1540,6 +1540,88 @@ export interface components {
             /** @description The placement within the anchor, for rows that name none. */
             spatialPlacementId: string | null;
         };
+        Member: {
+            /**
+             * Format: date-time
+             * @description When the record was made.
+             */
+            createdAt: string;
+            /** @description Where links to sign in are sent. Never written to events. */
+            email: string;
+            /** @description The record's id. */
+            id: string;
+            /** @description The API key or the member that invited the member, or operator or system. */
+            invitedBy: string;
+            /** @description Empty when none was given. Never written to events. */
+            name: string;
+            /**
+             * Format: int64
+             * @description Grows with every change.
+             */
+            revision: number;
+            /**
+             * @description What the member may do: owner holds *; finance reads, settles and disputes; operations reads, and changes rights, offers, challenges, webhooks, disputes and packs; viewer reads.
+             * @enum {string}
+             */
+            role: "owner" | "finance" | "operations" | "viewer";
+            /**
+             * @description INVITED until the member has signed in.
+             * @enum {string}
+             */
+            state: "INVITED" | "ACTIVE" | "REMOVED";
+            /**
+             * Format: date-time
+             * @description When the record was last changed.
+             */
+            updatedAt: string;
+        };
+        MemberData: {
+            member: components["schemas"]["Member"];
+        };
+        MemberInvitation: {
+            /** @description Where links to sign in are sent. Never written to events. */
+            email: string;
+            /** @description What the person is called. Never written to events. */
+            name?: string | null;
+            /**
+             * @description What the member may do. The caller has to hold all scopes of the role.
+             * @enum {string}
+             */
+            role: "owner" | "finance" | "operations" | "viewer";
+        };
+        MemberList: {
+            /** @description A page of the members, newest first. */
+            members: components["schemas"]["Member"][];
+            /** @description `cursor` of the next page; null ends the list. */
+            nextCursor: string | null;
+        };
+        MemberListResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["MemberList"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        MemberResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["MemberData"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        MemberRole: {
+            /**
+             * @description What the member may do from now on. The caller has to hold all scopes of the roles before and after.
+             * @enum {string}
+             */
+            role: "owner" | "finance" | "operations" | "viewer";
+        };
         Metering: {
             /** @description The log position that the response holds for: everything before it is counted. Null while nothing is loaded. */
             asOf: string | null;
@@ -2034,7 +2116,7 @@ export interface components {
             /** @description What it is for. Kept in the audit log permanently: no place for personal data. */
             description?: string | null;
             /** @description Kinds of events such as offer.accepted, all kinds of a noun, such as right.*, or all kinds, *. x-event-kinds in this document lists them with the scopes of which the calling key needs one. Only its full name selects delivery.recorded, which is sent in batches. */
-            events: ("*" | "basis.*" | "basis.created" | "beacon.*" | "beacon.created" | "challenge.*" | "challenge.opened" | "challenge.overturned" | "challenge.upheld" | "challenge.withdrawn" | "counterparty.*" | "counterparty.changed" | "counterparty.created" | "counterparty.deactivated" | "delivery.*" | "delivery.recorded" | "dispute.*" | "dispute.investigation_started" | "dispute.opened" | "dispute.resolved" | "dispute.responded" | "dsar.*" | "dsar.cancelled" | "dsar.collecting" | "dsar.download_started" | "dsar.downloaded" | "dsar.expired" | "dsar.failed" | "dsar.packaging" | "dsar.queued" | "dsar.ready" | "dsar.requested" | "erasure.*" | "erasure.completed" | "events.*" | "events.exported" | "gate.*" | "gate.refusals" | "held_row.*" | "held_row.expired" | "issuer.*" | "issuer.changed" | "key.*" | "key.created" | "key.revoked" | "key.rotated" | "mapping.*" | "mapping.created" | "mapping.retired" | "offer.*" | "offer.accepted" | "offer.countered" | "offer.expired" | "offer.proposed" | "offer.rejected" | "offer.withdrawn" | "pack.*" | "pack.downloaded" | "pack.sealed" | "payable.*" | "payable.issued" | "payable.paid" | "record.*" | "record.released" | "rejected_play.*" | "rejected_play.dismissed" | "right.*" | "right.issued" | "right.resumed" | "right.revoked" | "right.suspended" | "settlement_rule.*" | "settlement_rule.changed" | "settlement_rule.created" | "settlement_rule.retired" | "statement.*" | "statement.created" | "statement.discarded" | "statement.issued" | "statement.paid" | "statement.reopened" | "statement.settled" | "statement.voided" | "subject.*" | "subject.erased" | "tenant.*" | "tenant.created" | "tenant.dropped" | "webhook.*" | "webhook.changed" | "webhook.created" | "webhook.deleted" | "webhook.disabled" | "webhook.paused" | "webhook.recovered" | "webhook.resent" | "webhook.secret_rotated" | "webhook.tested")[];
+            events: ("*" | "basis.*" | "basis.created" | "beacon.*" | "beacon.created" | "challenge.*" | "challenge.opened" | "challenge.overturned" | "challenge.upheld" | "challenge.withdrawn" | "counterparty.*" | "counterparty.changed" | "counterparty.created" | "counterparty.deactivated" | "delivery.*" | "delivery.recorded" | "dispute.*" | "dispute.investigation_started" | "dispute.opened" | "dispute.resolved" | "dispute.responded" | "dsar.*" | "dsar.cancelled" | "dsar.collecting" | "dsar.download_started" | "dsar.downloaded" | "dsar.expired" | "dsar.failed" | "dsar.packaging" | "dsar.queued" | "dsar.ready" | "dsar.requested" | "erasure.*" | "erasure.completed" | "events.*" | "events.exported" | "gate.*" | "gate.refusals" | "held_row.*" | "held_row.expired" | "issuer.*" | "issuer.changed" | "key.*" | "key.created" | "key.revoked" | "key.rotated" | "mapping.*" | "mapping.created" | "mapping.retired" | "member.*" | "member.changed" | "member.invited" | "member.joined" | "member.removed" | "offer.*" | "offer.accepted" | "offer.countered" | "offer.expired" | "offer.proposed" | "offer.rejected" | "offer.withdrawn" | "pack.*" | "pack.downloaded" | "pack.sealed" | "payable.*" | "payable.issued" | "payable.paid" | "record.*" | "record.released" | "rejected_play.*" | "rejected_play.dismissed" | "right.*" | "right.issued" | "right.resumed" | "right.revoked" | "right.suspended" | "settlement_rule.*" | "settlement_rule.changed" | "settlement_rule.created" | "settlement_rule.retired" | "statement.*" | "statement.created" | "statement.discarded" | "statement.issued" | "statement.paid" | "statement.reopened" | "statement.settled" | "statement.voided" | "subject.*" | "subject.erased" | "tenant.*" | "tenant.created" | "tenant.dropped" | "webhook.*" | "webhook.changed" | "webhook.created" | "webhook.deleted" | "webhook.disabled" | "webhook.paused" | "webhook.recovered" | "webhook.resent" | "webhook.secret_rotated" | "webhook.tested")[];
             /** @description Where events are sent: https, without user info and fragment; http leads to a loopback address alone that the operator allows by --webhook-allow. Kept in the audit log permanently: no place for secrets. */
             url: string;
         };
@@ -3857,7 +3939,7 @@ export interface components {
             failingSince: string | null;
             /** @description The record's id. */
             id: string;
-            /** @description The key under which events are sent: the one that last set url or events, or that resumed the webhook after the end of that key. Its successors in rotations take its place. */
+            /** @description The key, or the member, under whom events are sent: the one that last set url or events, or that resumed the webhook after the end of that key or a change of that member. A key's successors in rotations take its place. */
             keyId: string;
             /**
              * Format: int64
@@ -3911,7 +3993,7 @@ export interface components {
             /** @description New description. */
             description?: string | null;
             /** @description New kinds of events. */
-            events?: ("*" | "basis.*" | "basis.created" | "beacon.*" | "beacon.created" | "challenge.*" | "challenge.opened" | "challenge.overturned" | "challenge.upheld" | "challenge.withdrawn" | "counterparty.*" | "counterparty.changed" | "counterparty.created" | "counterparty.deactivated" | "delivery.*" | "delivery.recorded" | "dispute.*" | "dispute.investigation_started" | "dispute.opened" | "dispute.resolved" | "dispute.responded" | "dsar.*" | "dsar.cancelled" | "dsar.collecting" | "dsar.download_started" | "dsar.downloaded" | "dsar.expired" | "dsar.failed" | "dsar.packaging" | "dsar.queued" | "dsar.ready" | "dsar.requested" | "erasure.*" | "erasure.completed" | "events.*" | "events.exported" | "gate.*" | "gate.refusals" | "held_row.*" | "held_row.expired" | "issuer.*" | "issuer.changed" | "key.*" | "key.created" | "key.revoked" | "key.rotated" | "mapping.*" | "mapping.created" | "mapping.retired" | "offer.*" | "offer.accepted" | "offer.countered" | "offer.expired" | "offer.proposed" | "offer.rejected" | "offer.withdrawn" | "pack.*" | "pack.downloaded" | "pack.sealed" | "payable.*" | "payable.issued" | "payable.paid" | "record.*" | "record.released" | "rejected_play.*" | "rejected_play.dismissed" | "right.*" | "right.issued" | "right.resumed" | "right.revoked" | "right.suspended" | "settlement_rule.*" | "settlement_rule.changed" | "settlement_rule.created" | "settlement_rule.retired" | "statement.*" | "statement.created" | "statement.discarded" | "statement.issued" | "statement.paid" | "statement.reopened" | "statement.settled" | "statement.voided" | "subject.*" | "subject.erased" | "tenant.*" | "tenant.created" | "tenant.dropped" | "webhook.*" | "webhook.changed" | "webhook.created" | "webhook.deleted" | "webhook.disabled" | "webhook.paused" | "webhook.recovered" | "webhook.resent" | "webhook.secret_rotated" | "webhook.tested")[];
+            events?: ("*" | "basis.*" | "basis.created" | "beacon.*" | "beacon.created" | "challenge.*" | "challenge.opened" | "challenge.overturned" | "challenge.upheld" | "challenge.withdrawn" | "counterparty.*" | "counterparty.changed" | "counterparty.created" | "counterparty.deactivated" | "delivery.*" | "delivery.recorded" | "dispute.*" | "dispute.investigation_started" | "dispute.opened" | "dispute.resolved" | "dispute.responded" | "dsar.*" | "dsar.cancelled" | "dsar.collecting" | "dsar.download_started" | "dsar.downloaded" | "dsar.expired" | "dsar.failed" | "dsar.packaging" | "dsar.queued" | "dsar.ready" | "dsar.requested" | "erasure.*" | "erasure.completed" | "events.*" | "events.exported" | "gate.*" | "gate.refusals" | "held_row.*" | "held_row.expired" | "issuer.*" | "issuer.changed" | "key.*" | "key.created" | "key.revoked" | "key.rotated" | "mapping.*" | "mapping.created" | "mapping.retired" | "member.*" | "member.changed" | "member.invited" | "member.joined" | "member.removed" | "offer.*" | "offer.accepted" | "offer.countered" | "offer.expired" | "offer.proposed" | "offer.rejected" | "offer.withdrawn" | "pack.*" | "pack.downloaded" | "pack.sealed" | "payable.*" | "payable.issued" | "payable.paid" | "record.*" | "record.released" | "rejected_play.*" | "rejected_play.dismissed" | "right.*" | "right.issued" | "right.resumed" | "right.revoked" | "right.suspended" | "settlement_rule.*" | "settlement_rule.changed" | "settlement_rule.created" | "settlement_rule.retired" | "statement.*" | "statement.created" | "statement.discarded" | "statement.issued" | "statement.paid" | "statement.reopened" | "statement.settled" | "statement.voided" | "subject.*" | "subject.erased" | "tenant.*" | "tenant.created" | "tenant.dropped" | "webhook.*" | "webhook.changed" | "webhook.created" | "webhook.deleted" | "webhook.disabled" | "webhook.paused" | "webhook.recovered" | "webhook.resent" | "webhook.secret_rotated" | "webhook.tested")[];
             /**
              * @description New state.
              * @enum {string|null}
@@ -5032,6 +5114,116 @@ export interface operations {
             };
         };
     };
+    "list-members": {
+        parameters: {
+            query?: {
+                /** @description The nextCursor of the previous response. */
+                cursor?: string;
+                /** @description The most records in the response. */
+                limit?: number;
+                /** @description Those in this state. Default: all. */
+                state?: "INVITED" | "ACTIVE" | "REMOVED";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MemberListResponse"];
+                };
+            };
+        };
+    };
+    "invite-member": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MemberInvitation"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MemberResponse"];
+                };
+            };
+        };
+    };
+    "get-member": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MemberResponse"];
+                };
+            };
+        };
+    };
+    "remove-member": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MemberResponse"];
+                };
+            };
+        };
+    };
+    "change-member": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MemberRole"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MemberResponse"];
+                };
+            };
+        };
+    };
     "get-metering": {
         parameters: {
             query?: {
@@ -5403,10 +5595,14 @@ export interface operations {
             query?: {
                 /** @description A position from an earlier response: only what is before it counts. Default: everything that is loaded now. */
                 asOf?: string;
+                /** @description Requires format csv: the file begins with a byte order mark, as spreadsheets need it to read UTF-8. */
+                bom?: "true" | "false";
                 /** @description Only receipts with this tracing id, byte for byte. */
                 correlationId?: string;
                 /** @description The nextCursor of the previous response. */
                 cursor?: string;
+                /** @description json: a page in the envelope. csv, ndjson, parquet: a file of all receipts, without limit and cursor. */
+                format?: "json" | "csv" | "ndjson" | "parquet";
                 /** @description The beginning of the period, inclusive: a date or a time, as in bodies. Open when absent. */
                 from?: string;
                 /** @description The most records in the response. */
@@ -5430,6 +5626,9 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ReceiptListResponse"];
+                    "application/vnd.apache.parquet": unknown;
+                    "application/x-ndjson": unknown;
+                    "text/csv": string;
                 };
             };
         };
