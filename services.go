@@ -14,7 +14,6 @@ import (
 	"muniment.example/control/access"
 	"muniment.example/control/beacon"
 	"muniment.example/control/challenge"
-	"muniment.example/control/console"
 	"muniment.example/control/dispute"
 	"muniment.example/control/dsar"
 	"muniment.example/control/erasure"
@@ -24,6 +23,7 @@ import (
 	"muniment.example/control/node"
 	"muniment.example/control/objects"
 	"muniment.example/control/offer"
+	"muniment.example/control/operator"
 	"muniment.example/control/paper"
 	"muniment.example/control/payable"
 	"muniment.example/control/playground"
@@ -57,16 +57,16 @@ type services struct {
 	payables   *payable.Service
 	hooks      *webhook.Service
 
-	tenants  *tenant.Service
-	ingest   *ingest.Service
-	beacons  *beacon.Service
-	exports  *dsar.Service
-	erased   *erasure.Service
-	visitors *sandbox.Service // nil without a sandbox
-	access   *access.Service  // without a sandbox for operators alone
-	console  *console.Service
-	play     *playground.Service
-	watched  *playground.Feed // what play's streams show
+	tenants   *tenant.Service
+	ingest    *ingest.Service
+	beacons   *beacon.Service
+	exports   *dsar.Service
+	erased    *erasure.Service
+	visitors  *sandbox.Service // nil without a sandbox
+	access    *access.Service  // without a sandbox for operators alone
+	operators *operator.Service
+	play      *playground.Service
+	watched   *playground.Feed // what play's streams show
 }
 
 // all are the services whose operations and tables control has.
@@ -222,11 +222,11 @@ func (p *plane) openAccess(context.Context) (err error) {
 	return err
 }
 
-// openConsole opens the operators' page.
-func (p *plane) openConsole(context.Context) (err error) {
+// openOperators opens the operators' page.
+func (p *plane) openOperators(context.Context) (err error) {
 	cfg := &p.cfg
 	p.drifts = prometheus.NewRegistry()
-	p.console, err = console.New(console.Config{
+	p.operators, err = operator.New(operator.Config{
 		Nodes: p.nodes, Packs: p.packs, Access: p.access, Log: cfg.Log, Warehouse: cfg.Warehouse, Drift: p.drifts, Checking: p.checking.Load, Secure: cfg.AdminTLS,
 	})
 	return err

@@ -56,13 +56,13 @@ import (
 
 	"muniment.example/control/access"
 	"muniment.example/control/challenge"
-	"muniment.example/control/console"
 	"muniment.example/control/dispute"
 	"muniment.example/control/dsar"
 	"muniment.example/control/erasure"
 	"muniment.example/control/ingest"
 	"muniment.example/control/node"
 	"muniment.example/control/offer"
+	"muniment.example/control/operator"
 	"muniment.example/control/payable"
 	"muniment.example/control/proof"
 	"muniment.example/control/right"
@@ -99,8 +99,8 @@ type Config struct {
 	Sandbox *sandbox.Service
 	// Access lets operators decide on applications for keys of the sandbox; nil leaves that out.
 	Access *access.Service
-	// Console is the operators' page; nil leaves it out.
-	Console *console.Service
+	// Operators is the operators' page; nil leaves it out.
+	Operators *operator.Service
 	// DeliverSandbox issues receipts for tenants of the sandbox; nil: their keys can't deliver.
 	DeliverSandbox DeliverSandbox
 	// SandboxRows issues rows of their batches for the nodes; nil leaves that operation out.

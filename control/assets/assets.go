@@ -1,4 +1,4 @@
-// Package assets serves the pages that are made of small files: the playground's and the console's.
+// Package assets serves the pages that are made of small files: the playground's and the operators'.
 //
 // A page is a folder of files that its package embeds. They have no build step and load nothing from
 // elsewhere: Policy lets a browser run and call nothing but them and this service. What pages have in

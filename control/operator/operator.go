@@ -1,4 +1,4 @@
-// Package console is the operators' page, at /console of the admin listener: what a person on call
+// Package operator is the operators' page, at /console of the admin listener: what a person on call
 // has to see of the service, without any other tool.
 //
 // The page is a folder of small files (page), with those that pages share (control/assets). It polls the
@@ -34,7 +34,7 @@
 //
 // No secrets, and of personal data only what applicants for a key wrote: their e-mail addresses,
 // organisations and intended uses.
-package console
+package operator
 
 import (
 	"context"
@@ -56,13 +56,13 @@ import (
 //go:embed page
 var embedded embed.FS
 
-// Log is what the console needs of the event log; pipeline.Reader has it.
+// Log is what the page needs of the event log; pipeline.Reader has it.
 type Log interface {
 	Partitions(ctx context.Context) (int, error)
 	Bounds(ctx context.Context, partition int32) (first, end sealer.Position, err error)
 }
 
-// Warehouse is what the console needs of the warehouse.
+// Warehouse is what the page needs of the warehouse.
 type Warehouse interface {
 	Resume(ctx context.Context, partition int32) (next sealer.Position, ok bool, err error)
 	pipeline.RuleCounter
@@ -97,14 +97,14 @@ type Service struct {
 // New reads the page.
 func New(cfg Config) (*Service, error) {
 	if cfg.Nodes == nil || cfg.Packs == nil || cfg.Access == nil || cfg.Log == nil || cfg.Warehouse == nil || cfg.Drift == nil || cfg.Checking == nil {
-		return nil, errors.New("cannot open the console: Nodes, Packs, Access, Log, Warehouse, Drift or Checking is missing")
+		return nil, errors.New("cannot open the operators' page: Nodes, Packs, Access, Log, Warehouse, Drift or Checking is missing")
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
 	page, err := assets.Open(embedded)
 	if err != nil {
-		return nil, fmt.Errorf("cannot open the console: %w", err)
+		return nil, fmt.Errorf("cannot open the operators' page: %w", err)
 	}
 	return &Service{cfg, page, newSessions(cfg.Now)}, nil
 }
