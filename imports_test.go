@@ -59,6 +59,7 @@ var packages = map[string][]string{
 	"control/event":             {"control/proof", "control/route", "control/store", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/historytest":       {"gateway/api"},
 	"control/ingest":            {"control/node", "control/right", "control/route", "control/store", "control/tenant", "gateway/api", "gateway/auth", "sealer"},
+	"control/member":            {"control/sandbox", "control/store", "gateway/api", "gateway/auth", "sealer"},
 	"control/meter":             {"control/calendar", "control/route", "control/store", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/node":              {"control/route", "control/signing", "control/store", "gateway/api", "sealer", "sealer/terminal"},
 	"control/objects":           {"control/store", "gateway/api", "sealer/keyfile"},

@@ -19,6 +19,7 @@ import (
 	"muniment.example/control/erasure"
 	"muniment.example/control/event"
 	"muniment.example/control/ingest"
+	"muniment.example/control/member"
 	"muniment.example/control/meter"
 	"muniment.example/control/node"
 	"muniment.example/control/objects"
@@ -58,6 +59,7 @@ type services struct {
 	hooks      *webhook.Service
 
 	tenants   *tenant.Service
+	members   *member.Service
 	ingest    *ingest.Service
 	beacons   *beacon.Service
 	exports   *dsar.Service
@@ -157,6 +159,9 @@ func (p *plane) openTenants(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if p.members, err = member.New(member.Config{DB: cfg.DB, PublicURL: cfg.PublicURL, Logger: cfg.Logger}); err != nil {
+		return err
+	}
 	if p.beacons, err = beacon.New(beacon.Config{DB: cfg.DB, Keys: p.keys}); err != nil {
 		return err
 	}
@@ -244,6 +249,7 @@ func (s *services) sweeps() []control.Sweep {
 		{Name: "queue the webhooks' scan of the log", Every: 10 * time.Minute, Do: s.hooks.Enqueue},
 		{Name: "look after the webhooks' deliveries", Every: time.Minute, Do: s.hooks.Sweep},
 		{Name: "erase applications for access that are over", Every: time.Minute, Do: s.access.Expire},
+		{Name: "forget sessions that have ended", Every: 10 * time.Minute, Do: s.members.Forget},
 		{Name: "expire bundles", Every: time.Minute, Do: s.exports.Expire},
 		{Name: "delete the bundles that no job has", Every: time.Hour, Do: s.exports.Sweep},
 	}

@@ -60,6 +60,7 @@ import (
 	"muniment.example/control/dsar"
 	"muniment.example/control/erasure"
 	"muniment.example/control/ingest"
+	"muniment.example/control/member"
 	"muniment.example/control/node"
 	"muniment.example/control/offer"
 	"muniment.example/control/operator"
@@ -240,5 +241,5 @@ func (c *Control) relay(ctx context.Context) error { return c.cfg.DB.Relay(ctx, 
 
 // Tables are the tables of all services; a table that refers to another comes before it.
 var Tables = slices.Concat(
-	access.Tables, webhook.Tables, payable.Tables, statement.Tables, sandbox.Tables, erasure.Tables, dsar.Tables, proof.Tables, ingest.Tables, challenge.Tables, dispute.Tables, offer.Tables, settle.Tables, right.Tables, tenant.Tables, node.Tables, signing.Tables, store.OwnTables,
+	access.Tables, member.Tables, webhook.Tables, payable.Tables, statement.Tables, sandbox.Tables, erasure.Tables, dsar.Tables, proof.Tables, ingest.Tables, challenge.Tables, dispute.Tables, offer.Tables, settle.Tables, right.Tables, tenant.Tables, node.Tables, signing.Tables, store.OwnTables,
 )

@@ -63,11 +63,14 @@ func cookie(value string, within bool) *http.Cookie {
 // withinMachine says whether a request came from this machine. A Host header alone does not say
 // that: a proxy may put its own there.
 func withinMachine(host string, from netip.Addr) bool {
-	return loopback(host) && from.Unmap().IsLoopback()
+	return Loopback(host) && from.Unmap().IsLoopback()
 }
 
-// loopback says whether a Host header names the machine that sent it.
-func loopback(host string) bool {
+// WithinMachine says whether a request came from this machine, under an address of this machine.
+func WithinMachine(r *http.Request) bool { return withinMachine(r.Host, addressOf(r)) }
+
+// Loopback says whether a Host header names the machine that sent it.
+func Loopback(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
