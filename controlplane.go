@@ -106,7 +106,7 @@ func openPlane(ctx context.Context, cfg planeConfig) (_ *plane, err error) {
 		return p.nodes.InviteSandbox(ctx)
 	}), true))
 	p.heldNode = localnode.New(p.localNode(p.identities("the node that delivers held rows", "held", p.invite), false))
-	for _, open := range []func(context.Context) error{p.openRights, p.openEvidence, p.openTenants, p.openSandbox, p.openAccess, p.openOperators} {
+	for _, open := range []func(context.Context) error{p.openRights, p.openEvidence, p.openTenants, p.openSandbox, p.openAccess, p.openOperators, p.openConsole} {
 		if err := open(ctx); err != nil {
 			return nil, err
 		}
@@ -116,7 +116,7 @@ func openPlane(ctx context.Context, cfg planeConfig) (_ *plane, err error) {
 		return nil, err
 	}
 	p.Control, err = control.New(control.Config{
-		DB: cfg.DB, Keys: p.keys, Nodes: p.nodes, Tenants: p.tenants, Ingest: p.ingest, Packs: p.packs, Sandbox: p.visitors, Access: p.access, Operators: p.operators, DeliverSandbox: p.deliverSandboxed, SandboxRows: p.sandboxRows, Log: cfg.Log,
+		DB: cfg.DB, Keys: p.keys, Nodes: p.nodes, Tenants: p.tenants, Ingest: p.ingest, Packs: p.packs, Sandbox: p.visitors, Access: p.access, Operators: p.operators, Console: p.console, DeliverSandbox: p.deliverSandboxed, SandboxRows: p.sandboxRows, Log: cfg.Log,
 		Services: p.all(), Sweeps: append(p.sweeps(), queueCheck), Workers: append(p.workers(), check),
 		AdminToken: cfg.Token, Logger: cfg.Logger, Registerer: cfg.Registerer, Tracer: cfg.Tracer,
 	})

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"net/http"
 	"path/filepath"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"muniment.example/control/access"
 	"muniment.example/control/beacon"
 	"muniment.example/control/challenge"
+	"muniment.example/control/console"
 	"muniment.example/control/dispute"
 	"muniment.example/control/dsar"
 	"muniment.example/control/erasure"
@@ -67,6 +69,7 @@ type services struct {
 	visitors  *sandbox.Service // nil without a sandbox
 	access    *access.Service  // without a sandbox for operators alone
 	operators *operator.Service
+	console   *console.Service
 	play      *playground.Service
 	watched   *playground.Feed // what play's streams show
 }
@@ -79,7 +82,7 @@ func (s *services) all() []control.Service {
 	if s.visitors != nil {
 		all = append(all, s.visitors, s.play, s.access)
 	}
-	return all
+	return append(all, s.console) // which reads what the others declare
 }
 
 // openRights opens the services that decide who may deliver what.
@@ -233,6 +236,20 @@ func (p *plane) openOperators(context.Context) (err error) {
 	p.drifts = prometheus.NewRegistry()
 	p.operators, err = operator.New(operator.Config{
 		Nodes: p.nodes, Packs: p.packs, Access: p.access, Log: cfg.Log, Warehouse: cfg.Warehouse, Drift: p.drifts, Checking: p.checking.Load, Secure: cfg.AdminTLS,
+	})
+	return err
+}
+
+// openConsole opens the tenants' pages.
+func (p *plane) openConsole(context.Context) (err error) {
+	p.console, err = console.New(console.Config{
+		Members: p.members, PublicURL: p.cfg.PublicURL, Logger: p.cfg.Logger,
+		Call: func(ctx context.Context, caller auth.Principal, method, target string, body []byte) (int, []byte, error) {
+			return p.Call(ctx, caller, method, target, body)
+		},
+		Serve: func(w http.ResponseWriter, ctx context.Context, caller auth.Principal, method, target string) error {
+			return p.Serve(w, ctx, caller, method, target)
+		},
 	})
 	return err
 }

@@ -102,6 +102,8 @@ type Config struct {
 	Access *access.Service
 	// Operators is the operators' page; nil leaves it out.
 	Operators *operator.Service
+	// Console serves the tenants' pages, at /console; nil leaves them out.
+	Console http.Handler
 	// DeliverSandbox issues receipts for tenants of the sandbox; nil: their keys can't deliver.
 	DeliverSandbox DeliverSandbox
 	// SandboxRows issues rows of their batches for the nodes; nil leaves that operation out.
@@ -184,6 +186,9 @@ func New(cfg Config) (*Control, error) {
 	c.admin.origins = http.NewCrossOriginProtection()
 	for _, service := range cfg.Services {
 		service.Routes(c.callers.api)
+	}
+	if cfg.Console != nil {
+		c.callers.mount("console", "/console", cfg.Console)
 	}
 	if cfg.DeliverSandbox != nil {
 		deliveries{cfg.DeliverSandbox}.Routes(c.callers.api)
