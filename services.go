@@ -243,7 +243,7 @@ func (p *plane) openOperators(context.Context) (err error) {
 // openConsole opens the tenants' pages.
 func (p *plane) openConsole(context.Context) (err error) {
 	p.console, err = console.New(console.Config{
-		Members: p.members, PublicURL: p.cfg.PublicURL, Logger: p.cfg.Logger,
+		Members: p.members, Kinds: control.Kinds, PublicURL: p.cfg.PublicURL, Logger: p.cfg.Logger,
 		Call: func(ctx context.Context, caller auth.Principal, method, target string, body []byte) (int, []byte, error) {
 			return p.Call(ctx, caller, method, target, body)
 		},

@@ -17,7 +17,8 @@ type act struct {
 	title   string
 	submit  string // the word on the button
 	danger  bool   // it can't be undone
-	also    []string
+	// confirms says that the actor has to have signed in a moment ago.
+	confirms bool
 	// fields of the form. Optional.
 	fields func(p *page) ([]field, error)
 	// consequences says what will happen, from what is there now. Optional.
@@ -70,7 +71,7 @@ func (a *act) params(p *page) []string {
 // form is the form as it is before anything was sent.
 func (a *act) form(p *page) (form, error) {
 	p.show(a.section, a.title)
-	if err := p.missing(append(a.also, a.op)...); err != nil {
+	if err := p.missing(a.op); err != nil {
 		return form{}, err
 	}
 	f := form{Title: a.title, Submit: a.submit, Danger: a.danger, Action: p.Path}
@@ -84,6 +85,9 @@ func (a *act) form(p *page) (form, error) {
 		if f.consequences, err = a.consequences(p, a.params(p)); err != nil {
 			return form{}, err
 		}
+		if !p.may(f.Back) {
+			f.Back = Path
+		}
 	}
 	return f, nil
 }
@@ -92,6 +96,11 @@ func (a *act) form(p *page) (form, error) {
 func showAct(a *act) handler {
 	return func(p *page) error {
 		f, err := a.form(p)
+		if err == nil && a.confirms {
+			if unconfirmed := confirmed(p); unconfirmed != nil {
+				return p.again(unconfirmed)
+			}
+		}
 		if err != nil {
 			return err
 		}
@@ -104,6 +113,15 @@ func showAct(a *act) handler {
 func doAct(a *act) handler {
 	return func(p *page) error {
 		params := a.params(p)
+		if err := p.missing(a.op); err != nil {
+			return err
+		}
+		if a.confirms {
+			if unconfirmed := confirmed(p); unconfirmed != nil {
+				return p.again(unconfirmed)
+			}
+		}
+		p.show(a.section, a.title)
 		members, err := a.read(p)
 		var body any
 		if err == nil {

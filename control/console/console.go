@@ -37,6 +37,7 @@ import (
 	"muniment.example/control/member"
 	"muniment.example/control/playground"
 	"muniment.example/control/route"
+	"muniment.example/control/store"
 	"muniment.example/gateway/auth"
 )
 
@@ -57,6 +58,8 @@ type Config struct {
 	Call func(ctx context.Context, caller auth.Principal, method, target string, body []byte) (status int, response []byte, err error)
 	// Serve is Call for a response of any length: it is written to w while it is made.
 	Serve func(w http.ResponseWriter, ctx context.Context, caller auth.Principal, method, target string) error
+	// Kinds are the kinds of events.
+	Kinds store.Kinds
 	// PublicURL is where callers reach the API, for what is copied from a page.
 	PublicURL string
 	// Now is the clock. Default time.Now.

@@ -129,10 +129,14 @@ func decode(status int, response []byte, out any) error {
 func (p *page) can(ops ...string) bool { return p.missing(ops...) == nil }
 
 // missing is the error of the first of the operations for which the session lacks a scope; nil if there
-// is none.
+// is none. An empty operation needs none.
 func (p *page) missing(ops ...string) error {
 	for _, id := range ops {
-		for _, scope := range p.s.operations()[id].scopes {
+		op, known := p.s.operations()[id]
+		if !known && id != "" { // which every page needs
+			return fmt.Errorf("the console asks for the operation %q, which is not there", id)
+		}
+		for _, scope := range op.scopes {
 			if err := p.Session.Caller.Require(scope); err != nil {
 				return err
 			}

@@ -94,6 +94,9 @@ func (p *page) done(to, deed string) {
 	if _, known := deeds[deed]; !known {
 		panic("the deed " + deed + " is not known")
 	}
+	if !p.may(to) {
+		to = Path
+	}
 	p.redirect(to + "?" + url.Values{"done": {deed}}.Encode())
 }
 

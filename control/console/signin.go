@@ -3,6 +3,7 @@ package console
 import (
 	"errors"
 	"net/http"
+	"net/url"
 
 	"muniment.example/control/member"
 	"muniment.example/gateway/api"
@@ -11,6 +12,7 @@ import (
 // signIn is the page on which a session begins.
 type signIn struct {
 	Next    string
+	Again   bool // for something that asks again
 	Problem *problem
 }
 
@@ -20,7 +22,7 @@ func showSignIn(p *page) error {
 		return nil
 	}
 	p.show("", "Sign in")
-	p.render("signin", signIn{Next: member.Next(p.r.URL.Query().Get("next"))})
+	p.render("signin", signIn{Next: member.Next(p.r.URL.Query().Get("next")), Again: p.Session != nil})
 	return nil
 }
 
@@ -48,5 +50,15 @@ func doSignOut(p *page) error {
 	}
 	http.SetCookie(p.w, cookie)
 	p.redirect(Path + "/sign-in?done=signed-out")
+	return nil
+}
+
+// again leads to the page on which the actor signs in again, and from there back. err is the answer to a session that
+// is too old for what it asks for.
+func (p *page) again(err error) error {
+	if p.r.Method != http.MethodGet || !member.IsUnconfirmed(err) {
+		return err
+	}
+	p.redirect(addressed(Path+"/sign-in", url.Values{"again": {"1"}, "next": {p.r.URL.RequestURI()}}))
 	return nil
 }

@@ -99,7 +99,11 @@ func (l list[T]) read(p *page, cursor, limit string) (rows [][]cell, next string
 		}
 	}
 	for _, one := range records {
-		rows = append(rows, l.row(one))
+		cells := l.row(one)
+		for i := range cells {
+			cells[i] = p.allowed(cells[i])
+		}
+		rows = append(rows, cells)
 	}
 	return rows, next, nil
 }

@@ -41,3 +41,15 @@ for (const place of document.querySelectorAll('[data-verify]')) {
   place.hidden = false;
   place.querySelector('button').addEventListener('click', () => verifyHere(place));
 }
+
+// A secret as a file that programs read. It is made here: the service keeps no copy that it could serve.
+for (const button of document.querySelectorAll('[data-env]')) {
+  button.hidden = false;
+  button.addEventListener('click', () => {
+    const link = document.createElement('a');
+    link.href = URL.createObjectURL(new Blob([`${button.dataset.env}=${document.getElementById(button.dataset.of).textContent.trim()}\n`], { type: 'text/plain' }));
+    link.download = '.env';
+    link.click();
+    URL.revokeObjectURL(link.href);
+  });
+}
