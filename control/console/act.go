@@ -26,6 +26,9 @@ type act struct {
 	// body makes the operation's body of what the fields say. Default: a member for each field that is
 	// not empty; none if there are no fields.
 	body func(p *page, members map[string]any) (any, error)
+	// try shows what would come of it, for the button of that name, and changes nothing. Optional.
+	try     func(p *page, body any) (trial, error)
+	tryText string
 	// after leads on, once the operation has succeeded. response is its data.
 	after func(p *page, params []string, response json.RawMessage) error
 }
@@ -36,6 +39,12 @@ type consequences struct {
 	Lines []string // what follows
 	Back  string   // the page to go back to
 	Stop  string   // why it can't be done now; empty if it can
+}
+
+// trial is what would come of an act.
+type trial struct {
+	Lead  string
+	Lines []string
 }
 
 // field is a field of a form. Its kind is one of text, area, select, list (a line for each value), choices
@@ -55,6 +64,8 @@ type form struct {
 	Danger                bool
 	Fields                []field
 	Problem               *problem
+	Try                   string
+	Trial                 *trial
 }
 
 // params are the values of the path's parameters, in their order.
@@ -74,7 +85,7 @@ func (a *act) form(p *page) (form, error) {
 	if err := p.missing(a.op); err != nil {
 		return form{}, err
 	}
-	f := form{Title: a.title, Submit: a.submit, Danger: a.danger, Action: p.Path}
+	f := form{Title: a.title, Submit: a.submit, Danger: a.danger, Action: p.Path, Try: a.tryText}
 	var err error
 	if a.fields != nil {
 		if f.Fields, err = a.fields(p); err != nil {
@@ -132,6 +143,9 @@ func doAct(a *act) handler {
 				body = members
 			}
 		}
+		if err == nil && a.try != nil && p.value("try") != "" {
+			return a.show(p, body)
+		}
 		var response json.RawMessage
 		if err == nil {
 			err = p.do(call{op: a.op, params: params, body: body}, &response)
@@ -143,17 +157,43 @@ func doAct(a *act) handler {
 		if e == nil || e.Status >= http.StatusInternalServerError || e.Status == http.StatusForbidden || e.Status == http.StatusUnauthorized || e.Status == http.StatusNotFound && len(params) > 0 && a.fields == nil {
 			return err
 		}
-		f, failed := a.form(p)
-		if failed != nil {
-			return err // what the act is about can't be shown; why it failed can
-		}
-		f.Problem, p.status = e, e.Status
-		for i := range f.Fields {
-			f.Fields[i].keep(p.r.PostForm, e)
-		}
-		p.render("form", f)
-		return nil
+		return a.refused(p, e)
 	}
+}
+
+// refused shows the form again, with what is wrong.
+func (a *act) refused(p *page, e *problem) error {
+	f, err := a.form(p)
+	if err != nil {
+		return e // what the act is about can't be shown; why it failed can
+	}
+	f.Problem, p.status = e, e.Status
+	for i := range f.Fields {
+		f.Fields[i].keep(p.r.PostForm, e)
+	}
+	p.render("form", f)
+	return nil
+}
+
+// show shows the form with what would come of it.
+func (a *act) show(p *page, body any) error {
+	made, err := a.try(p, body)
+	if e := wrong(err); e != nil {
+		return a.refused(p, e)
+	}
+	if err != nil {
+		return err
+	}
+	f, err := a.form(p)
+	if err != nil {
+		return err
+	}
+	f.Trial = &made
+	for i := range f.Fields {
+		f.Fields[i].keep(p.r.PostForm, &problem{})
+	}
+	p.render("form", f)
+	return nil
 }
 
 // keep sets what was written, and what is wrong with it.

@@ -127,14 +127,11 @@ func sendPayouts(p *page) error {
 	return p.serve("list-payouts", url.Values{"format": {"csv"}, "bom": {"true"}})
 }
 
-// rulePage is a rule with what it would have paid.
+// rulePage is a rule as a sentence.
 type rulePage struct {
 	client.SettlementRule
 	Sentence string
-	Names    payees
-	Dry      *client.DryRunResult
-	Month    string
-	Problem  *problem
+	Like     string // where a rule like it can be tried
 }
 
 // lastMonth is the month before the current one, as 2026-10.
@@ -152,29 +149,48 @@ func showRule(p *page) error {
 	if err := p.get(&data, "get-settlement-rule", nil, p.r.PathValue("ruleId")); err != nil {
 		return err
 	}
-	r := rulePage{SettlementRule: data.Rule, Names: names, Sentence: ruleSentence(data.Rule, names), Month: p.r.URL.Query().Get("month")}
-	if r.Month != "" {
-		rule := map[string]any{"unit": r.Unit, "price": r.Price, "currency": r.Currency, "shares": r.Shares, "match": r.Match, "effectiveFrom": "1970-01-01T00:00:00Z", "priority": r.Priority}
-		for name, value := range map[string]string{"minimum": r.Minimum, "cap": r.Cap, "tiersMode": r.TiersMode, "timeZone": r.TimeZone} {
-			if value != "" {
-				rule[name] = value
-			}
-		}
-		if len(r.Tiers) > 0 {
-			rule["tiers"] = r.Tiers
-		}
-		err := p.do(call{op: "dry-run-settlement-rule", body: map[string]any{"rule": rule, "period": r.Month}}, &r.Dry)
-		if r.Problem = wrong(err); err != nil && r.Problem == nil {
-			return err
-		}
-		if r.Problem != nil {
-			p.status = r.Problem.Status
-		}
-	} else {
-		r.Month = lastMonth(p.s.cfg.Now().UTC())
+	like := url.Values{"price": {data.Rule.Price}, "currency": {data.Rule.Currency}, "unit": {data.Rule.Unit}, "substrate": {data.Rule.Match.Substrate}, "rightId": {data.Rule.Match.RightID}, "campaign": {data.Rule.Match.Campaign}}
+	var shares strings.Builder
+	for _, share := range data.Rule.Shares {
+		fmt.Fprintf(&shares, "%s %s\n", share.CounterpartyID, percent(share.BPS))
 	}
-	p.render("rule", r)
+	like.Set("shares", shares.String())
+	p.render("rule", rulePage{SettlementRule: data.Rule, Sentence: ruleSentence(data.Rule, names), Like: addressed(Path+"/money/rules/new", like)})
 	return nil
+}
+
+// tryRule is what a rule would have paid in the last month, if it had been in force all the time.
+func tryRule(p *page, body any) (trial, error) {
+	rule, _ := body.(map[string]any)
+	if rule["effectiveFrom"] == nil {
+		rule["effectiveFrom"] = "1970-01-01T00:00:00Z"
+	}
+	month := lastMonth(p.s.cfg.Now().UTC())
+	var r client.DryRunResult
+	if err := p.do(call{op: "dry-run-settlement-rule", body: map[string]any{"rule": rule, "period": month}}, &r); err != nil {
+		return trial{}, err
+	}
+	made := trial{Lead: fmt.Sprintf("In %s it would have paid %s %s", month, r.Total.Amount, r.Total.Currency)}
+	var plays int64
+	for _, l := range r.Lines {
+		plays += l.Receipts
+	}
+	made.Lines = append(made.Lines, fmt.Sprintf("It would have rated %s plays.", count(plays)))
+	for _, payee := range r.Total.Payees {
+		made.Lines = append(made.Lines, fmt.Sprintf("%s gets %s %s.", payee.Name, payee.Amount, r.Total.Currency))
+	}
+	for _, a := range r.Adjustments {
+		made.Lines = append(made.Lines, fmt.Sprintf("By its %s: %s.", words(a.Reason), a.Amount))
+	}
+	for _, total := range []struct {
+		of  string
+		all []client.SettlementTotal
+	}{{"without", r.Before}, {"with", r.After}} {
+		for _, t := range total.all {
+			made.Lines = append(made.Lines, fmt.Sprintf("All rules %s it: %s %s.", total.of, t.Amount, t.Currency))
+		}
+	}
+	return made, nil
 }
 
 func counterpartiesList() list[client.Counterparty] {
@@ -246,7 +262,7 @@ func basisPoints(percent string) (bps int64, ok bool) {
 var moneyActs = []*act{
 	{
 		path: "/money/rules/new", op: "create-settlement-rule", section: "Money", title: "New rule", submit: "Make the rule",
-		consequences: saying("/money", "", "Plays that were rendered from its beginning on are rated by it, those that are not on an issued statement yet included.", "On the rule's page you can see what it would have paid last month, and retire it."),
+		consequences: saying("/money", "", "Plays that were rendered from its beginning on are rated by it, those that are not on an issued statement yet included.", "Try it first: that shows what it would have paid last month, and changes nothing."),
 		fields: fixed(
 			field{Name: "price", Label: "Price", Required: true, Example: "0.005"},
 			field{Name: "currency", Label: "Currency", Required: true, Example: "EUR"},
@@ -267,6 +283,7 @@ var moneyActs = []*act{
 			members["shares"] = shares
 			return members, err
 		},
+		try: tryRule, tryText: "Try it on last month",
 		after: goTo("/money/rules", "rule", "rule-made"),
 	},
 	{

@@ -99,7 +99,7 @@ var deeds = map[string]string{
 	"challenge-resolved":   "The challenge is resolved.",
 	"challenge-withdrawn":  "The challenge is withdrawn.",
 	"dismissed":            "They are dismissed.",
-	"rule-made":            "The rule is made. Below you can see what it would have paid.",
+	"rule-made":            "The rule is made.",
 	"rule-retired":         "The rule is retired.",
 	"counterparty-added":   "The counterparty is added. A rule can give it a share.",
 	"statement-drafted":    "The draft is made. Look at it, then issue or discard it.",

@@ -30,6 +30,10 @@ function signerOf(checkpoint, keys) {
   return null;
 }
 
+// judged is whether something is sound, by its fault; null where a newer directory, or a proof from before a revocation,
+// would show it.
+const judged = (fault) => (['key.unknown', 'key.revoked', 'directory.expired'].includes(fault) ? null : fault === null);
+
 // verifyProof judges the answer of GET /v1/receipts/{receiptId}/proof by the keys that a service lists. It returns the
 // checks that were made, with ok: true, false, or null where something is missing to judge it.
 export async function verifyProof({ event, proof }, keys) {
@@ -47,14 +51,19 @@ export async function verifyProof({ event, proof }, keys) {
     return checks;
   }
   const checkpoint = await openCheckpoint(parts.checkpoint, signer);
-  const sealedAt = checkpoint ? new Date(checkpoint.second * 1000).toISOString() : '';
-  const fault = checkpoint ? keyFault(signer, packPurposes, sealedAt) : 'signature.invalid';
-  check(checkpoint ? `The checkpoint of ${checkpoint.size} entries was signed at ${sealedAt.slice(0, 19).replace('T', ' ')} UTC` : 'The checkpoint is signed', fault === null, fault);
-  check('The checkpoint is that of your tenant’s log', checkpoint?.origin === `muniment/${event.tenantId}`);
-  const leads = checkpoint !== null && included(parts.leaf, checkpoint.size, leafHash(utf8(canonical(event))), parts.path, checkpoint.root);
+  check('The checkpoint is signed as it has to be', checkpoint !== null);
+  if (!checkpoint) return checks;
+  // Its time is cut to the second, and may so be just before the key's window.
+  const second = new Date(checkpoint.second * 1000).toISOString();
+  const latest = second.replace('.000Z', '.999Z');
+  const moment = signer.notBefore > second && signer.notBefore <= latest ? signer.notBefore : second;
+  const fault = keyFault(signer, packPurposes, moment);
+  check(`The key might sign then: ${checkpoint.size} entries, at ${second.slice(0, 19).replace('T', ' ')} UTC`, judged(fault), fault);
+  check('The checkpoint is that of your tenant’s log', checkpoint.origin === `muniment/${event.tenantId}`);
+  const leads = included(parts.leaf, checkpoint.size, leafHash(utf8(canonical(event))), parts.path, checkpoint.root);
   check(`The log has the event as its entry ${parts.leaf} (RFC 6962)`, leads);
-  const signed = keys.has(signature.keyId) ? await receiptFault(receipt, signature, keys, ['receipt_signing', receiptPurposes[sandboxPurpose]], leads ? checkpoint.second : undefined) : 'key.unknown';
-  check('The receipt is signed by a node of this service (Ed25519 over RFC 8785)', signed === 'key.unknown' ? null : signed === null, signed);
+  const signed = await receiptFault(receipt, signature, keys, [receiptPurposes[signer.purpose]], leads && fault === null ? latest : undefined);
+  check('The receipt is signed by a node of this service (Ed25519 over RFC 8785)', judged(signed), signed);
   return checks;
 }
 
