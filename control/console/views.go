@@ -14,7 +14,7 @@ import (
 func readViews() (map[string]*template.Template, error) {
 	common, err := template.New("").Funcs(template.FuncMap{
 		"when": when, "day": day, "stamp": stamp, "short": short, "count": count, "long": long, "mood": mood, "words": words, "console": func() string { return Path },
-		"list": func(values ...any) []any { return values }, "lines": func(s string) []string { return strings.Split(s, "\n") },
+		"list": func(values ...any) []any { return values },
 		"dict": dict,
 		"has": func(all []string, one string) bool {
 			for _, a := range all {
