@@ -66,7 +66,8 @@ type call struct {
 	params []string
 	query  url.Values
 	body   any
-	quiet  bool // it is one of many that a page shows the first of
+	quiet  bool            // it is one of many that a page shows the first of
+	ctx    context.Context // default: the request's
 }
 
 // do calls an operation, and decodes the data of its response into out. The error of a response is a
@@ -87,7 +88,11 @@ func (p *page) do(c call, out any) error {
 	if !c.quiet {
 		p.note(made)
 	}
-	status, response, err := p.s.cfg.Call(p.r.Context(), p.Session.Caller, made.Method, made.Target, []byte(made.Body))
+	ctx := c.ctx
+	if ctx == nil {
+		ctx = p.r.Context()
+	}
+	status, response, err := p.s.cfg.Call(ctx, p.Session.Caller, made.Method, made.Target, []byte(made.Body))
 	if err != nil {
 		return err
 	}

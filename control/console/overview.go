@@ -1,6 +1,8 @@
 package console
 
 import (
+	"context"
+	"errors"
 	"net/url"
 	"slices"
 	"strings"
@@ -14,6 +16,8 @@ const (
 	hoursShown = 24
 	// soon is when what expires needs somebody.
 	soon = 14 * 24 * time.Hour
+	// moneyWait is how long the page waits for the month's money.
+	moneyWait = 2 * time.Second
 	// sumPages bounds the pages of sums that the overview adds up.
 	sumPages = 10
 )
@@ -31,6 +35,7 @@ type overview struct {
 	Partial    bool // there are more sums than were added up
 	Month      time.Time
 	Money      []client.SettlementTotal
+	MoneyLater bool // it takes longer than the page waits
 	Tasks      []task
 	Tasked     bool // the session may read what could need somebody
 	First      []task
@@ -224,9 +229,20 @@ func sums(all map[string]int64) []sum {
 	return list
 }
 
+// readMoney sums this month's money. Its time grows with the plays of the month, so the page waits for it moneyWait at
+// most, unless it was asked to wait.
 func (o *overview) readMoney(p *page) error {
+	ctx, cancel := p.r.Context(), context.CancelFunc(func() {})
+	if p.r.URL.Query().Get("wait") == "" {
+		ctx, cancel = context.WithTimeout(ctx, moneyWait)
+	}
+	defer cancel()
 	var s client.Settlement
-	err := p.get(&s, "get-settlement", url.Values{"from": {stamp(o.Month)}, "limit": {"1"}})
+	err := p.do(call{op: "get-settlement", query: url.Values{"from": {stamp(o.Month)}, "limit": {"1"}}, ctx: ctx}, &s)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		o.MoneyLater = true
+		return nil
+	}
 	o.Money = s.Totals
 	return err
 }
