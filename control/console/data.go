@@ -87,6 +87,9 @@ func showErase(p *page) error {
 	if err := p.missing("erase"); err != nil {
 		return err
 	}
+	if err := confirmed(p); err != nil {
+		return p.again(err)
+	}
 	p.render("erase", erase{})
 	return nil
 }
