@@ -222,6 +222,14 @@ func TestTenantConsoleRefusesOtherOrigins(t *testing.T) {
 	require.Contains(t, text, "there is nothing to do here")
 	status, _, text = b.send("POST", suspend, url.Values{})
 	require.Equal(t, 409, status, text)
+	_, _, resumed := b.send("POST", "/console/rights/"+s.Rights["DOOH"]+"/resume", url.Values{})
+	require.Empty(t, resumed)
+	unsealed := s.Receipts(1)[0]
+	status, header, text = b.send("GET", "/console/plays/"+unsealed+"/proof", nil)
+	require.Equal(t, 409, status, "what an operation refuses is said in words, where a file was asked for, too")
+	require.Contains(t, header.Get("Content-Type"), "text/html")
+	require.Equal(t, console.Policy, header.Get("Content-Security-Policy"))
+	require.Contains(t, text, "That did not work")
 }
 
 // TestTenantConsoleAsksForASession: without one every page leads to the one where a session begins, and back to where

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net/http"
@@ -137,13 +138,49 @@ func unknownPage(p *page) error {
 	return &api.Error{Code: api.ResourceNotFound, Message: "there is no such page"}
 }
 
-// serve sends the response of an operation as it is, such as a file.
+// serve sends the response of an operation as it is, such as a file. What the operation refuses is said in words.
 func (p *page) serve(op string, query url.Values, params ...string) error {
 	if err := p.missing(op); err != nil {
 		return err
 	}
-	return p.s.cfg.Serve(p.w, p.r.Context(), p.Session.Caller, http.MethodGet, p.s.operations()[op].target(params, query))
+	w := &fileWriter{ResponseWriter: p.w}
+	if err := p.s.cfg.Serve(w, p.r.Context(), p.Session.Caller, http.MethodGet, p.s.operations()[op].target(params, query)); err != nil {
+		return err
+	}
+	if w.refused == 0 {
+		return nil
+	}
+	for _, name := range []string{"Content-Length", "Content-Disposition", "Content-Encoding"} {
+		p.w.Header().Del(name)
+	}
+	p.w.Header().Set("Content-Security-Policy", Policy)
+	return decode(w.refused, w.problem.Bytes(), nil)
 }
+
+// fileWriter passes a response on, unless it is an error, which it keeps.
+type fileWriter struct {
+	http.ResponseWriter
+	refused int // the status of the error; 0: there is none
+	problem bytes.Buffer
+}
+
+func (w *fileWriter) WriteHeader(status int) {
+	if status >= http.StatusBadRequest {
+		w.refused = status
+		return
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *fileWriter) Write(b []byte) (int, error) {
+	if w.refused != 0 {
+		return w.problem.Write(b)
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap is for http.ResponseController.
+func (w *fileWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // file sends text under a name.
 func (p *page) file(name, kind, text string) {
