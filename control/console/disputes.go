@@ -45,10 +45,7 @@ func sendDisputes(p *page) error {
 
 func showDispute(p *page) error {
 	p.show("Disputes", "Dispute")
-	var data struct {
-		Dispute    client.DisputeRecord
-		HeldAmount []client.DisputedAmount
-	}
+	var data struct{ Dispute client.PricedDispute }
 	if err := p.get(&data, "get-dispute", nil, p.r.PathValue("disputeId")); err != nil {
 		return err
 	}

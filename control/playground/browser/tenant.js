@@ -193,6 +193,7 @@ class Visit extends Looking {
     await this.open('/disputes');
     await page.locator('tbody tr').first().getByRole('link').first().click();
     await page.getByRole('heading', { name: 'Evidence' }).waitFor();
+    await page.getByText('0.021 EUR').waitFor(); // what it holds out of settlement
     await this.look('dispute');
     await this.link('Resolve…').click();
     await page.getByText('Upheld: the plays are out of settlement for good.').waitFor();
