@@ -23,8 +23,8 @@ import (
 
 	"muniment.example/bench/system"
 	"muniment.example/control/access"
-	"muniment.example/control/console"
 	"muniment.example/control/node"
+	"muniment.example/control/operator"
 	"muniment.example/control/proof"
 	"muniment.example/control/route"
 	"muniment.example/control/sandbox"
@@ -71,7 +71,7 @@ type commands struct {
 	} `cmd:"" help:"Decide on applications for keys of the sandbox of a running server."`
 	Console struct {
 		running
-		console.Command
+		operator.Command
 	} `cmd:"" help:"Print a link that opens the operators' page of a running server: nodes, lag, drift, quarantine, refusals, applications."`
 	Quarantine struct {
 		running

@@ -27,8 +27,8 @@ func (c *Control) operatorRoutes(a route.API) {
 	if c.cfg.Access != nil {
 		c.cfg.Access.OperatorRoutes(a)
 	}
-	if c.cfg.Console != nil {
-		c.cfg.Console.OperatorRoutes(a)
+	if c.cfg.Operators != nil {
+		c.cfg.Operators.OperatorRoutes(a)
 	}
 	route.Add(a, route.Operation{ID: "invite-node", Method: http.MethodPost, Path: "/admin/nodes/invitations", Tag: "Operator", Access: route.Operator{},
 		Summary: "Invite one node to join within an hour; the token is shown only once"}, func(ctx context.Context, _ *struct{}) (node.Invitation, error) {

@@ -77,7 +77,7 @@ func byKey(known auth.Keys, now func() time.Time) authenticator {
 	}
 }
 
-// byToken admits holders of the admin token, and those whom the console admits to its own operations.
+// byToken admits holders of the admin token, and those whom the operators' page admits to its own operations.
 func byToken(token string) authenticator {
 	return func(access route.Access) admission {
 		switch access := access.(type) {

@@ -56,7 +56,6 @@ import (
 
 	"muniment.example/control/access"
 	"muniment.example/control/challenge"
-	"muniment.example/control/console"
 	"muniment.example/control/dispute"
 	"muniment.example/control/dsar"
 	"muniment.example/control/erasure"
@@ -64,6 +63,7 @@ import (
 	"muniment.example/control/member"
 	"muniment.example/control/node"
 	"muniment.example/control/offer"
+	"muniment.example/control/operator"
 	"muniment.example/control/payable"
 	"muniment.example/control/proof"
 	"muniment.example/control/right"
@@ -100,8 +100,10 @@ type Config struct {
 	Sandbox *sandbox.Service
 	// Access lets operators decide on applications for keys of the sandbox; nil leaves that out.
 	Access *access.Service
-	// Console is the operators' page; nil leaves it out.
-	Console *console.Service
+	// Operators is the operators' page; nil leaves it out.
+	Operators *operator.Service
+	// Console serves the tenants' pages, at /console; nil leaves them out.
+	Console http.Handler
 	// DeliverSandbox issues receipts for tenants of the sandbox; nil: their keys can't deliver.
 	DeliverSandbox DeliverSandbox
 	// SandboxRows issues rows of their batches for the nodes; nil leaves that operation out.
@@ -184,6 +186,9 @@ func New(cfg Config) (*Control, error) {
 	c.admin.origins = http.NewCrossOriginProtection()
 	for _, service := range cfg.Services {
 		service.Routes(c.callers.api)
+	}
+	if cfg.Console != nil {
+		c.callers.mount("console", "/console", cfg.Console)
 	}
 	if cfg.DeliverSandbox != nil {
 		deliveries{cfg.DeliverSandbox}.Routes(c.callers.api)

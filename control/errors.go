@@ -36,6 +36,9 @@ func useContractErrors() {
 			if status == http.StatusUnprocessableEntity {
 				errs = append(errs, x.furtherFaults(ctx.Context())...)
 			}
+			if errors.Is(ctx.Context().Err(), context.DeadlineExceeded) { // of a caller in this process; others have no deadline
+				errs = []error{api.Unavailable(api.Overloaded, "the caller did not wait for the response", time.Second)}
+			}
 			e := translate(status, message, errs, x)
 			var response huma.StatusError = e
 			if refuse := route.Of(ctx.Operation()).Refuse; refuse != nil {

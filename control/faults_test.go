@@ -2,6 +2,7 @@ package control_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 	"muniment.example/control/sandbox"
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
 )
 
 // reopen makes the fixture's control anew, with another clock or logger.
@@ -190,4 +192,19 @@ func TestSandboxWithoutSpaceLogsOnceAMinute(t *testing.T) {
 		require.Equal(t, lines, strings.Count(logged.String(), "cannot drop an idle tenant"))
 		now = now.Add(20 * time.Second)
 	}
+}
+
+// TestCallerWhoWaitsNoLonger: a page of this process that stops waiting for a read is no fault of the service.
+func TestCallerWhoWaitsNoLonger(t *testing.T) {
+	h := newFixture(t)
+	_, key := h.tenant()
+	caller, err := store.Newest(t.Context(), h.db, api.Keys, get[string](t, h.call(key, "GET", "/v1/tenant", "").ok(), "key", "keyId"))
+	require.NoError(t, err)
+	ctx, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
+	defer cancel()
+	status, text, err := h.control().Call(ctx, auth.Principal{Key: caller}, "GET", "/v1/rights", nil)
+	require.NoError(t, err)
+	require.Equal(t, 503, status, string(text))
+	require.Contains(t, string(text), "OVERLOADED")
+	require.NotContains(t, h.logged.String(), "a request failed")
 }

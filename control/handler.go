@@ -86,6 +86,20 @@ func newHandler(cfg Config, seconds *prometheus.HistogramVec, authenticate authe
 	return d
 }
 
+// mount serves pages that are no operations of the API, at a path and under it. They are counted and traced as one
+// operation, and authenticate for themselves.
+func (d *handler) mount(name, path string, pages http.Handler) {
+	as := &huma.Operation{OperationID: name, Path: path}
+	counted := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if x, ok := exchangeOf(r.Context()); ok {
+			x.operation = as
+		}
+		pages.ServeHTTP(w, r)
+	})
+	d.mux.Handle(path, counted)
+	d.mux.Handle(path+"/", counted)
+}
+
 // exchange is the state of one request and its response.
 type exchange struct {
 	requestID string

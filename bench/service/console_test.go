@@ -12,7 +12,7 @@ import (
 
 	"muniment.example/bench/system/systemtest"
 	"muniment.example/bench/waittest"
-	"muniment.example/control/console"
+	"muniment.example/control/operator"
 	"muniment.example/control/proof"
 )
 
@@ -24,7 +24,7 @@ func TestConsoleOfAService(t *testing.T) {
 	o, token := systemtest.OpenConsole(t, s.Data, s.Server.Admin)
 	o.Sees(1)
 	o.Approves(systemtest.Applicant{T: t, URL: s.Client.API, Data: s.Data}, "ada@example.org")
-	waittest.Until(t, func() bool { return systemtest.PanelOf[console.Drift](o, "drift").Checking }, "it checks for drift")
+	waittest.Until(t, func() bool { return systemtest.PanelOf[operator.Drift](o, "drift").Checking }, "it checks for drift")
 	s.Receipts(3)
 	refused := systemtest.Call(t, s.Client.API, s.Client.Key, systemtest.Operation{Method: "POST", Path: "/v1/delivery", Body: strings.TrimSuffix(systemtest.Delivery(s.Rights["AUTOMOTIVE"]), "}") + `,"telemetry":{"speedMph":65}}`})
 	require.Equal(t, 412, refused.Status, refused.Body)
@@ -43,7 +43,7 @@ func TestConsoleOfAService(t *testing.T) {
 	require.Equal(t, 200, released.Status, released.Body)
 	require.Zero(t, systemtest.PanelOf[proof.QuarantinedList](o, "quarantine").Total)
 	s.Seal()
-	require.Equal(t, []console.Rule{{Rule: "automotive-speed", Refusals: 1}}, systemtest.PanelOf[console.Refusals](o, "refusals?hours=1").Rules)
+	require.Equal(t, []operator.Rule{{Rule: "automotive-speed", Refusals: 1}}, systemtest.PanelOf[operator.Refusals](o, "refusals?hours=1").Rules)
 
 	log := s.Log()
 	require.NotContains(t, log, token)
@@ -55,7 +55,7 @@ func TestConsoleOfAService(t *testing.T) {
 // that there are, and describes every panel.
 func TestConsoleReadme(t *testing.T) {
 	t.Parallel()
-	text := string(systemtest.ReadFile(t, "control/console/README.md"))
+	text := string(systemtest.ReadFile(t, "control/operator/README.md"))
 	dir := t.TempDir()
 	s := systemtest.NotStarted(t, filepath.Join(dir, "muniment-data"))
 	s.Start()
@@ -71,7 +71,7 @@ func TestConsoleReadme(t *testing.T) {
 	for _, flag := range regexp.MustCompile(`--[a-z][a-z-]+`).FindAllString(text, -1) {
 		require.Contains(t, help, flag)
 	}
-	script := string(systemtest.ReadFile(t, "control/console/page/pictures.js")) + string(systemtest.ReadFile(t, "control/console/page/decisions.js"))
+	script := string(systemtest.ReadFile(t, "control/operator/page/pictures.js")) + string(systemtest.ReadFile(t, "control/operator/page/decisions.js"))
 	panels := regexp.MustCompile(`id: '[a-z]+', name: '([A-Za-z]+)'`).FindAllStringSubmatch(script, -1)
 	require.Len(t, panels, 8)
 	for _, panel := range panels {

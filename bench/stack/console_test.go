@@ -7,8 +7,8 @@ import (
 
 	"muniment.example/bench/system/systemtest"
 	"muniment.example/bench/waittest"
-	"muniment.example/control/console"
 	"muniment.example/control/node"
+	"muniment.example/control/operator"
 )
 
 // TestConsoleOnTheStack has two control processes, each with links and sessions of its own, which
@@ -31,10 +31,10 @@ func TestConsoleOnTheStack(t *testing.T) {
 		o.Sees(2)
 	}
 	waittest.Until(t, func() bool {
-		return systemtest.PanelOf[console.Drift](first, "drift").Checking != systemtest.PanelOf[console.Drift](second, "drift").Checking
+		return systemtest.PanelOf[operator.Drift](first, "drift").Checking != systemtest.PanelOf[operator.Drift](second, "drift").Checking
 	}, "one of them checks for drift")
 	second.Approves(systemtest.Applicant{T: t, URL: s.Client.API, Data: s.Data}, "ada@example.org")
-	require.Equal(t, "APPROVED", string(systemtest.PanelOf[console.Applications](first, "applications").Applications[0].State))
+	require.Equal(t, "APPROVED", string(systemtest.PanelOf[operator.Applications](first, "applications").Applications[0].State))
 	ids := map[string]bool{}
 	for _, n := range systemtest.PanelOf[node.Overview](first, "nodes").Nodes {
 		ids[n.NodeID] = true

@@ -1,4 +1,4 @@
-// Package assets serves the pages that are made of small files: the playground's and the console's.
+// Package assets serves the pages that are made of small files: the playground's, the operators' and the tenants'.
 //
 // A page is a folder of files that its package embeds. They have no build step and load nothing from
 // elsewhere: Policy lets a browser run and call nothing but them and this service. What pages have in
@@ -50,9 +50,15 @@ var kinds = map[string]string{
 	".gz":   "application/gzip",
 }
 
-// Open reads the folder page of the embedded files, and what pages share. policy is the content security policy of
-// each: Policy, unless a page needs more.
-func Open(embedded embed.FS, policy string) (*Page, error) {
+// Files are some of the files of a package's folder page, for pages of other packages.
+type Files struct {
+	From  embed.FS
+	Names []string
+}
+
+// Open reads the folder page of the embedded files, what pages share, and files of other pages. policy is the content
+// security policy of each: Policy, unless a page needs more.
+func Open(embedded embed.FS, policy string, also ...Files) (*Page, error) {
 	p := &Page{map[string]file{}, policy}
 	for _, from := range []struct {
 		files  embed.FS
@@ -66,6 +72,13 @@ func Open(embedded embed.FS, policy string) (*Page, error) {
 		}
 		if err != nil {
 			return nil, fmt.Errorf("cannot read a page: %w", err)
+		}
+	}
+	for _, others := range also {
+		for _, name := range others.Names {
+			if err := p.read(others.From, "page/"+name); err != nil {
+				return nil, fmt.Errorf("cannot read a page: %w", err)
+			}
 		}
 	}
 	return p, nil

@@ -1,39 +1,25 @@
-// Package console is the operators' page, at /console of the admin listener: what a person on call
-// has to see of the service, without any other tool.
+// Package console is the tenant's console, at /console of the API's listener: the pages on which people
+// see and change what programs see and change under /v1.
 //
-// The page is a folder of small files (page), with those that pages share (control/assets). It polls the
-// operations under /console/api, each for one panel, so that a part of the service that is away
-// leaves the other panels as they are. The operations keep no state of their own and count nothing: each
-// reads what its package knows, or a metric of this process. The history in the page's charts is what
-// the page itself has seen since it was opened.
+// The pages are rendered here (html/template) and work without script; what script adds is a button that
+// copies, and verification in the browser. They load nothing from elsewhere: Policy lets a browser run
+// and call nothing but the files of this service, and send forms nowhere else.
 //
-//   - nodes: the nodes, the age of their leases, and their spools (control/node)
-//   - lag: how far the warehouse is behind the log, by partition
-//   - drift: muniment_metering_drift of this process. Of several control processes one checks for drift
-//     at a time; the others say that it is not them.
-//   - refusals: refusals by rule, of all tenants, over the last hours (pipeline.RuleCounter)
-//   - quarantine: what holds sealing, and its release (control/proof)
-//   - applications: applications for keys, to approve or refuse (control/access)
+// A page has no way of its own to data. It calls the operations of /v1 in this process, with the scopes
+// that the session has now (Config.Call), and keeps what it has called: each page ends with the curl
+// that shows the same. What a session may do follows from what the operations declare (operations.go):
+// a button for which a scope is missing is not there, and the request that it would send is 403 by
+// the operation itself.
 //
-// # Who may see it
+// What changes something is a POST of a form. What can't be undone has a page before it that says what
+// will happen; its address may be shared, as a GET never changes anything. control/member refuses what
+// a page of another origin sends.
 //
-// "muniment console" requests a link with the admin token, and prints it. Its token is 256 random bits,
-// in the fragment, so that it reaches no log of a proxy or server; the page takes it out of the address
-// and sends it once. It is good once, for five minutes. It is exchanged for a cookie: HttpOnly,
-// SameSite=Strict, for the path /console alone, Secure where the listener has TLS, good for an hour.
-// Only SHA-256 of either is kept, in memory: links and sessions are this process's own, and end with
-// it. Where there are several control processes, each has its own admin listener, and a link leads to
-// the one that made it. The cookie's name is the process's own, too, as browsers send cookies to every
-// port of a host.
+// A list is read by the cursor of its operation, never by an offset, and its filters are in its
+// address: any page can be shared, and costs the same however many records there are. A file of a list
+// has up to maxFileRows rows; one that had more says so in its name.
 //
-// Control refuses every request of another origin that could change something
-// (http.CrossOriginProtection), and the admin listener, on a loopback address, every foreign Host. A
-// session opens these operations alone, and none under /admin.
-//
-// # What it shows
-//
-// No secrets, and of personal data only what applicants for a key wrote: their e-mail addresses,
-// organisations and intended uses.
+// The package has no state. Sessions are control/member's.
 package console
 
 import (
@@ -41,70 +27,82 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"html/template"
+	"log/slog"
+	"net/http"
+	"net/url"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"muniment.example/control/access"
 	"muniment.example/control/assets"
-	"muniment.example/control/node"
-	"muniment.example/control/proof"
-	"muniment.example/pipeline"
-	"muniment.example/sealer"
+	"muniment.example/control/member"
+	"muniment.example/control/playground"
+	"muniment.example/control/route"
+	"muniment.example/control/store"
+	"muniment.example/gateway/auth"
 )
+
+// Path is where the console is.
+const Path = member.Path
 
 //go:embed page
 var embedded embed.FS
 
-// Log is what the console needs of the event log; pipeline.Reader has it.
-type Log interface {
-	Partitions(ctx context.Context) (int, error)
-	Bounds(ctx context.Context, partition int32) (first, end sealer.Position, err error)
-}
+//go:embed view
+var views embed.FS
 
-// Warehouse is what the console needs of the warehouse.
-type Warehouse interface {
-	Resume(ctx context.Context, partition int32) (next sealer.Position, ok bool, err error)
-	pipeline.RuleCounter
-}
-
-// Config of the service. All but Secure and Now are required.
+// Config of the service. All but Now and Logger are required.
 type Config struct {
-	Nodes *node.Service
-	Packs *proof.Service
-	// Access decides on applications.
-	Access    *access.Service
-	Log       Log
-	Warehouse Warehouse
-	// Drift has the metrics of this process's check for drift: those of the whole process would ask the
-	// database at each poll.
-	Drift prometheus.Gatherer
-	// Checking says whether this process checks for drift now.
-	Checking func() bool
-	// Secure says that the admin listener has TLS.
-	Secure bool
+	// Members has the sessions.
+	Members *member.Service
+	// Call serves a request of /v1 in this process, with the caller's scopes (control.Control).
+	Call func(ctx context.Context, caller auth.Principal, method, target string, body []byte) (status int, response []byte, err error)
+	// Serve is Call for a response of any length: it is written to w while it is made.
+	Serve func(w http.ResponseWriter, ctx context.Context, caller auth.Principal, method, target string) error
+	// Kinds are the kinds of events.
+	Kinds store.Kinds
+	// PublicURL is where callers reach the API, for what is copied from a page.
+	PublicURL string
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
+	// Logger; default slog.Default.
+	Logger *slog.Logger
 }
 
 // Service is safe for concurrent use.
 type Service struct {
-	cfg      Config
-	page     *assets.Page
-	sessions *sessions
+	cfg        Config
+	files      *assets.Page
+	views      map[string]*template.Template
+	operations func() map[string]operation
+	mux        *http.ServeMux
 }
 
-// New reads the page.
+// New reads the pages.
 func New(cfg Config) (*Service, error) {
-	if cfg.Nodes == nil || cfg.Packs == nil || cfg.Access == nil || cfg.Log == nil || cfg.Warehouse == nil || cfg.Drift == nil || cfg.Checking == nil {
-		return nil, errors.New("cannot open the console: Nodes, Packs, Access, Log, Warehouse, Drift or Checking is missing")
+	if cfg.Members == nil || cfg.Call == nil || cfg.Serve == nil || cfg.PublicURL == "" {
+		return nil, errors.New("cannot open the console: Members, Call, Serve or PublicURL is missing")
+	}
+	if _, err := url.Parse(cfg.PublicURL); err != nil {
+		return nil, fmt.Errorf("cannot open the console: PublicURL: %w", err)
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	page, err := assets.Open(embedded, assets.Policy)
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	files, err := assets.Open(embedded, assets.Policy, playground.Verifier)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the console: %w", err)
 	}
-	return &Service{cfg, page, newSessions(cfg.Now)}, nil
+	s := &Service{cfg: cfg, files: files, mux: http.NewServeMux()}
+	if s.views, err = readViews(); err != nil {
+		return nil, fmt.Errorf("cannot open the console: %w", err)
+	}
+	s.routes()
+	return s, nil
 }
+
+// Routes reads what the operations of the API declare; it adds none. Those of all services have to be
+// there once the first page is requested.
+func (s *Service) Routes(a route.API) { s.operations = readOperations(a) }

@@ -1,149 +1,125 @@
 package console
 
-import (
-	"context"
-	"net/http"
-	"time"
+import "slices"
 
-	"github.com/danielgtaylor/huma/v2"
+// routes are the pages.
+func (s *Service) routes() {
+	s.open("GET /sign-in", showSignIn)
+	s.open("POST /sign-in", doSignIn)
+	s.open("POST /sign-out", doSignOut)
 
-	"muniment.example/control/assets"
-	"muniment.example/control/proof"
-	"muniment.example/control/route"
-	"muniment.example/control/store"
-	"muniment.example/gateway/api"
-)
+	s.in("GET ", showOverview)
+	s.in("GET /metering.csv", sendMetering)
+	s.in("GET /plays", showPlays)
+	s.in("GET /plays.csv", sendPlays)
+	s.in("GET /plays/{receiptId}", showPlay)
+	s.in("GET /plays/{receiptId}/proof", sendReceiptProof)
 
-const (
-	// Path is where the page is.
-	Path = "/console"
-	base = Path + "/api"
-	tag  = "Console"
-	// links is the operation for the command.
-	links = "/admin/console/links"
-	// readTime bounds the reads for a panel.
-	readTime = 5 * time.Second
-)
+	s.in("GET /rights", showRights)
+	s.in("GET /rights.csv", sendRights)
+	s.in("GET /rights/{rightId}", showRight)
+	s.in("GET /bases", showBases)
+	s.in("GET /bases.csv", sendBases)
+	s.in("GET /bases/{basisId}", showBasis)
+	s.in("GET /offers", showOffers)
+	s.in("GET /offers.csv", sendOffers)
+	s.in("GET /offers/{offerId}", showOffer)
+	s.in("GET /challenges", showChallenges)
+	s.in("GET /challenges.csv", sendChallenges)
+	s.in("GET /challenges/{challengeId}", showChallenge)
 
-// OperatorRoutes adds the service's operations to the API of the admin listener.
-func (s *Service) OperatorRoutes(a route.API) {
-	route.Add(a, route.Operation{ID: "make-console-link", Method: http.MethodPost, Path: links, Tag: tag, Access: route.Operator{},
-		Summary: "Make a link that opens the operators' page once, within five minutes"}, s.postLink)
+	s.in("GET /held", showHeld)
+	s.in("GET /held.csv", sendHeld)
+	s.in("GET /rejected", showRejected)
+	s.in("GET /rejected.csv", sendRejected)
 
-	file := route.Operation{Method: http.MethodGet, Tag: tag, Access: route.Public{}, Kept: true, Summary: "Get the operators' page, which has no data"}
-	index, part := file, file
-	index.ID, index.Path = "get-console", Path
-	route.AddRaw(a, index, func(_ context.Context, in *assets.Condition) (*assets.Answer, error) {
-		return s.page.Answer("index.html", in)
-	})
-	part.ID, part.Path = "get-console-file", Path+"/{file}"
-	route.AddRaw(a, part, func(_ context.Context, in *struct {
-		assets.Condition
-		File string `path:"file"`
-	}) (*assets.Answer, error) {
-		return s.page.Answer(in.File, &in.Condition)
-	})
+	s.in("GET /money", showMoney)
+	s.in("GET /money.csv", sendRules)
+	s.in("GET /money/payouts.csv", sendPayouts)
+	s.in("GET /money/rules/{ruleId}", showRule)
+	s.in("GET /money/counterparties", showCounterparties)
+	s.in("GET /money/counterparties.csv", sendCounterparties)
+	s.in("GET /money/statements", showStatements)
+	s.in("GET /money/statements.csv", sendStatements)
+	s.in("GET /money/statements/{statementId}", showStatement)
+	s.in("GET /money/statements/{statementId}/paper", sendPaper)
+	s.in("GET /disputes", showDisputes)
+	s.in("GET /disputes.csv", sendDisputes)
+	s.in("GET /disputes/{disputeId}", showDispute)
 
-	route.AddRaw(a, route.Operation{ID: "begin-console-session", Method: http.MethodPost, Path: base + "/session", Tag: tag, Access: route.Public{},
-		Summary: "Exchange the token of a link for a session"}, s.postSession)
-	route.Add(a, s.open("get-console-session", http.MethodGet, "/session", "Get the end of the session"), s.getSession)
-	route.AddRaw(a, s.open("end-console-session", http.MethodDelete, "/session", "End the session"), s.deleteSession)
+	s.in("GET /proof", showProof)
+	s.in("GET /proof.csv", sendPacks)
+	s.in("GET /proof/events", sendEvents)
+	s.in("GET /proof/{packId}", showPack)
+	s.in("GET /proof/{packId}/pack", sendPack)
+	s.in("GET /webhooks", showWebhooks)
+	s.in("GET /webhooks.csv", sendWebhooks)
+	s.in("GET /kinds", showKinds)
+	s.in("GET /kinds/{type}", showKind)
+	s.in("GET /webhooks/{webhookId}", showWebhook)
+	s.in("GET /keys", showKeys)
+	s.in("GET /keys.csv", sendKeys)
+	s.in("GET /keys/{keyId}", showKey)
+	s.in("GET /data", showData)
+	s.in("GET /data.csv", sendJobs)
+	s.in("GET /data/{jobId}", showJob)
+	s.in("GET /erasures", showErasures)
+	s.in("GET /erasures.csv", sendErasures)
+	s.in("GET /erasures/new", showErase)
+	s.in("POST /erasures/new", doErase)
+	s.in("GET /erasures/{erasureId}", showErasure)
 
-	route.Add(a, s.open("get-console-nodes", http.MethodGet, "/nodes", "List the nodes, their leases and spools"), inTime(s.getNodes))
-	route.Add(a, s.open("get-console-lag", http.MethodGet, "/lag", "Get how far the warehouse is behind the log"), inTime(s.getLag))
-	route.Add(a, s.open("get-console-drift", http.MethodGet, "/drift", "Get the drift that this process has found"), s.getDrift)
-	route.Add(a, s.open("get-console-refusals", http.MethodGet, "/refusals", "Sum the refusals of all tenants by rule"), inTime(s.getRefusals))
-	route.Add(a, s.open("get-console-quarantine", http.MethodGet, "/quarantine", "List the quarantined records that hold sealing"), inTime(s.getQuarantine))
-	route.Add(a, s.open("console-release", http.MethodPost, "/quarantine/release", "Release quarantined records"), s.postRelease)
-	route.Add(a, s.open("get-console-applications", http.MethodGet, "/applications", "List the newest applications for keys"), inTime(s.getApplications))
-	route.Add(a, s.open("console-approve", http.MethodPost, "/applications/{applicationId}/approve", "Approve an application"), s.postApprove)
-	route.Add(a, s.open("console-refuse", http.MethodPost, "/applications/{applicationId}/refuse", "Refuse an application"), s.postRefuse)
-}
-
-// open is an operation for those who have a session.
-func (s *Service) open(id, method, path, summary string) route.Operation {
-	return route.Operation{ID: id, Method: method, Path: base + path, Tag: tag, Summary: summary, Access: route.Own{Let: s.admit}}
-}
-
-type sessionKey struct{}
-
-// session is the value of the cookie of an admitted request.
-func session(ctx context.Context) string {
-	value, _ := ctx.Value(sessionKey{}).(string)
-	return value
-}
-
-// admit admits requests with the cookie of a session.
-func (s *Service) admit(ctx huma.Context) (context.Context, error) {
-	cookie, err := huma.ReadCookie(ctx, s.sessions.name)
-	if err != nil {
-		return nil, &api.Error{Code: api.AuthRequired, Message: "there is no session: run muniment console, and open the link that it prints"}
+	for _, a := range acts() {
+		s.in("GET "+a.path, showAct(a))
+		s.in("POST "+a.path, doAct(a))
 	}
-	if _, ok := s.sessions.until(cookie.Value); !ok {
-		return nil, &api.Error{Code: api.AuthInvalid, Message: "the session has ended: run muniment console, and open the link that it prints"}
-	}
-	return context.WithValue(ctx.Context(), sessionKey{}, cookie.Value), nil
+	s.in("GET /", unknownPage)
+	s.in("POST /", unknownPage)
 }
 
-// inTime bounds the time of a read.
-func inTime[I, O any](read func(context.Context, *I) (O, error)) func(context.Context, *I) (O, error) {
-	return func(ctx context.Context, in *I) (O, error) {
-		ctx, cancel := context.WithTimeout(ctx, readTime)
-		defer cancel()
-		return read(ctx, in)
-	}
+// acts are all that can be changed here.
+func acts() []*act {
+	return slices.Concat(rightActs, inboxActs, playActs, moneyActs, statementActs, disputeActs, proofActs, webhookActs, keyActs, dataActs)
 }
 
-// Link is a link to the page.
-type Link struct {
-	Path      string        `json:"path" doc:"Of the page, with the token as its fragment."`
-	ExpiresAt store.Instant `json:"expiresAt"`
-}
-
-func (s *Service) postLink(context.Context, *struct{}) (Link, error) {
-	token, until := s.sessions.link()
-	return Link{Path + "#" + token, store.At(until)}, nil
-}
-
-// Session is a session as its holder sees it.
-type Session struct {
-	ExpiresAt store.Instant `json:"expiresAt"`
-}
-
-type sessionInput struct {
-	Body struct {
-		Token string `json:"token" minLength:"1" maxLength:"128" doc:"Of the link, behind the #."`
-	}
-}
-
-type sessionAnswer struct {
-	SetCookie http.Cookie `header:"Set-Cookie"`
-	Body      api.Body[Session]
-}
-
-func (s *Service) postSession(_ context.Context, in *sessionInput) (*sessionAnswer, error) {
-	value, until, ok := s.sessions.begin(in.Body.Token)
-	if !ok {
-		return nil, &api.Error{Code: api.AuthInvalid, Message: "this link was used, has expired, or is not one of this process: run muniment console for another one"}
-	}
-	return &sessionAnswer{s.cookie(value, int(sessionAge.Seconds())), api.OK(Session{store.At(until)})}, nil
-}
-
-// cookie is the session's, for so many seconds.
-func (s *Service) cookie(value string, seconds int) http.Cookie {
-	return http.Cookie{Name: s.sessions.name, Value: value, Path: Path, MaxAge: seconds, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: s.cfg.Secure}
-}
-
-func (s *Service) getSession(ctx context.Context, _ *struct{}) (Session, error) {
-	until, _ := s.sessions.until(session(ctx))
-	return Session{store.At(until)}, nil
-}
-
-func (s *Service) deleteSession(ctx context.Context, _ *struct{}) (*sessionAnswer, error) {
-	s.sessions.end(session(ctx))
-	return &sessionAnswer{s.cookie("", -1), api.OK(Session{store.At(s.cfg.Now())})}, nil
-}
-
-func (s *Service) postRelease(ctx context.Context, in *proof.ReleaseRequest) (proof.Releases, error) {
-	return s.cfg.Packs.ReleaseNamed(ctx, in)
+// deeds are what pages say was done.
+var deeds = map[string]string{
+	"signed-out":           "You have signed out.",
+	"basis-registered":     "The basis is registered. Issue a right on it next.",
+	"right-issued":         "The right is issued. Nodes accept deliveries on it within seconds.",
+	"right-suspended":      "The right is suspended. Below is which nodes know it.",
+	"right-resumed":        "The right is in force again.",
+	"right-revoked":        "The right is revoked for good.",
+	"offer-proposed":       "The offer is made.",
+	"offer-accepted":       "The offer is accepted, and the derived right is issued.",
+	"offer-countered":      "The counter-offer is made.",
+	"offer-rejected":       "The offer is rejected.",
+	"offer-withdrawn":      "The offer is withdrawn.",
+	"challenge-opened":     "The challenge is open.",
+	"challenge-resolved":   "The challenge is resolved.",
+	"challenge-withdrawn":  "The challenge is withdrawn.",
+	"dismissed":            "They are dismissed.",
+	"rule-made":            "The rule is made.",
+	"rule-retired":         "The rule is retired.",
+	"counterparty-added":   "The counterparty is added. A rule can give it a share.",
+	"statement-drafted":    "The draft is made. Look at it, then issue or discard it.",
+	"statement-issued":     "The statement is issued and signed. Below are its papers.",
+	"statement-discarded":  "The draft is discarded.",
+	"statement-voided":     "The statement is voided by a signed credit.",
+	"payment-recorded":     "The payment is recorded.",
+	"dispute-opened":       "The dispute is open. Its plays are held out of settlement.",
+	"dispute-investigated": "It is noted that you look into it.",
+	"dispute-responded":    "Your evidence is recorded.",
+	"dispute-resolved":     "The dispute is resolved.",
+	"sealed":               "What was delivered until now is sealed.",
+	"webhook-tested":       "The test event is on its way: load this page again for the attempt.",
+	"webhook-changed":      "The webhook is changed.",
+	"webhook-deleted":      "The webhook is deleted.",
+	"webhook-resent":       "It is on its way again.",
+	"webhook-recovering":   "What was missed is on its way.",
+	"key-revoked":          "The key is revoked for good.",
+	"export-made":          "The export is prepared. Run it next.",
+	"export-running":       "The export runs. Load this page again to see how far it is.",
+	"export-cancelled":     "The export is cancelled.",
+	"erased":               "The person is being erased. The certificate is here once nothing is left.",
 }

@@ -22,9 +22,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"muniment.example/control"
-	"muniment.example/control/console"
 	"muniment.example/control/node"
 	"muniment.example/control/objects"
+	"muniment.example/control/operator"
 	"muniment.example/control/proof"
 	"muniment.example/control/statement"
 	"muniment.example/control/store"
@@ -108,7 +108,7 @@ func Open(ctx context.Context, cfg Config) (_ *Plane, err error) {
 		return p.nodes.InviteSandbox(ctx)
 	}), true))
 	p.heldNode = localnode.New(p.localNode(p.identities("the node that delivers held rows", "held", p.invite), false))
-	for _, open := range []func(context.Context) error{p.openRights, p.openEvidence, p.openTenants, p.openSandbox, p.openAccess, p.openConsole} {
+	for _, open := range []func(context.Context) error{p.openRights, p.openEvidence, p.openTenants, p.openSandbox, p.openAccess, p.openOperators, p.openConsole} {
 		if err := open(ctx); err != nil {
 			return nil, err
 		}
@@ -118,7 +118,7 @@ func Open(ctx context.Context, cfg Config) (_ *Plane, err error) {
 		return nil, err
 	}
 	p.Control, err = control.New(control.Config{
-		DB: cfg.DB, Keys: p.keys, Nodes: p.nodes, Tenants: p.tenants, Ingest: p.ingest, Packs: p.packs, Sandbox: p.visitors, Access: p.access, Console: p.console, DeliverSandbox: p.deliverSandboxed, SandboxRows: p.SandboxRows, Log: cfg.Log,
+		DB: cfg.DB, Keys: p.keys, Nodes: p.nodes, Tenants: p.tenants, Ingest: p.ingest, Packs: p.packs, Sandbox: p.visitors, Access: p.access, Operators: p.operators, Console: p.console, DeliverSandbox: p.deliverSandboxed, SandboxRows: p.SandboxRows, Log: cfg.Log,
 		Services: p.all(), Sweeps: append(p.sweeps(), queueCheck), Workers: append(p.workers(), check),
 		AdminToken: cfg.Token, Logger: cfg.Logger, Registerer: cfg.Registerer, Tracer: cfg.Tracer,
 	})
@@ -181,7 +181,7 @@ func (p *Plane) RunStreams(ctx context.Context) error { return p.watched.Run(ctx
 // AtOperators are the handlers of the operators' listener.
 func (p *Plane) AtOperators() map[string]http.Handler {
 	h := p.Admin()
-	return map[string]http.Handler{"/admin/": h, console.Path: h, console.Path + "/": h}
+	return map[string]http.Handler{"/admin/": h, operator.Path: h, operator.Path + "/": h}
 }
 
 // ServeNodes lets the nodes of this process reach control.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"net/http"
 	"path/filepath"
 	"time"
 
@@ -26,6 +27,7 @@ import (
 	"muniment.example/control/node"
 	"muniment.example/control/objects"
 	"muniment.example/control/offer"
+	"muniment.example/control/operator"
 	"muniment.example/control/paper"
 	"muniment.example/control/payable"
 	"muniment.example/control/playground"
@@ -60,19 +62,20 @@ type services struct {
 	payables   *payable.Service
 	hooks      *webhook.Service
 
-	mails    *mailer.Mails
-	tenants  *tenant.Service
-	members  *member.Service
-	ingest   *ingest.Service
-	beacons  *beacon.Service
-	exports  *dsar.Service
-	erased   *erasure.Service
-	visitors *sandbox.Service // nil without a sandbox
-	access   *access.Service  // without a sandbox for operators alone
-	console  *console.Service
-	play     *playground.Service
-	watched  *playground.Feed // what play's streams show
-	verifier *verifier.Service
+	mails     *mailer.Mails
+	tenants   *tenant.Service
+	members   *member.Service
+	ingest    *ingest.Service
+	beacons   *beacon.Service
+	exports   *dsar.Service
+	erased    *erasure.Service
+	visitors  *sandbox.Service // nil without a sandbox
+	access    *access.Service  // without a sandbox for operators alone
+	operators *operator.Service
+	console   *console.Service
+	play      *playground.Service
+	watched   *playground.Feed // what play's streams show
+	verifier  *verifier.Service
 }
 
 // all are the services whose operations and tables control has.
@@ -83,7 +86,7 @@ func (s *services) all() []control.Service {
 	if s.visitors != nil {
 		all = append(all, s.visitors, s.play, s.access)
 	}
-	return all
+	return append(all, s.console) // which reads what the others declare
 }
 
 // openRights opens the services that decide who may deliver what.
@@ -238,15 +241,29 @@ func (p *Plane) openAccess(context.Context) (err error) {
 	return err
 }
 
-// openConsole opens the operators' page, and the one on which anyone verifies files.
-func (p *Plane) openConsole(context.Context) (err error) {
+// openOperators opens the operators' page, and the one on which anyone verifies files.
+func (p *Plane) openOperators(context.Context) (err error) {
 	cfg := &p.cfg
 	p.drifts = prometheus.NewRegistry()
 	if p.verifier, err = verifier.New(); err != nil {
 		return err
 	}
-	p.console, err = console.New(console.Config{
+	p.operators, err = operator.New(operator.Config{
 		Nodes: p.nodes, Packs: p.packs, Access: p.access, Log: cfg.Log, Warehouse: cfg.Warehouse, Drift: p.drifts, Checking: p.checking.Load, Secure: cfg.AdminTLS,
+	})
+	return err
+}
+
+// openConsole opens the tenants' pages.
+func (p *Plane) openConsole(context.Context) (err error) {
+	p.console, err = console.New(console.Config{
+		Members: p.members, Kinds: control.Kinds, PublicURL: p.cfg.Flags.publicURL(p.cfg.Listening), Logger: p.cfg.Logger,
+		Call: func(ctx context.Context, caller auth.Principal, method, target string, body []byte) (int, []byte, error) {
+			return p.Call(ctx, caller, method, target, body)
+		},
+		Serve: func(w http.ResponseWriter, ctx context.Context, caller auth.Principal, method, target string) error {
+			return p.Serve(w, ctx, caller, method, target)
+		},
 	})
 	return err
 }

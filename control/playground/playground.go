@@ -40,6 +40,11 @@ import (
 //go:embed page
 var embedded embed.FS
 
+// Verifier are the files of the page that judge evidence in a browser, for other pages that do.
+var Verifier = assets.Files{From: embedded, Names: []string{
+	"canonical.js", "ed25519.js", "encoding.js", "entry.js", "keys.js", "merkle.js", "noble-ed25519.js", "noble-ed25519.LICENSE.txt", "note.js", "sha2.js", "shapes.js",
+}}
+
 // Visitors admits the sandbox's visitors, and delivers for them. sandbox.Service implements it.
 type Visitors interface {
 	Open(route.Operation) route.Operation

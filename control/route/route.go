@@ -23,6 +23,7 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"iter"
 	"net/http"
 	"reflect"
 	"strconv"
@@ -355,6 +356,19 @@ func Of(h *huma.Operation) *Operation {
 		return op
 	}
 	return &Operation{}
+}
+
+// Declared returns the declarations of an API's operations, in no order.
+func Declared(a API) iter.Seq[*Operation] {
+	return func(yield func(*Operation) bool) {
+		for _, item := range a.OpenAPI().Paths {
+			for _, h := range []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete} {
+				if h != nil && !yield(Of(h)) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Refusals returns the statuses from 400 on that the document names for an operation: those that

@@ -13,8 +13,8 @@ import (
 
 	"muniment.example/bench/waittest"
 	"muniment.example/control/access"
-	"muniment.example/control/console"
 	"muniment.example/control/node"
+	"muniment.example/control/operator"
 	"muniment.example/control/proof"
 )
 
@@ -76,13 +76,13 @@ func (o Operator) Sees(nodes int) {
 		live++
 	}
 	require.GreaterOrEqual(o.t, live, nodes)
-	waittest.Until(o.t, func() bool { return PanelOf[console.Lag](o, "lag").Behind == 0 }, "everything is loaded")
-	require.NotEmpty(o.t, PanelOf[console.Lag](o, "lag").Partitions[0].End)
-	for _, n := range PanelOf[console.Drift](o, "drift").Drift {
+	waittest.Until(o.t, func() bool { return PanelOf[operator.Lag](o, "lag").Behind == 0 }, "everything is loaded")
+	require.NotEmpty(o.t, PanelOf[operator.Lag](o, "lag").Partitions[0].End)
+	for _, n := range PanelOf[operator.Drift](o, "drift").Drift {
 		require.Zero(o.t, n)
 	}
 	require.Zero(o.t, PanelOf[proof.QuarantinedList](o, "quarantine").Total)
-	require.Empty(o.t, PanelOf[console.Refusals](o, "refusals?hours=24").Rules)
+	require.Empty(o.t, PanelOf[operator.Refusals](o, "refusals?hours=24").Rules)
 }
 
 // Approves has somebody apply, and approves that on the page.
@@ -90,7 +90,7 @@ func (o Operator) Approves(a Applicant, email string) {
 	o.t.Helper()
 	require.Contains(o.t, a.Post("/apply", fmt.Sprintf(`{"email":%q,"organisation":"Example Ltd","use":"Trying it out"}`, email)), "RECEIVED")
 	waiting := func() []access.Listed {
-		return PanelOf[console.Applications](o, "applications?state=RECEIVED").Applications
+		return PanelOf[operator.Applications](o, "applications?state=RECEIVED").Applications
 	}
 	waittest.Until(o.t, func() bool { return len(waiting()) == 1 }, "the application is there")
 	one := waiting()[0]

@@ -3,7 +3,7 @@
 // the service is, ROOT its root key, PACK the file that the pack is written to.
 
 import assert from 'node:assert/strict';
-import { writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { test } from 'node:test';
 
 import { launch, Looking } from './look.js';
@@ -50,6 +50,10 @@ async function activate(page) {
   const panel = page.locator('#activation');
   const key = await panel.getByLabel('Your API key').innerText();
   assert.match(key, /^mun_test_/);
+  assert.ok((await panel.boundingBox()).y < 400, 'the key comes first');
+  const [file] = await Promise.all([page.waitForEvent('download'), panel.getByRole('button', { name: 'Download .env' }).click()]);
+  assert.equal(readFileSync(await file.path(), 'utf8'), `MUNIMENT_KEY=${key}\n`);
+  assert.equal(await panel.getByRole('link', { name: 'Open the console' }).getAttribute('href'), '/console/sign-in');
 
   // sends one of the requests that the page offers, with changes to its body.
   const sends = async (name, change) => {

@@ -21,7 +21,11 @@ async function activate(token) {
   byID('access').scrollIntoView();
   const answer = await send({ method: 'POST', path: '/api/access/activate', body: { token }, cookie: false });
   if (answer.ok) {
-    panel().replaceChildren(...issued(answer.data));
+    // The key comes first: above everything that leads a newcomer on.
+    byID('main').prepend(byID('access'));
+    byID('access-parts').classList.remove('split');
+    byID('access-parts').replaceChildren(h('div', { class: 'panel', id: 'activation' }, ...issued(answer.data)));
+    scrollTo(0, 0);
     say('Your key is active. It is shown this once.');
     return;
   }
@@ -47,11 +51,19 @@ function confirm(token) {
   byID('access').scrollIntoView();
 }
 
+// download saves the key as a file that programs read. It is made here.
+function download(key) {
+  const link = h('a', { href: URL.createObjectURL(new Blob([`MUNIMENT_KEY=${key}\n`], { type: 'text/plain' })), download: '.env' });
+  link.click();
+  URL.revokeObjectURL(link.href);
+}
+
 function issued({ tenantId, orgId, keyId, apiKey }) {
   const button = h('button', { type: 'button', class: 'primary', onclick: (e) => copy(apiKey, e.currentTarget) }, 'Copy');
   return [
     h('h3', null, 'Your key'), h('p', null, 'It is shown this once, and kept nowhere in this browser: when you leave the page it is gone. Copy it now.'),
-    h('div', null, h('div', { class: 'secret', tabindex: '0', role: 'region', 'aria-label': 'Your API key' }, apiKey), h('p', { class: 'buttons' }, button)),
+    h('div', null, h('div', { class: 'secret', tabindex: '0', role: 'region', 'aria-label': 'Your API key' }, apiKey), h('p', { class: 'buttons' }, button, h('button', { type: 'button', onclick: () => download(apiKey) }, 'Download .env'), h('a', { class: 'button', href: '/console/sign-in' }, 'Open the console'))),
+    h('p', { class: 'status' }, 'The console is the page of your tenant that stays: plays, rights, money and proof. Sign in there with this key.'),
     h('dl', null, h('dt', null, 'Tenant'), h('dd', { class: 'mono' }, tenantId), h('dt', null, 'Organisation'), h('dd', { class: 'mono' }, orgId), h('dt', null, 'Key id'), h('dd', { class: 'mono' }, keyId)),
     trying(apiKey),
   ];

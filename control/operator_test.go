@@ -15,7 +15,7 @@ import (
 
 	"muniment.example/control"
 	"muniment.example/control/access"
-	"muniment.example/control/console"
+	"muniment.example/control/operator"
 	"muniment.example/control/proof"
 	"muniment.example/control/settle"
 	"muniment.example/control/store"
@@ -74,13 +74,13 @@ func openConsole(t *testing.T, secure bool) *operators {
 	registry := prometheus.NewRegistry()
 	o.checker, err = drift.New(drift.Config{Log: o.events, Loaded: o.warehouse.Resume, Auditor: o.warehouse, Registerer: registry})
 	require.NoError(t, err)
-	page, err := console.New(console.Config{
+	page, err := operator.New(operator.Config{
 		Nodes: o.nodes, Packs: packs, Access: o.access, Log: o.events, Warehouse: o.warehouse, Drift: registry,
 		Checking: func() bool { return o.checking }, Secure: secure, Now: o.clock.Now,
 	})
 	require.NoError(t, err)
 	cfg := o.config()
-	cfg.Console, cfg.Packs = page, packs
+	cfg.Operators, cfg.Packs = page, packs
 	o.made, err = control.New(cfg)
 	require.NoError(t, err)
 	return o

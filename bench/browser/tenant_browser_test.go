@@ -1,0 +1,50 @@
+//go:build browser
+
+package browser
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment.example/bench/system/systemtest"
+)
+
+// TestTenantConsoleInABrowser has Chromium visit the console of a tenant: control/playground/browser/tenant.js is
+// what it does there.
+func TestTenantConsoleInABrowser(t *testing.T) {
+	s := systemtest.NewService(t)
+	s.Tenant = systemtest.CreateTenant(t, s.Data, "--scope", "*")
+	s.Client.Key = s.Tenant.APIKey
+	s.Rights = systemtest.IssueRights(t, s.Client)
+	post := func(path string, body map[string]any, take ...string) (taken string) {
+		text, err := json.Marshal(body)
+		require.NoError(t, err)
+		a := systemtest.Call(t, s.Client.API, s.Client.Key, systemtest.Operation{Method: "POST", Path: path, Body: string(text)})
+		require.Equal(t, 200, a.Status, a.Body)
+		if len(take) > 0 {
+			taken = systemtest.TextAt(t, a.Body, take[0])
+		}
+		return taken
+	}
+	var payees []map[string]any
+	for name, bps := range map[string]int{"Song Rights Ltd": 6000, "Venue Media": 4000} {
+		payees = append(payees, map[string]any{"bps": bps, "counterpartyId": post("/v1/settlement/counterparties", map[string]any{"name": name, "kind": "OTHER", "currency": "EUR"}, "data.counterparty.id")})
+	}
+	if payees[0]["bps"] != 6000 {
+		payees[0], payees[1] = payees[1], payees[0]
+	}
+	post("/v1/settlement/rules", map[string]any{"unit": "SECOND", "price": "0.005", "currency": "EUR", "shares": payees, "effectiveFrom": "2026-01-01T00:00:00Z"})
+	var receiptID string
+	for range 20 {
+		receiptID = post("/v1/delivery", map[string]any{"rightId": s.Rights["DOOH"], "spatialAnchorId": "a", "dwellMs": 4200}, "data.receipt.receiptId")
+	}
+	s.Seal()
+	post("/v1/disputes", map[string]any{"receiptIds": []string{receiptID}, "reason": "The screen was off", "evidence": []map[string]any{{"text": "Log of the venue", "references": []string{"https://venue.example/log"}}}})
+	now := time.Now().UTC()
+	post("/v1/settlement/statements", map[string]any{"currency": "EUR", "from": now.Add(-24 * time.Hour).Format(time.RFC3339), "to": now.Add(-time.Second).Format(time.RFC3339)})
+	reader := post("/v1/api-keys", map[string]any{"label": "reader", "scopes": []string{"rights:read", "audit:read", "metering:read"}}, "data.apiKey")
+	inBrowser(t, "tenant.js", "URL="+s.Client.API, "KEY="+s.Client.Key, "READER="+reader)
+}

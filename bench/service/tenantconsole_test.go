@@ -1,0 +1,276 @@
+package service
+
+import (
+	"fmt"
+	"html"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment.example/bench/system/systemtest"
+	"muniment.example/bench/waittest"
+	"muniment.example/control/console"
+)
+
+// browser is a session of the tenants' console.
+type browser struct {
+	t      *testing.T
+	base   string
+	client *http.Client
+}
+
+// signIn exchanges an API key for a session.
+func signIn(t *testing.T, base, key string) *browser {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	b := &browser{t, base, &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	status, header, text := b.send("POST", "/console/sign-in", url.Values{"key": {key}, "next": {"/console"}})
+	require.Equal(t, 303, status, text)
+	require.Equal(t, "/console", header.Get("Location"))
+	return b
+}
+
+// send sends what a browser does for a link, or for a form of this origin.
+func (b *browser) send(method, path string, form url.Values, headers ...string) (status int, header http.Header, text string) {
+	b.t.Helper()
+	r, err := http.NewRequestWithContext(b.t.Context(), method, b.base+path, strings.NewReader(form.Encode()))
+	require.NoError(b.t, err)
+	if method == "POST" {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Sec-Fetch-Site", "same-origin")
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := b.client.Do(r)
+	require.NoError(b.t, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(b.t, err)
+	return resp.StatusCode, resp.Header, string(body)
+}
+
+var (
+	addresses = regexp.MustCompile(`(?:href|src|action|data-verify)="([^"]*)"`)
+	forms     = regexp.MustCompile(`<form[^>]*method="post"[^>]*action="([^"]*)"`)
+	inline    = regexp.MustCompile(`(?i)<style|<script[^>]*>[^<]|\son\w+=|\sstyle=|javascript:`)
+	ids       = regexp.MustCompile(`\b[a-z]+_[0-9A-HJKMNP-TV-Z]{26}\b`)
+)
+
+// walk follows every link from the first page on, and returns the pages by their addresses, and the addresses of
+// the forms that they have.
+func (b *browser) walk() (pages map[string]string, posts map[string]bool) {
+	b.t.Helper()
+	pages, posts = map[string]string{}, map[string]bool{}
+	next := []string{"/console"}
+	shapes := map[string]int{}
+	for len(next) > 0 {
+		at := next[0]
+		next = next[1:]
+		path, query, _ := strings.Cut(at, "?")
+		shape := ids.ReplaceAllString(path, "ID")
+		if values, err := url.ParseQuery(query); err == nil && len(values) > 0 {
+			shape += "?"
+			for name := range values {
+				shape += name + ","
+			}
+		}
+		if _, seen := pages[at]; seen || shapes[shape] >= 4 { // enough of one kind
+			continue
+		}
+		shapes[shape]++
+		status, header, text := b.send("GET", at, nil)
+		if status == 303 {
+			continue
+		}
+		require.Equal(b.t, 200, status, "a link led to %s: %s", at, text)
+		pages[at] = text
+		if kind, _, _ := strings.Cut(header.Get("Content-Type"), ";"); kind != "text/html" || strings.HasSuffix(path, "/paper") {
+			pages[at] = "" // a file, which no browser takes for a page of the console
+			continue
+		}
+		require.Equal(b.t, console.Policy, header.Get("Content-Security-Policy"), at)
+		require.Equal(b.t, "no-store", header.Get("Cache-Control"), at)
+		require.NotRegexp(b.t, inline, text, at)
+		for _, m := range addresses.FindAllStringSubmatch(text, -1) {
+			to := html.UnescapeString(m[1])
+			require.Regexp(b.t, `^(/[^/]|#)`, to, "%s names an address that leads elsewhere", at)
+			if strings.HasPrefix(to, "/console") && !strings.HasPrefix(to, "/console/files/") && to != "/console/sign-out" {
+				next = append(next, to)
+			}
+		}
+		for _, m := range forms.FindAllStringSubmatch(text, -1) {
+			posts[html.UnescapeString(m[1])] = true
+		}
+	}
+	return pages, posts
+}
+
+// furnished is a service with a tenant that has something of everything, all free texts said by a person.
+func furnished(t *testing.T, person string) *speaker {
+	t.Helper()
+	s := systemtest.NewService(t, "--webhook-allow", "127.0.0.1")
+	s.Tenant = systemtest.CreateTenant(t, s.Data, "--scope", "*")
+	s.Client.Key = s.Tenant.APIKey
+	r := systemtest.NewHookReceiver(t)
+	p := &speaker{t: t, s: s, known: systemtest.Document(t, s.Server), person: person, said: map[string]string{}, ids: map[string]string{}}
+	p.journey(r.URL)
+	waittest.Until(t, func() bool { return s.Query("control.db", "SELECT COUNT(*) FROM outbox") == 0 }, "all events are in the log")
+	s.Seal()
+	return p
+}
+
+// marker is a text that would run if a page did not escape it.
+const marker = `<i data-x>'><script>x()</script>@`
+
+// TestTenantConsole walks all pages of a tenant in which every free text of the API is a script: as its owner, with
+// each scope alone, and with what members' roles have. No link leads to what the session may not do, and by hand all
+// that it may not do is refused and changes nothing.
+func TestTenantConsole(t *testing.T) {
+	t.Parallel()
+	p := furnished(t, marker)
+	s := p.s
+	owner := signIn(t, s.Client.API, s.Client.Key)
+	all, posts := owner.walk()
+	said := ""
+	for at, text := range all {
+		require.NotContains(t, strings.ToLower(text), "<i data-x>", "%s shows a text of somebody as its own", at)
+		said += text
+	}
+	require.Greater(t, strings.Count(said, "&lt;i data-x&gt;"), 50, "the texts are shown")
+	require.Greater(t, len(all), 40, "%v", all)
+	_, _, asked := owner.send("GET", "/console/plays?correlationId="+url.QueryEscape(`">`+marker), nil)
+	require.Contains(t, asked, `value="&#34;&gt;&lt;i data-x&gt;`, "a filter is in its field")
+
+	var scopes []string
+	for _, o := range p.known {
+		scopes = append(scopes, o.Scope)
+	}
+	slices.Sort(scopes)
+	scopes = slices.DeleteFunc(slices.Compact(scopes), func(s string) bool { return s == "" || s == "*" })
+	var reads []string
+	for _, scope := range scopes {
+		if strings.HasSuffix(scope, ":read") {
+			reads = append(reads, scope)
+		}
+	}
+	sets := [][]string{
+		reads,
+		append(slices.Clone(reads), "settlement:write", "disputes:write"),
+		append(slices.Clone(reads), "rights:write", "offers:write", "challenges:write", "delivery:write", "webhooks:write"),
+	}
+	for _, scope := range scopes {
+		sets = append(sets, []string{scope})
+	}
+	for _, set := range sets {
+		t.Run(strings.Join(set, " "), func(t *testing.T) {
+			made := p.call("create-api-key", fmt.Sprintf(`{"label": "walk", "scopes": [%s]}`, `"`+strings.Join(set, `","`)+`"`))
+			b := signIn(t, s.Client.API, systemtest.TextAt(t, made, "data.apiKey"))
+			own, ownPosts := b.walk() // which fails on a link that is refused
+			for at := range all {
+				if _, linked := own[at]; linked {
+					continue
+				}
+				status, _, text := b.send("GET", at, nil)
+				require.Contains(t, []int{200, 303, 403, 422}, status, "%s: %s", at, text)
+			}
+			for at := range posts {
+				if ownPosts[at] || at == "/console/sign-out" {
+					continue
+				}
+				shown, _, _ := b.send("GET", at, nil)
+				if shown == 200 { // it may, where no page that it may read leads there
+					continue
+				}
+				status, _, text := b.send("POST", at, url.Values{})
+				require.Equal(t, 403, status, "%s: %s", at, text)
+			}
+		})
+	}
+}
+
+// TestTenantConsoleRefusesOtherOrigins: no page of another origin changes anything, and a GET never does.
+func TestTenantConsoleRefusesOtherOrigins(t *testing.T) {
+	t.Parallel()
+	s := systemtest.NewService(t)
+	b := signIn(t, s.Client.API, s.Client.Key)
+	suspend := "/console/rights/" + s.Rights["DOOH"] + "/suspend"
+	for _, headers := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Sec-Fetch-Site", "", "Origin", "https://elsewhere.example"}} {
+		status, _, text := b.send("POST", suspend, url.Values{"reason": {"x"}}, headers...)
+		require.Equal(t, 403, status, text)
+		require.Contains(t, text, "another origin")
+	}
+	status, _, text := b.send("GET", suspend+"?reason=x", nil)
+	require.Equal(t, 200, status)
+	require.Contains(t, text, "What will happen")
+	require.Contains(t, systemtest.Call(t, s.Client.API, s.Client.Key, systemtest.Operation{Method: "GET", Path: "/v1/rights/" + s.Rights["DOOH"]}).Body, `"state":"ACTIVE"`)
+	status, header, _ := b.send("POST", suspend, url.Values{"reason": {"x"}})
+	require.Equal(t, 303, status)
+	_, _, text = b.send("GET", header.Get("Location"), nil)
+	require.Contains(t, text, "The right is suspended.")
+	require.Contains(t, text, "“x”")
+	status, _, text = b.send("GET", suspend, nil)
+	require.Equal(t, 200, status)
+	require.Contains(t, text, "there is nothing to do here")
+	status, _, text = b.send("POST", suspend, url.Values{})
+	require.Equal(t, 409, status, text)
+	_, _, resumed := b.send("POST", "/console/rights/"+s.Rights["DOOH"]+"/resume", url.Values{})
+	require.Empty(t, resumed)
+	unsealed := s.Receipts(1)[0]
+	status, header, text = b.send("GET", "/console/plays/"+unsealed+"/proof", nil)
+	require.Equal(t, 409, status, "what an operation refuses is said in words, where a file was asked for, too")
+	require.Contains(t, header.Get("Content-Type"), "text/html")
+	require.Equal(t, console.Policy, header.Get("Content-Security-Policy"))
+	require.Contains(t, text, "That did not work")
+}
+
+// TestTenantConsoleAsksForASession: without one every page leads to the one where a session begins, and back to where
+// the caller wanted to go, and nowhere else.
+func TestTenantConsoleAsksForASession(t *testing.T) {
+	t.Parallel()
+	s := systemtest.NewService(t)
+	b := &browser{t, s.Client.API, &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	status, header, _ := b.send("GET", "/console/plays?rightId=x", nil)
+	require.Equal(t, 303, status)
+	require.Equal(t, "/console/sign-in?next=%2Fconsole%2Fplays%3FrightId%3Dx", header.Get("Location"))
+	_, _, text := b.send("GET", header.Get("Location"), nil)
+	require.Contains(t, text, `name="next" value="/console/plays?rightId=x"`)
+	for _, elsewhere := range []string{"https://elsewhere.example/", "//elsewhere.example/console", "/\\elsewhere.example", "/docs", "/console/../docs"} {
+		status, header, _ = b.send("POST", "/console/sign-in", url.Values{"key": {s.Client.Key}, "next": {elsewhere}})
+		require.Equal(t, 303, status)
+		require.Equal(t, "/console", header.Get("Location"), elsewhere)
+	}
+	status, _, text = b.send("POST", "/console/sign-in", url.Values{"key": {"mun_test_x"}})
+	require.Equal(t, 401, status)
+	require.Contains(t, text, "the API key is not valid")
+	require.NotContains(t, text, "mun_test_x", "no page repeats a secret")
+	status, _, text = b.send("POST", "/console/rights/x/revoke", nil)
+	require.Equal(t, 401, status)
+	require.Contains(t, text, "Sign in")
+	log := s.Log()
+	require.NotContains(t, log, s.Client.Key[len(s.Client.Key)-20:])
+}
+
+// TestTenantConsoleAtOtherTenants: what belongs to another tenant is not found, in every address.
+func TestTenantConsoleAtOtherTenants(t *testing.T) {
+	t.Parallel()
+	p := furnished(t, "Ada@example.org")
+	stranger := systemtest.CreateTenant(t, p.s.Data, "--scope", "*")
+	owner, b := signIn(t, p.s.Client.API, p.s.Client.Key), signIn(t, p.s.Client.API, stranger.APIKey)
+	all, _ := owner.walk()
+	for at := range all {
+		if named, _, _ := strings.Cut(at, "?"); ids.MatchString(named) {
+			status, _, text := b.send("GET", at, nil)
+			require.Equal(t, 404, status, "%s: %s", at, text)
+			require.NotContains(t, text, "Ada")
+		}
+	}
+}

@@ -1,0 +1,315 @@
+package console
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// act is something that a person can change: a page that says what will happen, with a form, and the
+// POST of the form. Both need the scopes of the operation; without them no page links here.
+type act struct {
+	path    string // with the parameters of the operation's path, in their order
+	op      string
+	section string
+	title   string
+	submit  string // the word on the button
+	danger  bool   // it can't be undone
+	// confirms says that the actor has to have signed in a moment ago.
+	confirms bool
+	// fields of the form. Optional.
+	fields func(p *page) ([]field, error)
+	// consequences says what will happen, from what is there now. Optional.
+	consequences func(p *page, params []string) (consequences, error)
+	// body makes the operation's body of what the fields say. Default: a member for each field that is
+	// not empty; none if there are no fields.
+	body func(p *page, members map[string]any) (any, error)
+	// try shows what would come of it, for the button of that name, and changes nothing. Optional.
+	try     func(p *page, body any) (trial, error)
+	tryText string
+	// after leads on, once the operation has succeeded. response is its data.
+	after func(p *page, params []string, response json.RawMessage) error
+}
+
+// consequences are what an act will do.
+type consequences struct {
+	Lead  string   // what it is about
+	Lines []string // what follows
+	Back  string   // the page to go back to
+	Stop  string   // why it can't be done now; empty if it can
+}
+
+// trial is what would come of an act.
+type trial struct {
+	Lead  string
+	Lines []string
+}
+
+// field is a field of a form. Its kind is one of text, area, select, list (a line for each value), choices
+// (any number of Options), json, number, bool, secret or time.
+type field struct {
+	Name, Label, Kind, Value, Hint, Example string
+	Options                                 []string
+	Chosen                                  []string // of choices
+	Required                                bool
+	Fault                                   string
+}
+
+// form is what the page of an act shows.
+type form struct {
+	consequences
+	Title, Submit, Action string
+	Danger                bool
+	Fields                []field
+	Problem               *problem
+	Try                   string
+	Trial                 *trial
+}
+
+// params are the values of the path's parameters, in their order.
+func (a *act) params(p *page) []string {
+	var values []string
+	for part := range strings.SplitSeq(a.path, "/") {
+		if name, found := strings.CutPrefix(part, "{"); found {
+			values = append(values, p.r.PathValue(strings.TrimSuffix(name, "}")))
+		}
+	}
+	return values
+}
+
+// form is the form as it is before anything was sent.
+func (a *act) form(p *page) (form, error) {
+	p.show(a.section, a.title)
+	if err := p.missing(a.op); err != nil {
+		return form{}, err
+	}
+	f := form{Title: a.title, Submit: a.submit, Danger: a.danger, Action: p.Path, Try: a.tryText}
+	var err error
+	if a.fields != nil {
+		if f.Fields, err = a.fields(p); err != nil {
+			return form{}, err
+		}
+	}
+	if a.consequences != nil {
+		if f.consequences, err = a.consequences(p, a.params(p)); err != nil {
+			return form{}, err
+		}
+		if !p.may(f.Back) {
+			f.Back = Path
+		}
+	}
+	return f, nil
+}
+
+// showAct is the page of an act.
+func showAct(a *act) handler {
+	return func(p *page) error {
+		f, err := a.form(p)
+		if err == nil && a.confirms {
+			if unconfirmed := confirmed(p); unconfirmed != nil {
+				return p.again(unconfirmed)
+			}
+		}
+		if err != nil {
+			return err
+		}
+		p.render("form", f)
+		return nil
+	}
+}
+
+// doAct does it. What the operation refuses is said beside the form, which keeps what was written.
+func doAct(a *act) handler {
+	return func(p *page) error {
+		params := a.params(p)
+		if err := p.missing(a.op); err != nil {
+			return err
+		}
+		if a.confirms {
+			if unconfirmed := confirmed(p); unconfirmed != nil {
+				return p.again(unconfirmed)
+			}
+		}
+		p.show(a.section, a.title)
+		members, err := a.read(p)
+		var body any
+		if err == nil {
+			switch {
+			case a.body != nil:
+				body, err = a.body(p, members)
+			case a.fields != nil:
+				body = members
+			}
+		}
+		if err == nil && a.try != nil && p.value("try") != "" {
+			return a.show(p, body)
+		}
+		var response json.RawMessage
+		if err == nil {
+			err = p.do(call{op: a.op, params: params, body: body}, &response)
+		}
+		if err == nil {
+			return a.after(p, params, response)
+		}
+		e := asProblem(err)
+		if e == nil || e.Status >= http.StatusInternalServerError || e.Status == http.StatusForbidden || e.Status == http.StatusUnauthorized || e.Status == http.StatusNotFound && len(params) > 0 && a.fields == nil {
+			return err
+		}
+		return a.refused(p, e)
+	}
+}
+
+// refused shows the form again, with what is wrong.
+func (a *act) refused(p *page, e *problem) error {
+	f, err := a.form(p)
+	if err != nil {
+		return e // what the act is about can't be shown; why it failed can
+	}
+	f.Problem, p.status = e, e.Status
+	for i := range f.Fields {
+		f.Fields[i].keep(p.r.PostForm, e)
+	}
+	p.render("form", f)
+	return nil
+}
+
+// show shows the form with what would come of it.
+func (a *act) show(p *page, body any) error {
+	made, err := a.try(p, body)
+	if e := wrong(err); e != nil {
+		return a.refused(p, e)
+	}
+	if err != nil {
+		return err
+	}
+	f, err := a.form(p)
+	if err != nil {
+		return err
+	}
+	f.Trial = &made
+	for i := range f.Fields {
+		f.Fields[i].keep(p.r.PostForm, &problem{})
+	}
+	p.render("form", f)
+	return nil
+}
+
+// keep sets what was written, and what is wrong with it.
+func (f *field) keep(sent url.Values, e *problem) {
+	if f.Kind == "choices" {
+		f.Chosen = sent[f.Name]
+	} else {
+		f.Value = sent.Get(f.Name)
+	}
+	if f.Kind == "secret" {
+		f.Value = ""
+	}
+	for _, v := range e.ValidationErrors {
+		if v.Field == f.Name || strings.HasPrefix(v.Field, f.Name+".") || strings.HasPrefix(v.Field, f.Name+"[") {
+			f.Fault = v.Message
+		}
+	}
+}
+
+// read makes members of the fields that are not empty.
+func (a *act) read(p *page) (map[string]any, error) {
+	members := map[string]any{}
+	if a.fields == nil {
+		return members, nil
+	}
+	fields, err := a.fields(p)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range fields {
+		value := p.value(f.Name)
+		if f.Kind == "choices" {
+			if chosen := p.r.PostForm[f.Name]; len(chosen) > 0 {
+				members[f.Name] = chosen
+			}
+			continue
+		}
+		if value == "" {
+			continue
+		}
+		switch f.Kind {
+		case "number":
+			n, err := strconv.ParseInt(value, 10, 64)
+			if err != nil {
+				return nil, invalid(f.Name, "must be a whole number")
+			}
+			members[f.Name] = n
+		case "bool":
+			members[f.Name] = value == "yes"
+		case "json":
+			if !json.Valid([]byte(value)) {
+				return nil, invalid(f.Name, "must be JSON, such as {\"regions\":[\"DE\"]}")
+			}
+			members[f.Name] = json.RawMessage(value)
+		case "list":
+			members[f.Name] = strings.Fields(value)
+		case "time":
+			members[f.Name] = timed(value)
+		default:
+			members[f.Name] = value
+		}
+	}
+	return members, nil
+}
+
+// timed is a time as a browser's field has it, which is in UTC here, as the API takes it.
+func timed(value string) string {
+	if len(value) == len("2006-01-02T15:04") && value[10] == 'T' {
+		return value + ":00Z"
+	}
+	return value
+}
+
+// goTo leads on to the page of a record that the response holds under a noun.
+func goTo(under, noun, deed string) func(*page, []string, json.RawMessage) error {
+	return func(p *page, _ []string, response json.RawMessage) error {
+		var data map[string]json.RawMessage
+		var record struct{ ID, KeyID string }
+		if err := json.Unmarshal(response, &data); err != nil {
+			return err
+		}
+		if err := json.Unmarshal(data[noun], &record); err != nil {
+			return err
+		}
+		p.done(Path+under+"/"+url.PathEscape(record.ID+record.KeyID), deed)
+		return nil
+	}
+}
+
+// goBack leads on to the page of the record that the act is about.
+func goBack(under, deed string) func(*page, []string, json.RawMessage) error {
+	return func(p *page, params []string, _ json.RawMessage) error {
+		p.done(Path+under+"/"+url.PathEscape(params[0]), deed)
+		return nil
+	}
+}
+
+// reason is the field of the acts that take one.
+func reason(hint string) func(*page) ([]field, error) {
+	return func(*page) ([]field, error) {
+		return []field{{Name: "reason", Label: "Reason", Kind: "area", Hint: hint}}, nil
+	}
+}
+
+const permanent = "Kept permanently in the audit log: no place for personal data."
+
+// fixed are fields that need nothing else.
+func fixed(fields ...field) func(*page) ([]field, error) {
+	return func(p *page) ([]field, error) {
+		made := make([]field, len(fields))
+		copy(made, fields)
+		for i := range made { // an address may fill in a form
+			if asked := p.r.URL.Query().Get(made[i].Name); asked != "" && made[i].Kind != "choices" {
+				made[i].Value = asked
+			}
+		}
+		return made, nil
+	}
+}

@@ -1,0 +1,199 @@
+package console
+
+import (
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strings"
+
+	"muniment.example/gateway/client"
+)
+
+func disputesList() list[client.Dispute] {
+	return list[client.Dispute]{
+		op: "list-disputes", plural: "disputes", columns: []string{"Dispute", "By", "State", "About", "Reason", "Opened"},
+		row: func(d client.Dispute) []cell {
+			about := text(count(int64(len(d.ReceiptIDs))) + " plays")
+			if d.RightID != "" {
+				about = link("plays on "+short(d.RightID), d.RightID, "/rights")
+			} else if len(d.ReceiptIDs) == 1 {
+				about = id(d.ReceiptIDs[0], "/plays")
+			}
+			shown := state(d.State)
+			if d.Outcome != "" {
+				shown.Note = words(d.Outcome)
+			}
+			return []cell{id(d.ID, "/disputes"), text(d.RaisedByOrgID), shown, about, text(d.Reason), moment(d.CreatedAt)}
+		},
+	}
+}
+
+var disputeFilters = []filter{{Name: "state", Label: "State", Options: options("OPEN", "INVESTIGATING", "RESPONDED", "RESOLVED")}, {Name: "rightId", Label: "Right", Example: "rgh_…"}, {Name: "receiptId", Label: "Receipt", Example: "rcp_…"}}
+
+func showDisputes(p *page) error {
+	p.show("Disputes", "Disputes")
+	return showList(p, disputesList(), listed{
+		Lead: "Plays that somebody says were not as they were recorded. They are held out of settlement until the dispute is resolved.", Empty: "Nobody disputes a play. A dispute is opened here, or from the page of a play.", New: p.offer("open-dispute", "New dispute", "/disputes/new"),
+	}, slices.Clone(disputeFilters)...)
+}
+
+func sendDisputes(p *page) error {
+	l := disputesList()
+	l.query = p.filters("state", "rightId", "receiptId")
+	return l.csv(p, "disputes")
+}
+
+func showDispute(p *page) error {
+	p.show("Disputes", "Dispute")
+	var data struct{ Dispute client.PricedDispute }
+	if err := p.get(&data, "get-dispute", nil, p.r.PathValue("disputeId")); err != nil {
+		return err
+	}
+	p.render("dispute", data)
+	return nil
+}
+
+func aboutDispute(states []string, lines ...string) func(*page, []string) (consequences, error) {
+	return func(p *page, params []string) (consequences, error) {
+		c := consequences{Back: Path + "/disputes/" + url.PathEscape(params[0]), Lines: lines}
+		if !p.can("get-dispute") {
+			return c, nil
+		}
+		var data struct{ Dispute client.Dispute }
+		if err := p.get(&data, "get-dispute", nil, params[0]); err != nil {
+			return c, err
+		}
+		c.Lead = data.Dispute.RaisedByOrgID + ": " + data.Dispute.Reason
+		if !slices.Contains(states, data.Dispute.State) {
+			c.Stop = "The dispute is " + data.Dispute.State + ", so there is nothing to do here."
+		}
+		return c, nil
+	}
+}
+
+// readEvidence makes evidence of a text and lines of references.
+func readEvidence(members map[string]any) []map[string]any {
+	written, given := members["evidence"]
+	references := members["references"]
+	delete(members, "evidence")
+	delete(members, "references")
+	if !given {
+		return nil
+	}
+	one := map[string]any{"text": written}
+	if references != nil {
+		one["references"] = references
+	}
+	return []map[string]any{one}
+}
+
+var evidenceFields = []field{{Name: "evidence", Label: "Evidence", Kind: "area", Hint: permanent}, {Name: "references", Label: "Where to find more", Kind: "list", Hint: "URLs or names of documents, separated by blanks. " + permanent}}
+
+var disputeActs = []*act{
+	{
+		path: "/disputes/new", op: "open-dispute", section: "Disputes", title: "New dispute", submit: "Open the dispute",
+		consequences: saying("/disputes", "", "The plays are held out of settlement until it is resolved, and the held amount is shown."),
+		fields: fixed(slices.Concat([]field{
+			{Name: "receiptId", Label: "Receipts", Example: "rcp_…", Hint: "One or several, separated by blanks. Or a right and a window."},
+			{Name: "rightId", Label: "Or all plays on the right", Example: "rgh_…"}, {Name: "from", Label: "Rendered from", Example: "2026-11-01T00:00:00Z"}, {Name: "to", Label: "Rendered before"},
+			{Name: "raisedByOrgId", Label: "Raised by", Example: "org_…", Hint: "Your organisation, unless you name another."}, {Name: "reason", Label: "Reason", Kind: "area", Required: true, Hint: permanent},
+		}, evidenceFields)...),
+		body: func(_ *page, members map[string]any) (any, error) {
+			if written, given := members["receiptId"].(string); given {
+				members["receiptIds"] = strings.Fields(written)
+				delete(members, "receiptId")
+			}
+			window := map[string]any{}
+			for _, name := range []string{"from", "to"} {
+				if value, given := members[name]; given {
+					window[name] = value
+					delete(members, name)
+				}
+			}
+			if len(window) > 0 {
+				members["window"] = window
+			}
+			if evidence := readEvidence(members); evidence != nil {
+				members["evidence"] = evidence
+			}
+			return members, nil
+		},
+		after: goTo("/disputes", "dispute", "dispute-opened"),
+	},
+	{path: "/disputes/{disputeId}/investigate", op: "investigate-dispute", section: "Disputes", title: "Investigate the dispute", submit: "Note that we look into it", consequences: aboutDispute([]string{"OPEN"}, "The other side sees that somebody looks into it."), after: goBack("/disputes", "dispute-investigated")},
+	{
+		path: "/disputes/{disputeId}/respond", op: "respond-to-dispute", section: "Disputes", title: "Respond to the dispute", submit: "Respond", consequences: aboutDispute([]string{"OPEN", "INVESTIGATING", "RESPONDED"}, "The evidence stands beside that of the other side."),
+		fields: fixed(slices.Concat([]field{{Name: "byOrgId", Label: "By", Example: "org_…", Hint: "Your organisation, unless you name another."}}, evidenceFields)...),
+		body: func(_ *page, members map[string]any) (any, error) {
+			members["evidence"] = readEvidence(members)
+			if members["evidence"].([]map[string]any) == nil {
+				return nil, invalid("evidence", "is missing")
+			}
+			return members, nil
+		},
+		after: goBack("/disputes", "dispute-responded"),
+	},
+	{
+		path: "/disputes/{disputeId}/resolve", op: "resolve-dispute", section: "Disputes", title: "Resolve the dispute", submit: "Resolve", danger: true,
+		consequences: aboutDispute([]string{"OPEN", "INVESTIGATING", "RESPONDED"}, "Upheld: the plays are out of settlement for good.", "Rejected: they are settled like all others.", "Statements that were issued do not change; a correction can state the difference."),
+		fields:       fixed(field{Name: "outcome", Label: "Outcome", Kind: "select", Options: options("UPHELD", "REJECTED"), Required: true}, field{Name: "resolution", Label: "Why", Kind: "area", Hint: permanent}),
+		after:        goBack("/disputes", "dispute-resolved"),
+	},
+}
+
+// heldList lists reported plays that wait.
+func heldList() list[client.HeldRow] {
+	return list[client.HeldRow]{
+		op: "list-held-rows", plural: "held", columns: []string{"Row", "State", "Waits for", "Vendor", "Their id", "Right", "Played (UTC)", "Given up", "Receipt"},
+		row: func(h client.HeldRow) []cell {
+			return []cell{text(h.ID), state(h.State), text(words(string(h.Reason))), text(h.Vendor), text(h.IdType + " " + h.VendorID), id(h.RightID, "/rights"), moment(h.PlayedAt), moment(h.ExpiresAt), id(h.ReceiptID, "/plays")}
+		},
+	}
+}
+
+func showHeld(p *page) error {
+	p.show("Plays", "Held plays")
+	return showList(p, heldList(), listed{
+		Lead:  "Plays that were reported and can't be decided yet: their vendor's id has no mapping, or their right is suspended. They are delivered by themselves once that changes.",
+		Empty: "No reported play waits.", New: p.offer("list-rejected-plays", "Rejected plays", "/rejected"),
+	}, filter{Name: "state", Label: "State", Options: options("HELD", "REPLAYED", "EXPIRED")}, filter{Name: "reason", Label: "Waits for", Options: options("UNMAPPED", "RIGHT_SUSPENDED")}, filter{Name: "vendorId", Label: "Vendor's id"}, filter{Name: "rightId", Label: "Right", Example: "rgh_…"})
+}
+
+func sendHeld(p *page) error {
+	l := heldList()
+	l.query = p.filters("state", "reason", "vendorId", "rightId")
+	return l.csv(p, "held")
+}
+
+func rejectedList() list[client.RejectedPlay] {
+	return list[client.RejectedPlay]{
+		op: "list-rejected-plays", plural: "rejected", columns: []string{"Play", "Came", "Format", "Code", "Why", "By the key", "As it was sent"},
+		row: func(r client.RejectedPlay) []cell {
+			sent := r.Row
+			if string(sent) == "null" || len(sent) == 0 {
+				sent = r.Play
+			}
+			return []cell{text(r.ID), moment(r.CreatedAt), text(r.Format), text(string(r.Error.Code)), text(r.Error.Message), text(short(r.KeyID)), text(string(sent))}
+		},
+	}
+}
+
+func showRejected(p *page) error {
+	p.show("Plays", "Rejected plays")
+	return showList(p, rejectedList(), listed{
+		Lead: "Plays that players posted by themselves, and that were rejected for good. Repair what is named, send them again, and dismiss them.", Empty: "No play was rejected.",
+		New: slices.Concat(p.offer("list-held-rows", "Held plays", "/held"), p.offer("dismiss-rejected-plays", "Dismiss", "/rejected/dismiss")),
+	})
+}
+
+func sendRejected(p *page) error { return rejectedList().csv(p, "rejected") }
+
+var playActs = []*act{{
+	path: "/rejected/dismiss", op: "dismiss-rejected-plays", section: "Plays", title: "Dismiss rejected plays", submit: "Dismiss",
+	consequences: saying("/rejected", "", "They are deleted here. What was wrong with them is then nowhere any more."),
+	fields:       fixed(field{Name: "ids", Label: "Ids of the plays", Kind: "list", Required: true, Hint: "As in the first column, separated by blanks."}),
+	body: func(_ *page, members map[string]any) (any, error) {
+		return map[string]any{"rejectedIds": members["ids"]}, nil
+	},
+	after: func(p *page, _ []string, _ json.RawMessage) error { p.done(Path+"/rejected", "dismissed"); return nil },
+}}

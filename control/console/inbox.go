@@ -1,0 +1,168 @@
+package console
+
+import (
+	"encoding/json"
+	"slices"
+
+	"muniment.example/gateway/client"
+)
+
+func offersList() list[client.Offer] {
+	return list[client.Offer]{
+		op: "list-offers", plural: "offers", columns: []string{"Offer", "From", "To", "State", "Of the right", "Scope", "Answer before", "Made"},
+		row: func(o client.Offer) []cell {
+			return []cell{id(o.ID, "/offers"), text(o.FromOrgID), text(o.ToOrgID), state(o.State), id(o.RightID, "/rights"), text(scopeText(o.Scope)), moment(o.ExpiresAt), moment(o.CreatedAt)}
+		},
+	}
+}
+
+var (
+	offerFilters     = []filter{{Name: "state", Label: "State", Options: options("PROPOSED", "COUNTERED", "ACCEPTED", "REJECTED", "WITHDRAWN", "EXPIRED")}, {Name: "rightId", Label: "Right", Example: "rgh_…"}}
+	challengeFilters = []filter{{Name: "state", Label: "State", Options: options("OPEN", "UPHELD", "OVERTURNED", "WITHDRAWN")}, {Name: "rightId", Label: "Right", Example: "rgh_…"}}
+)
+
+func showOffers(p *page) error {
+	p.show("Offers", "Offers")
+	return showList(p, offersList(), listed{
+		Lead: "Who asks for a part of a right, or offers one. Accepting issues a right that derives from it.", Empty: "No offer was made yet. Propose one to the organisation that shall use a part of a right.", New: p.offer("propose-offer", "New offer", "/offers/new"),
+	}, slices.Clone(offerFilters)...)
+}
+
+func sendOffers(p *page) error {
+	l := offersList()
+	l.query = p.filters("state", "rightId")
+	return l.csv(p, "offers")
+}
+
+func showOffer(p *page) error {
+	p.show("Offers", "Offer")
+	var data struct{ Offer client.Offer }
+	if err := p.get(&data, "get-offer", nil, p.r.PathValue("offerId")); err != nil {
+		return err
+	}
+	p.render("offer", struct {
+		client.Offer
+		ScopeText string
+	}{data.Offer, scopeText(data.Offer.Scope)})
+	return nil
+}
+
+func challengesList() list[client.Challenge] {
+	return list[client.Challenge]{
+		op: "list-challenges", plural: "challenges", columns: []string{"Challenge", "By", "State", "Of the right", "Reason", "Opened"},
+		row: func(c client.Challenge) []cell {
+			return []cell{id(c.ID, "/challenges"), text(c.ChallengerOrgID), state(c.State), id(c.RightID, "/rights"), text(c.Reason), moment(c.CreatedAt)}
+		},
+	}
+}
+
+func showChallenges(p *page) error {
+	p.show("Challenges", "Challenges")
+	return showList(p, challengesList(), listed{
+		Lead: "Who says that a right should not be there. One that is upheld revokes the right.", Empty: "Nobody has challenged a right.", New: p.offer("open-challenge", "New challenge", "/challenges/new"),
+	}, slices.Clone(challengeFilters)...)
+}
+
+func sendChallenges(p *page) error {
+	l := challengesList()
+	l.query = p.filters("state", "rightId")
+	return l.csv(p, "challenges")
+}
+
+func showChallenge(p *page) error {
+	p.show("Challenges", "Challenge")
+	var data struct{ Challenge client.Challenge }
+	if err := p.get(&data, "get-challenge", nil, p.r.PathValue("challengeId")); err != nil {
+		return err
+	}
+	p.render("challenge", data.Challenge)
+	return nil
+}
+
+// aboutOffer are the consequences of an act on an offer.
+func aboutOffer(lines ...string) func(*page, []string) (consequences, error) {
+	return func(p *page, params []string) (consequences, error) {
+		c := consequences{Back: Path + "/offers/" + params[0], Lines: lines}
+		if !p.can("get-offer") {
+			return c, nil
+		}
+		var data struct{ Offer client.Offer }
+		if err := p.get(&data, "get-offer", nil, params[0]); err != nil {
+			return c, err
+		}
+		c.Lead = "From " + data.Offer.FromOrgID + " to " + data.Offer.ToOrgID + ": " + scopeText(data.Offer.Scope)
+		if data.Offer.State != "PROPOSED" {
+			c.Stop = "The offer is " + data.Offer.State + ", so there is nothing to do here."
+		}
+		return c, nil
+	}
+}
+
+func aboutChallenge(lines ...string) func(*page, []string) (consequences, error) {
+	return func(p *page, params []string) (consequences, error) {
+		c := consequences{Back: Path + "/challenges/" + params[0], Lines: lines}
+		if !p.can("get-challenge") {
+			return c, nil
+		}
+		var data struct{ Challenge client.Challenge }
+		if err := p.get(&data, "get-challenge", nil, params[0]); err != nil {
+			return c, err
+		}
+		c.Lead = data.Challenge.ChallengerOrgID + ": " + data.Challenge.Reason
+		if data.Challenge.State != "OPEN" {
+			c.Stop = "The challenge is " + data.Challenge.State + ", so there is nothing to do here."
+		}
+		return c, nil
+	}
+}
+
+var inboxActs = []*act{
+	{
+		path: "/offers/new", op: "propose-offer", section: "Offers", title: "New offer", submit: "Propose",
+		consequences: saying("/offers", "", "The other organisation can accept it while the right is in force. Accepting issues a derived right."),
+		fields: fixed(
+			field{Name: "rightId", Label: "Of the right", Required: true, Example: "rgh_…"},
+			field{Name: "fromOrgId", Label: "From", Example: "org_…", Hint: "The right's holder, unless you name another. One of the two holds the right."},
+			field{Name: "toOrgId", Label: "To", Required: true, Example: "org_…"},
+			field{Name: "scope", Label: "Scope", Kind: "json", Value: "{}", Hint: scopeHint},
+			field{Name: "termsRef", Label: "Where the terms are", Hint: "No place for personal data."},
+			field{Name: "effectiveFrom", Label: "The new right begins", Hint: "When it is accepted, unless you name a time."},
+			field{Name: "effectiveUntil", Label: "It ends (exclusive)", Hint: "With the right, unless you name a time."},
+			field{Name: "expiresAt", Label: "Answer before", Hint: "In 7 days, unless you name a time."},
+		),
+		after: goTo("/offers", "offer", "offer-proposed"),
+	},
+	{
+		path: "/offers/{offerId}/accept", op: "accept-offer", section: "Offers", title: "Accept the offer", submit: "Accept",
+		consequences: aboutOffer("A right that derives from the offered one is issued at once, with this scope, for the other organisation.", "It can be suspended and revoked like any right; the offer stays accepted."),
+		after:        goBack("/offers", "offer-accepted"),
+	},
+	{
+		path: "/offers/{offerId}/counter", op: "counter-offer", section: "Offers", title: "Make a counter-offer", submit: "Send the counter-offer",
+		consequences: aboutOffer("The offer is over, and a new one goes the other way."),
+		fields: fixed(field{Name: "scope", Label: "Scope", Kind: "json", Value: "{}", Hint: scopeHint}, field{Name: "termsRef", Label: "Where the terms are"},
+			field{Name: "effectiveFrom", Label: "The new right begins"}, field{Name: "effectiveUntil", Label: "It ends (exclusive)"}, field{Name: "expiresAt", Label: "Answer before"}),
+		after: func(p *page, _ []string, response json.RawMessage) error {
+			p.done(Path+"/offers", "offer-countered")
+			return nil
+		},
+	},
+	{path: "/offers/{offerId}/reject", op: "reject-offer", section: "Offers", title: "Reject the offer", submit: "Reject", fields: reason(permanent), consequences: aboutOffer("The offer is over. Another one can be made."), after: goBack("/offers", "offer-rejected")},
+	{path: "/offers/{offerId}/withdraw", op: "withdraw-offer", section: "Offers", title: "Withdraw the offer", submit: "Withdraw", fields: reason(permanent), consequences: aboutOffer("The offer is over. Another one can be made."), after: goBack("/offers", "offer-withdrawn")},
+	{
+		path: "/challenges/new", op: "open-challenge", section: "Challenges", title: "New challenge", submit: "Open the challenge",
+		consequences: saying("/challenges", "", "The right goes on until the challenge is resolved."),
+		fields:       fixed(field{Name: "rightId", Label: "Of the right", Required: true, Example: "rgh_…"}, field{Name: "challengerOrgId", Label: "By", Required: true, Example: "org_…"}, field{Name: "reason", Label: "Reason", Kind: "area", Required: true, Hint: permanent}),
+		after:        goTo("/challenges", "challenge", "challenge-opened"),
+	},
+	{
+		path: "/challenges/{challengeId}/resolve", op: "resolve-challenge", section: "Challenges", title: "Resolve the challenge", submit: "Resolve", danger: true,
+		consequences: aboutChallenge("Upheld: the right is revoked for good, with all that derives from it. That needs the scope rights:write as well.", "Not upheld: the right goes on."),
+		fields:       fixed(field{Name: "upheld", Label: "Is it upheld?", Kind: "bool", Options: options("no", "yes"), Required: true}, field{Name: "resolution", Label: "Why", Kind: "area", Hint: permanent}),
+		after:        goBack("/challenges", "challenge-resolved"),
+	},
+	{
+		path: "/challenges/{challengeId}/withdraw", op: "withdraw-challenge", section: "Challenges", title: "Withdraw the challenge", submit: "Withdraw",
+		consequences: aboutChallenge("The challenge is over, without a decision."), fields: fixed(field{Name: "resolution", Label: "Why", Kind: "area", Hint: permanent}), after: goBack("/challenges", "challenge-withdrawn"),
+	},
+}

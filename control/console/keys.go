@@ -1,0 +1,121 @@
+package console
+
+import (
+	"encoding/json"
+	"net/url"
+	"strings"
+	"time"
+
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/client"
+)
+
+func keysList(now time.Time) list[client.APIKey] {
+	return list[client.APIKey]{
+		op: "list-api-keys", plural: "keys", columns: []string{"Key", "For", "State", "Scopes", "Expires", "Made", "Made by"},
+		row: func(k client.APIKey) []cell {
+			return []cell{id(k.KeyID, "/keys"), text(k.Label), state(keyState(k, now)), text(strings.Join(k.Scopes, ", ")), moment(k.ExpiresAt), moment(k.CreatedAt), text(short(k.CreatedBy))}
+		},
+	}
+}
+
+// keyState is the state of a key, which its record has as times.
+func keyState(k client.APIKey, now time.Time) string {
+	switch {
+	case !k.RevokedAt.IsZero():
+		return "REVOKED"
+	case !k.ExpiresAt.IsZero() && !k.ExpiresAt.After(now):
+		return "EXPIRED"
+	}
+	return "ACTIVE"
+}
+
+func showKeys(p *page) error {
+	p.show("Keys", "Keys")
+	return showList(p, keysList(p.s.cfg.Now()), listed{Lead: "What programs sign in with. A key can do what its scopes say, and nothing else.", Empty: "No key is there.", New: p.offer("create-api-key", "New key", "/keys/new")})
+}
+
+func sendKeys(p *page) error { return keysList(p.s.cfg.Now()).csv(p, "keys") }
+
+func showKey(p *page) error {
+	p.show("Keys", "Key")
+	var data struct{ Key client.APIKey }
+	if err := p.get(&data, "get-api-key", nil, p.r.PathValue("keyId")); err != nil {
+		return err
+	}
+	p.render("key", struct {
+		client.APIKey
+		State string
+		Own   bool
+	}{data.Key, keyState(data.Key, p.s.cfg.Now()), data.Key.KeyID == p.Session.Actor.ID})
+	return nil
+}
+
+// showMadeKey shows a key this once.
+func showMadeKey(p *page, _ []string, response json.RawMessage) error {
+	var made client.CreatedAPIKey
+	if err := json.Unmarshal(response, &made); err != nil {
+		return err
+	}
+	return showSecret(p, secret{Title: "The new key", Lead: "It is shown this once, and stored nowhere: copy it now.", Secret: made.APIKey, Env: "MUNIMENT_KEY", Back: Path + "/keys/" + made.Key.KeyID})
+}
+
+func aboutKey(lines ...string) func(*page, []string) (consequences, error) {
+	return func(p *page, params []string) (consequences, error) {
+		c := consequences{Back: Path + "/keys/" + url.PathEscape(params[0]), Lines: lines}
+		var data struct{ Key client.APIKey }
+		if err := p.get(&data, "get-api-key", nil, params[0]); err != nil {
+			return c, err
+		}
+		c.Lead = data.Key.Label + " (" + data.Key.Prefix + ")"
+		if !data.Key.RevokedAt.IsZero() {
+			c.Stop = "The key is revoked, so there is nothing to do here."
+		}
+		if data.Key.KeyID == p.Session.Actor.ID {
+			c.Lines = append(append([]string{}, lines...), "It is the key that you have signed in with: your session ends with it.")
+		}
+		return c, nil
+	}
+}
+
+// confirmed is an error unless the actor has signed in a moment ago.
+func confirmed(p *page) error { return p.Session.Confirmed() }
+
+var keyActs = []*act{
+	{
+		path: "/keys/new", op: "create-api-key", section: "Keys", title: "New key", submit: "Make the key", confirms: true,
+		consequences: saying("/keys", "", "The key works at once, with the scopes that you choose. It ends with the key that you have signed in with, at the latest."),
+		fields: func(p *page) ([]field, error) {
+			var scopes []string
+			for _, name := range p.Session.Caller.Scopes.Names() {
+				if name != api.Wildcard.String() {
+					scopes = append(scopes, name)
+				}
+			}
+			if p.Session.Allows(api.Wildcard) {
+				scopes = append([]string{}, api.EveryScope.Names()...)
+			}
+			return []field{
+				{Name: "label", Label: "What it is for", Required: true, Example: "player in Berlin"},
+				{Name: "scopes", Label: "Scopes", Kind: "choices", Options: scopes, Hint: "A player needs delivery:write alone."},
+				{Name: "expiresAt", Label: "Expires", Example: "2027-01-01T00:00:00Z"},
+			}, nil
+		},
+		body: func(_ *page, members map[string]any) (any, error) {
+			if members["scopes"] == nil {
+				return nil, invalid("scopes", "are missing: choose at least one")
+			}
+			return members, nil
+		},
+		after: showMadeKey,
+	},
+	{
+		path: "/keys/{keyId}/rotate", op: "rotate-api-key", section: "Keys", title: "Rotate the key", submit: "Make its successor", confirms: true,
+		consequences: aboutKey("A new key with the same scopes is made, and shown once. The old one works on for a day, unless you say otherwise: put the new one in place before that."),
+		fields:       fixed(field{Name: "overlapSeconds", Label: "The old one works on for (seconds)", Kind: "number", Example: "86400"}), after: showMadeKey,
+	},
+	{path: "/keys/{keyId}/revoke", op: "revoke-api-key", section: "Keys", title: "Revoke the key", submit: "Revoke for good", danger: true, consequences: aboutKey("Requests with it are refused from now on, at nodes within seconds. Webhooks that it has made stop. Keys that it has made work on.", "This can't be undone."), after: func(p *page, params []string, _ json.RawMessage) error {
+		p.done(Path+"/keys", "key-revoked")
+		return nil
+	}},
+}

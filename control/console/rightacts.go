@@ -1,0 +1,142 @@
+package console
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"muniment.example/gateway/client"
+)
+
+var basisKinds = options("LICENSE", "CONSENT", "CONTRACT", "STATUTE", "LEGITIMATE_INTEREST")
+
+const scopeHint = "JSON with the limits: regions, campaigns, channels (lists), maxSpeedMph (number), bvlos, labels (texts). What a derived right does not name it inherits."
+
+// rightActs change bases and rights.
+var rightActs = []*act{
+	{
+		path: "/bases/new", op: "create-basis", section: "Rights", title: "New legal basis", submit: "Register the basis",
+		consequences: saying("/bases", "", "The basis is recorded in your log. It can't be changed; a later one takes its place."),
+		fields: fixed(
+			field{Name: "title", Label: "Title", Required: true, Example: "Music licence 2026", Hint: permanent},
+			field{Name: "kind", Label: "Kind", Kind: "select", Options: basisKinds, Required: true},
+			field{Name: "holderOrgId", Label: "Holder", Example: "org_…", Hint: "Your organisation, unless you name another."},
+			field{Name: "jurisdiction", Label: "Where it applies", Example: "DE"},
+			field{Name: "reference", Label: "Where to read about it", Example: "https://…"},
+			field{Name: "effectiveFrom", Label: "From", Example: "2026-01-01T00:00:00Z"},
+			field{Name: "effectiveUntil", Label: "Until (exclusive)", Example: "2027-01-01T00:00:00Z"},
+			field{Name: "contentHash", Label: "SHA-256 of the document", Hint: "base64url"},
+		),
+		after: goTo("/bases", "basis", "basis-registered"),
+	},
+	{
+		path: "/rights/new", op: "issue-right", section: "Rights", title: "New right", submit: "Issue the right",
+		consequences: saying("/rights", "", "Nodes accept deliveries on it within seconds, from the moment when it begins."),
+		fields: func(p *page) ([]field, error) {
+			made, _ := fixed(
+				field{Name: "basisId", Label: "Legal basis", Required: true, Example: "bas_…"},
+				field{Name: "parentRightId", Label: "Derived from", Example: "rgh_…", Hint: "A right whose limits bind the new one, and whose end ends it."},
+				field{Name: "substrate", Label: "Medium", Kind: "select", Options: substrates(), Required: true},
+				field{Name: "holderOrgId", Label: "Holder", Example: "org_…", Hint: "Your organisation, unless you name another."},
+				field{Name: "effectiveFrom", Label: "From", Required: true, Value: stamp(p.s.cfg.Now().Truncate(time.Hour))},
+				field{Name: "effectiveUntil", Label: "Until (exclusive)", Example: "2027-01-01T00:00:00Z"},
+				field{Name: "scope", Label: "Scope", Kind: "json", Value: "{}", Hint: scopeHint},
+			)(p)
+			return made, nil
+		},
+		after: goTo("/rights", "right", "right-issued"),
+	},
+	{
+		path: "/rights/{rightId}/suspend", op: "suspend-right", section: "Rights", title: "Suspend the right", submit: "Suspend", fields: reason(permanent),
+		consequences: moving("Deliveries on it are refused from now on, at the latest when the lease of each node ends. Rows of batches wait until it is resumed.", "ACTIVE"),
+		after:        goBack("/rights", "right-suspended"),
+	},
+	{
+		path: "/rights/{rightId}/resume", op: "resume-right", section: "Rights", title: "Resume the right", submit: "Resume", fields: reason(permanent),
+		consequences: moving("Deliveries on it are accepted again, and rows that waited are delivered.", "SUSPENDED"),
+		after:        goBack("/rights", "right-resumed"),
+	},
+	{
+		path: "/rights/{rightId}/revoke", op: "revoke-right", section: "Rights", title: "Revoke the right", submit: "Revoke for good", danger: true, fields: reason(permanent),
+		consequences: moving("Deliveries on it are refused for good, at the latest when the lease of each node ends. This can't be undone.", "ACTIVE", "SUSPENDED"),
+		after:        goBack("/rights", "right-revoked"),
+	},
+}
+
+// saying are consequences that depend on nothing.
+func saying(back, lead string, lines ...string) func(*page, []string) (consequences, error) {
+	return func(*page, []string) (consequences, error) {
+		return consequences{Lead: lead, Lines: lines, Back: Path + back}, nil
+	}
+}
+
+// moving are the consequences of a change of a right's state: for it, and for all that derives from it.
+func moving(first string, from ...string) func(*page, []string) (consequences, error) {
+	return func(p *page, params []string) (consequences, error) {
+		c := consequences{Back: Path + "/rights/" + url.PathEscape(params[0]), Lines: []string{first}}
+		if !p.can("get-right-provenance") {
+			c.Lines = append(c.Lines, "So it is for each right that derives from it. Your session may not read which these are.")
+			return c, nil
+		}
+		var family client.Provenance
+		if err := p.get(&family, "get-right-provenance", nil, params[0]); err != nil {
+			return c, err
+		}
+		r := family.Lineage[len(family.Lineage)-1]
+		c.Lead = fmt.Sprintf("%s of %s, %s", words(r.Substrate), r.HolderOrgID, r.ID)
+		c.Stop = fmt.Sprintf("The right is %s, so there is nothing to do here.", r.State)
+		for _, state := range from {
+			if state == r.State {
+				c.Stop = ""
+			}
+		}
+		c.Lines = append(c.Lines, derivedLine(family))
+		if p.can("get-metering") {
+			var m client.Metering
+			if err := p.get(&m, "get-metering", url.Values{"rightId": {r.ID}, "from": {stamp(p.s.cfg.Now().Truncate(time.Hour).Add(-24 * time.Hour))}, "limit": {"1"}}); err != nil {
+				return c, err
+			}
+			c.Lines = append(c.Lines, fmt.Sprintf("In the last 24 hours there were %s plays on this right itself.", count(m.Totals.Receipts)))
+		}
+		if p.can("list-offers") {
+			var offers struct{ Offers []json.RawMessage }
+			if err := p.get(&offers, "list-offers", url.Values{"rightId": {r.ID}, "state": {"PROPOSED"}, "limit": {"100"}}); err != nil {
+				return c, err
+			}
+			if n := len(offers.Offers); n > 0 {
+				c.Lines = append(c.Lines, fmt.Sprintf("Offers of it that wait for an answer: %d. They can only be accepted while it is in force.", n))
+			}
+		}
+		return c, nil
+	}
+}
+
+// derivedLine names what derives from a right.
+func derivedLine(family client.Provenance) string {
+	n := len(family.Derived)
+	if n == 0 {
+		return "No right derives from it."
+	}
+	more := ""
+	if n == 500 {
+		more = "at least "
+	}
+	holders := map[string]bool{}
+	for _, r := range family.Derived {
+		holders[r.HolderOrgID] = true
+	}
+	return fmt.Sprintf("It holds for what derives from it, too: directly %s%d, held by %s, and what derives from these in turn.", more, n, named(holders))
+}
+
+// named lists up to five names.
+func named(all map[string]bool) string {
+	names := slices.Sorted(maps.Keys(all))
+	if len(names) > 5 {
+		return strings.Join(names[:5], ", ") + " and others"
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,300 @@
+package console
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"muniment.example/gate"
+	"muniment.example/gateway/client"
+)
+
+// listed is a page with a list: its filters, and what to do while it is empty.
+type listed struct {
+	Lead    string
+	Path    string
+	Filters []filter
+	Any     bool // a filter is set
+	Table   table
+	Empty   string // what to do next
+	New     []task // acts that the session may do
+	Problem *problem
+}
+
+// filter is a field of the form above a list.
+type filter struct {
+	Name, Label, Value, Example string
+	Options                     []string
+}
+
+// showList renders the page of a list. new are acts that the page offers.
+func showList[T any](p *page, l list[T], page listed, filters ...filter) error {
+	names := make([]string, len(filters))
+	for i, f := range filters {
+		names[i] = f.Name
+	}
+	chosen := p.filters(names...)
+	for i := range filters {
+		filters[i].Value = chosen.Get(filters[i].Name)
+	}
+	l.query = chosen
+	t, err := l.table(p, chosen)
+	if page.Problem = wrong(err); err != nil && page.Problem == nil {
+		return err
+	}
+	if page.Problem != nil {
+		p.status = page.Problem.Status
+	}
+	page.Path, page.Filters, page.Any, page.Table = p.Path, filters, len(chosen) > 0, t
+	p.render("list", page)
+	return nil
+}
+
+// offer is an act that a page leads to, if the session may do it.
+func (p *page) offer(op, text, path string) []task {
+	if !p.can(op) {
+		return nil
+	}
+	return []task{{Text: text, Href: Path + path}}
+}
+
+var rightFilters = []filter{
+	{Name: "state", Label: "State", Options: options("ACTIVE", "SUSPENDED", "REVOKED")},
+	{Name: "substrate", Label: "Medium", Options: substrates()},
+	{Name: "basisId", Label: "Basis", Example: "bas_…"},
+	{Name: "parentRightId", Label: "Derived from", Example: "rgh_…"},
+}
+
+// substrates are the names of the media.
+func substrates() []string {
+	var names []string
+	for _, s := range gate.NewCatalogue().Substrates {
+		names = append(names, fmt.Sprint(s.Substrate))
+	}
+	return names
+}
+
+func rightsList(query url.Values) list[client.Right] {
+	return list[client.Right]{
+		op: "list-rights", query: query, plural: "rights",
+		columns: []string{"Right", "Medium", "Holder", "In force", "Scope", "From", "Until", "Basis", "Derived from"},
+		row: func(r client.Right) []cell {
+			return []cell{
+				id(r.ID, "/rights"), text(words(r.Substrate)), text(r.HolderOrgID), state(r.EffectiveState), text(scopeText(r.Scope)), {Text: day(r.EffectiveFrom), value: stamp(r.EffectiveFrom)}, {Text: day(r.EffectiveUntil), value: stamp(r.EffectiveUntil) + " "},
+				id(r.BasisID, "/bases"), id(r.ParentRightID, "/rights"),
+			}
+		},
+	}
+}
+
+// scopeText is a scope for people.
+func scopeText(scope json.RawMessage) string {
+	var members map[string]any
+	if json.Unmarshal(scope, &members) != nil {
+		return ""
+	}
+	var parts []string
+	for name, value := range members {
+		switch v := value.(type) {
+		case []any:
+			var all []string
+			for _, one := range v {
+				all = append(all, fmt.Sprint(one))
+			}
+			if len(all) > 0 {
+				parts = append(parts, name+": "+strings.Join(all, ", "))
+			}
+		case map[string]any:
+			for label, one := range v {
+				parts = append(parts, fmt.Sprintf("%s %s: %v", name, label, one))
+			}
+		case nil:
+		default:
+			parts = append(parts, fmt.Sprintf("%s: %v", name, v))
+		}
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, " · ")
+}
+
+func showRights(p *page) error {
+	p.show("Rights", "Rights")
+	return showList(p, rightsList(nil), listed{
+		Lead:  "A right says who may deliver what, where and until when. It rests on a legal basis, or derives from another right.",
+		Empty: "No right is there yet. Register the legal basis first, then issue a right on it.",
+		New:   slices.Concat(p.offer("issue-right", "New right", "/rights/new"), p.offer("create-basis", "New basis", "/bases/new"), p.offer("list-bases", "Bases", "/bases")),
+	}, slices.Clone(rightFilters)...)
+}
+
+func sendRights(p *page) error {
+	return rightsList(p.filters("state", "substrate", "basisId", "parentRightId")).csv(p, "rights")
+}
+
+func basesList() list[client.Basis] {
+	return list[client.Basis]{
+		op: "list-bases", plural: "bases", columns: []string{"Basis", "Title", "Kind", "Holder", "State", "From", "Until", "Where"},
+		row: func(b client.Basis) []cell {
+			return []cell{id(b.ID, "/bases"), text(b.Title), text(words(b.Kind)), text(b.HolderOrgID), state(b.State), {Text: day(b.EffectiveFrom), value: stamp(b.EffectiveFrom) + " "}, {Text: day(b.EffectiveUntil), value: stamp(b.EffectiveUntil) + " "}, text(b.Jurisdiction)}
+		},
+	}
+}
+
+func showBases(p *page) error {
+	p.show("Rights", "Legal bases")
+	return showList(p, basesList(), listed{
+		Lead: "Why you may deliver at all: a licence, a consent, a contract, a statute. When a basis ends, all rights on it end with it.", Empty: "No basis is there yet. It comes first: a right rests on it.",
+		New: slices.Concat(p.offer("create-basis", "New basis", "/bases/new"), p.offer("list-rights", "Rights", "/rights")),
+	})
+}
+
+func sendBases(p *page) error { return basesList().csv(p, "bases") }
+
+// basisPage is a basis with its rights.
+type basisPage struct {
+	Basis  client.Basis
+	Rights []client.Right
+	More   bool
+}
+
+func showBasis(p *page) error {
+	p.show("Rights", "Legal basis")
+	var b basisPage
+	var data struct{ Basis client.Basis }
+	if err := p.get(&data, "get-basis", nil, p.r.PathValue("basisId")); err != nil {
+		return err
+	}
+	b.Basis = data.Basis
+	var rights struct {
+		Rights     []client.Right
+		NextCursor string
+	}
+	if err := p.get(&rights, "list-rights", url.Values{"basisId": {b.Basis.ID}, "limit": {"100"}}); err != nil {
+		return err
+	}
+	b.Rights, b.More = rights.Rights, rights.NextCursor != ""
+	p.render("basis", b)
+	return nil
+}
+
+// rightPage is a right in its family, and its history.
+type rightPage struct {
+	client.Right
+	Basis       client.Basis
+	Tree        *branch
+	History     []change
+	Propagation client.Propagation
+	Plays       *client.MeteringTotals // of the last 24 hours
+	Offers      []client.Offer
+	Challenges  []client.Challenge
+	ScopeText   string
+}
+
+// branch is a right in the tree.
+type branch struct {
+	client.Right
+	Here     bool
+	Children []*branch
+	More     bool // there are more children
+}
+
+// change is an event about a right.
+type change struct {
+	At     time.Time
+	Type   string
+	Actor  string
+	Reason string
+}
+
+func showRight(p *page) error {
+	p.show("Rights", "Right")
+	rightID := p.r.PathValue("rightId")
+	var r rightPage
+	var family client.Provenance
+	if err := p.get(&family, "get-right-provenance", nil, rightID); err != nil {
+		return err
+	}
+	r.Right, r.Basis = family.Lineage[len(family.Lineage)-1], family.Basis
+	r.ScopeText = scopeText(r.Scope)
+	r.Tree = treeOf(family)
+	if err := p.get(&struct {
+		Propagation *client.Propagation `json:"propagation"`
+	}{&r.Propagation}, "get-right-propagation", nil, rightID); err != nil {
+		return err
+	}
+	reads := []func() error{}
+	if p.can("list-events") {
+		reads = append(reads, func() error { return r.readHistory(p) })
+	}
+	if p.can("get-metering") {
+		reads = append(reads, func() error {
+			var m client.Metering
+			err := p.get(&m, "get-metering", url.Values{"rightId": {rightID}, "from": {stamp(p.s.cfg.Now().Truncate(time.Hour).Add(-24 * time.Hour))}, "limit": {"1"}})
+			r.Plays = &m.Totals
+			return err
+		})
+	}
+	if p.can("list-offers") {
+		reads = append(reads, func() error {
+			return p.get(&struct {
+				Offers *[]client.Offer `json:"offers"`
+			}{&r.Offers}, "list-offers", url.Values{"rightId": {rightID}, "limit": {"20"}})
+		})
+	}
+	if p.can("list-challenges") {
+		reads = append(reads, func() error {
+			return p.get(&struct {
+				Challenges *[]client.Challenge `json:"challenges"`
+			}{&r.Challenges}, "list-challenges", url.Values{"rightId": {rightID}, "limit": {"20"}})
+		})
+	}
+	if err := calling(p.r.Context(), reads...); err != nil {
+		return err
+	}
+	p.render("right", r)
+	return nil
+}
+
+// treeOf is the line from the root to the right, with what derives from it.
+func treeOf(family client.Provenance) *branch {
+	var root, at *branch
+	for _, r := range family.Lineage {
+		next := &branch{Right: r}
+		if at == nil {
+			root = next
+		} else {
+			at.Children = []*branch{next}
+		}
+		at = next
+	}
+	at.Here = true
+	for _, r := range family.Derived {
+		at.Children = append(at.Children, &branch{Right: r})
+	}
+	at.More = len(family.Derived) == 500
+	return root
+}
+
+// readHistory reads the changes of a right, the newest first.
+func (r *rightPage) readHistory(p *page) error {
+	var data struct {
+		Events []struct {
+			Event struct {
+				At    time.Time
+				Type  string
+				Actor struct{ Kind, ID string }
+				Data  struct{ StateReason string }
+			}
+		}
+	}
+	query := url.Values{"subjectKind": {"right"}, "subjectId": {r.ID}, "type": {"right.issued", "right.suspended", "right.resumed", "right.revoked"}, "limit": {"50"}}
+	if err := p.get(&data, "list-events", query); err != nil {
+		return err
+	}
+	for _, e := range data.Events {
+		r.History = append(r.History, change{e.Event.At, strings.TrimPrefix(e.Event.Type, "right."), e.Event.Actor.ID, e.Event.Data.StateReason})
+	}
+	return nil
+}

@@ -1,0 +1,177 @@
+package console
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"strings"
+	"time"
+
+	"muniment.example/control/route"
+	"muniment.example/gateway/api"
+)
+
+const (
+	// pageRows is how many rows a page has.
+	pageRows = "50"
+	// maxFileRows bounds the rows of a file that a page sends.
+	maxFileRows = 20_000
+)
+
+// cell is a value of a table. Of a time, a number or a state the zero value is empty.
+type cell struct {
+	Text   string
+	Href   string    // where it leads; empty for nowhere
+	Note   string    // a smaller line below
+	State  string    // a state: Text is for people
+	Number bool      // it is set to the right
+	Time   time.Time // Text is for people
+	value  string    // of a file, where that is not Text
+}
+
+func text(s string) cell        { return cell{Text: s} }
+func number(s string) cell      { return cell{Text: s, Number: true} }
+func amount(n int64) cell       { return cell{Text: count(n), Number: true, value: fmt.Sprint(n)} }
+func moment(t time.Time) cell   { return cell{Text: when(t), Time: t, value: stamp(t)} }
+func state(name string) cell    { return cell{Text: words(name), State: name, value: name} }
+func id(s, under string) cell   { return link(short(s), s, under) }
+func milliseconds(n int64) cell { return cell{Text: long(n), Number: true, value: fmt.Sprint(n)} }
+
+// link is a cell that leads to the page of a record; empty without an id.
+func link(shown, id, under string) cell {
+	if id == "" {
+		return cell{Text: "–", value: " "}
+	}
+	return cell{Text: shown, Href: Path + under + "/" + url.PathEscape(id), value: id}
+}
+
+// Value is the cell in a file.
+func (c cell) Value() string {
+	if c.value != "" {
+		return strings.TrimSpace(c.value)
+	}
+	return c.Text
+}
+
+// Long reports whether the cell needs several lines.
+func (c cell) Long() bool { return len(c.Text) > 40 }
+
+// table is a list on a page.
+type table struct {
+	Columns []string
+	Rows    [][]cell
+	Next    string // the address of the next page; empty on the last
+	First   string // that of the first page; empty on it
+	File    string // that of the list as CSV
+}
+
+// list reads the records of an operation that lists.
+type list[T any] struct {
+	op      string
+	params  []string
+	query   url.Values
+	plural  string // the member of the response that has the records
+	columns []string
+	row     func(T) []cell
+}
+
+// read reads a page of the list.
+func (l list[T]) read(p *page, cursor, limit string) (rows [][]cell, next string, err error) {
+	query := url.Values{}
+	maps.Copy(query, l.query)
+	query.Set("limit", limit)
+	if cursor != "" {
+		query.Set("cursor", cursor)
+	}
+	var data map[string]json.RawMessage
+	if err := p.do(call{op: l.op, params: l.params, query: query, quiet: limit != pageRows}, &data); err != nil {
+		return nil, "", err
+	}
+	var records []T
+	if err := json.Unmarshal(data[l.plural], &records); err != nil {
+		return nil, "", fmt.Errorf("cannot read the list of %s: %w", l.op, err)
+	}
+	if following := data["nextCursor"]; following != nil {
+		if err := json.Unmarshal(following, &next); err != nil {
+			return nil, "", fmt.Errorf("cannot read the cursor of %s: %w", l.op, err)
+		}
+	}
+	for _, one := range records {
+		cells := l.row(one)
+		for i := range cells {
+			cells[i] = p.allowed(cells[i])
+		}
+		rows = append(rows, cells)
+	}
+	return rows, next, nil
+}
+
+// table reads the page that the address names by its cursor.
+func (l list[T]) table(p *page, shown url.Values) (table, error) {
+	cursor := p.r.URL.Query().Get("cursor")
+	rows, next, err := l.read(p, cursor, pageRows)
+	if err != nil {
+		return table{}, err
+	}
+	t := table{Columns: l.columns, Rows: rows, File: addressed(p.Path+".csv", shown)}
+	if cursor != "" {
+		t.First = addressed(p.Path, shown)
+	}
+	if next != "" {
+		following := url.Values{"cursor": {next}}
+		maps.Copy(following, shown)
+		t.Next = addressed(p.Path, following)
+	}
+	return t, nil
+}
+
+// csv sends the list as a file for spreadsheets.
+func (l list[T]) csv(p *page, name string) error {
+	if err := p.missing(l.op); err != nil {
+		return err
+	}
+	var text strings.Builder
+	text.WriteString(route.ByteOrderMark)
+	to := csv.NewWriter(&text)
+	_ = to.Write(l.columns) // neither does writing to memory fail
+	cursor, count := "", 0
+	for {
+		rows, next, err := l.read(p, cursor, "500")
+		if err != nil {
+			return err
+		}
+		for _, cells := range rows {
+			line := make([]string, len(cells))
+			for i, c := range cells {
+				line[i] = route.Inert(c.Value())
+			}
+			_ = to.Write(line)
+		}
+		if count += len(rows); next == "" || count >= maxFileRows {
+			if next != "" {
+				name = fmt.Sprintf("%s-first-%d", name, count)
+			}
+			break
+		}
+		cursor = next
+	}
+	to.Flush()
+	p.file(name+".csv", "text/csv; charset=utf-8", text.String())
+	return nil
+}
+
+// addressed is a path with a query.
+func addressed(path string, query url.Values) string {
+	if len(query) == 0 {
+		return path
+	}
+	return path + "?" + query.Encode()
+}
+
+// options are the values of a filter that has a closed list.
+func options(values ...string) []string { return values }
+
+// invalid is the error of a field of a form.
+func invalid(field, message string) error { return api.InvalidField(field, message) }

@@ -1,0 +1,87 @@
+package console
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"time"
+
+	"muniment.example/gateway/client"
+)
+
+// taskReader finds what of one operation needs somebody.
+type taskReader struct {
+	op   string
+	read func(p *page, now time.Time) (*task, error)
+}
+
+// checked is how many records of a list are looked at, the newest first.
+const checked = 500
+
+var taskReaders = []taskReader{
+	{"list-disputes", func(p *page, _ time.Time) (*task, error) {
+		return waiting[client.Dispute](p, "list-disputes", "disputes", url.Values{"state": {"OPEN"}}, task{One: "open dispute holds plays out of settlement", Text: "open disputes hold plays out of settlement", Href: Path + "/disputes?state=OPEN", Do: "Look into them", Bad: true}, nil)
+	}},
+	{"list-challenges", func(p *page, _ time.Time) (*task, error) {
+		return waiting[client.Challenge](p, "list-challenges", "challenges", url.Values{"state": {"OPEN"}}, task{One: "challenge of a right is open", Text: "challenges of rights are open", Href: Path + "/challenges?state=OPEN", Do: "Resolve them"}, nil)
+	}},
+	{"list-offers", func(p *page, _ time.Time) (*task, error) {
+		return waiting[client.Offer](p, "list-offers", "offers", url.Values{"state": {"PROPOSED"}}, task{One: "offer waits for an answer", Text: "offers wait for an answer", Href: Path + "/offers?state=PROPOSED", Do: "Answer them"}, nil)
+	}},
+	{"list-webhooks", func(p *page, _ time.Time) (*task, error) {
+		return waiting(p, "list-webhooks", "webhooks", nil, task{One: "webhook fails, or was stopped by the service", Text: "webhooks fail, or were stopped by the service", Href: Path + "/webhooks", Do: "Repair them", Bad: true},
+			func(w client.Webhook) bool { return !w.FailingSince.IsZero() || w.StateReason != "" })
+	}},
+	{"list-held-rows", func(p *page, _ time.Time) (*task, error) {
+		return waiting[client.HeldRow](p, "list-held-rows", "held", url.Values{"state": {"HELD"}}, task{One: "reported play is held: it waits for a mapping or for a suspended right", Text: "reported plays are held: they wait for a mapping or for a suspended right", Href: Path + "/held", Do: "See what they wait for"}, nil)
+	}},
+	{"list-rejected-plays", func(p *page, _ time.Time) (*task, error) {
+		return waiting[client.RejectedPlay](p, "list-rejected-plays", "rejected", nil, task{One: "play of a player was rejected", Text: "plays of players were rejected", Href: Path + "/rejected", Do: "See why", Bad: true}, nil)
+	}},
+	{"list-rights", func(p *page, now time.Time) (*task, error) {
+		return waiting(p, "list-rights", "rights", url.Values{"state": {"ACTIVE"}}, task{One: "right ends within 14 days", Text: "rights end within 14 days", Href: Path + "/rights?state=ACTIVE", Do: "Renew them"},
+			func(r client.Right) bool { return endsSoon(r.EffectiveUntil, now) })
+	}},
+	{"list-bases", func(p *page, now time.Time) (*task, error) {
+		return waiting(p, "list-bases", "bases", nil, task{One: "legal basis ends within 14 days, and all rights on it", Text: "legal bases end within 14 days, and all rights on them", Href: Path + "/bases", Do: "Renew them"},
+			func(b client.Basis) bool { return endsSoon(b.EffectiveUntil, now) })
+	}},
+	{"list-api-keys", func(p *page, now time.Time) (*task, error) {
+		return waiting(p, "list-api-keys", "keys", nil, task{One: "API key expires within 14 days", Text: "API keys expire within 14 days", Href: Path + "/keys", Do: "Rotate them"},
+			func(k client.APIKey) bool { return k.RevokedAt.IsZero() && endsSoon(k.ExpiresAt, now) })
+	}},
+}
+
+func endsSoon(end, now time.Time) bool {
+	return !end.IsZero() && end.After(now) && end.Before(now.Add(soon))
+}
+
+// waiting counts the records of a list that need somebody: those that the filters select, and of these
+// those that needs selects; nil is all.
+func waiting[T any](p *page, op, plural string, filters url.Values, t task, needs func(T) bool) (*task, error) {
+	query := url.Values{"limit": {fmt.Sprint(checked)}}
+	if needs == nil {
+		query.Set("limit", "100") // they are counted only
+	}
+	for name, values := range filters {
+		query[name] = values
+	}
+	var data map[string]json.RawMessage
+	if err := p.get(&data, op, query); err != nil {
+		return nil, err
+	}
+	var records []T
+	if err := json.Unmarshal(data[plural], &records); err != nil {
+		return nil, fmt.Errorf("cannot read the list of %s: %w", op, err)
+	}
+	for _, r := range records {
+		if needs == nil || needs(r) {
+			t.Count++
+		}
+	}
+	if t.Count == 1 {
+		t.Text = t.One
+	}
+	t.More = string(data["nextCursor"]) != "null" && data["nextCursor"] != nil
+	return &t, nil
+}

@@ -1,0 +1,86 @@
+package console
+
+import (
+	"fmt"
+	"html/template"
+	"io/fs"
+	"path"
+	"strings"
+
+	"muniment.example/gateway/api"
+)
+
+// readViews parses the templates: each is a page in the layout, with the parts.
+func readViews() (map[string]*template.Template, error) {
+	common, err := template.New("").Funcs(template.FuncMap{
+		"when": when, "day": day, "stamp": stamp, "short": short, "count": count, "long": long, "mood": mood, "words": words, "console": func() string { return Path },
+		"list": func(values ...any) []any { return values },
+		"dict": dict,
+		"has": func(all []string, one string) bool {
+			for _, a := range all {
+				if a == one {
+					return true
+				}
+			}
+			return false
+		},
+		"advice": advice,
+	}).ParseFS(views, "view/layout.html", "view/parts.html")
+	if err != nil {
+		return nil, err
+	}
+	names, err := fs.Glob(views, "view/*.html")
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]*template.Template{}
+	for _, name := range names {
+		view := strings.TrimSuffix(path.Base(name), ".html")
+		if view == "layout" || view == "parts" {
+			continue
+		}
+		one, err := common.Clone()
+		if err == nil {
+			one, err = one.ParseFS(views, name)
+		}
+		if err != nil {
+			return nil, err
+		}
+		all[view] = one
+	}
+	return all, nil
+}
+
+// dict makes the members of a part.
+func dict(pairs ...any) (map[string]any, error) {
+	made := map[string]any{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		name, ok := pairs[i].(string)
+		if !ok {
+			return nil, fmt.Errorf("the member %v has no name", pairs[i])
+		}
+		made[name] = pairs[i+1]
+	}
+	return made, nil
+}
+
+// advice is what to do about a refused request.
+func advice(e *problem) string {
+	switch {
+	case e.Status == 503:
+		return "Nothing is wrong with your request. Wait a moment and load the page again."
+	case e.Code == api.AuthRequired || e.Code == api.AuthInvalid:
+		return "Sign in again: a session ends after 8 hours without use, after a day, and with the key or the role that it came from."
+	case e.Code == api.ScopeMissing:
+		return "Ask somebody who may manage keys or members of your tenant for this scope."
+	case e.Code == api.ResourceNotFound:
+		return "Check the address. What belongs to another tenant is not found, either."
+	case e.Code == api.RateLimited:
+		return "Wait a moment and load the page again."
+	case e.Code == api.StateConflict:
+		return "Somebody may have been faster. Go back, load the page again, and look at the state."
+	case e.Status == 500:
+		return "This is a fault of the service. If it stays, send the request id to your operator."
+	}
+	return "Go back and change what is named here."
+}

@@ -1,0 +1,244 @@
+// Visits to a tenant's console, in Chromium: what a rights manager, finance and an auditor do there, at two widths and in
+// two colour schemes. URL is the API of a service, KEY a key of the tenant with all scopes, READER one that only
+// reads. The tenant has plays on each right, one of which is disputed, a rule, a draft of a statement, and a pack.
+
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+
+import { launch, Looking, views } from './look.js';
+
+const { URL: url, KEY: key, READER: reader } = process.env;
+const browser = await launch();
+test.after(() => browser.close());
+
+for (const [device, viewport, colorScheme] of views) {
+  test(`the tenant's console, ${device}, ${colorScheme}`, { timeout: 240_000 }, async (t) => {
+    const context = await browser.newContext({ viewport, colorScheme, reducedMotion: 'reduce', permissions: ['clipboard-read', 'clipboard-write'] });
+    const visit = new Visit(await context.newPage(), url, `tenant-${device}-${colorScheme}`);
+    try {
+      await t.test('signing in', () => visit.signIn());
+      await t.test('the overview, by the keyboard', () => visit.overview());
+      await t.test('a play, from its report to its proof', () => visit.play());
+      await t.test('a right is suspended and resumed', () => visit.right());
+      await t.test('every other page', () => visit.pages());
+      await t.test('a rule is tried', () => visit.rule());
+      await t.test('a statement and its papers', () => visit.statement());
+      await t.test('a dispute', () => visit.dispute());
+      await t.test('a key, copied and downloaded', () => visit.key());
+      await t.test('inline script is refused', () => visit.inject());
+      await t.test('signing out', () => visit.signOut());
+      visit.clean();
+    } finally {
+      await context.close();
+    }
+  });
+}
+
+test('reading works without script', { timeout: 60_000 }, async () => {
+  const context = await browser.newContext({ javaScriptEnabled: false });
+  try {
+    const page = await context.newPage();
+    await page.goto(`${url}/console/plays`);
+    await page.getByLabel('API key').fill(reader);
+    await page.getByRole('button', { name: 'Sign in' }).click();
+    await page.waitForURL(`${url}/console/plays`);
+    await page.locator('tbody tr').first().getByRole('link').first().click();
+    await page.getByRole('heading', { name: 'Sealed' }).waitFor();
+    assert.equal(await page.getByRole('button', { name: 'Verify here' }).isVisible(), false, 'no button that does nothing');
+    await page.getByRole('link', { name: 'Rights', exact: true }).first().click();
+    await page.locator('tbody tr').first().getByRole('link').first().click();
+    await page.getByRole('heading', { name: 'Family' }).waitFor();
+    assert.equal(await page.getByRole('link', { name: 'Suspend…' }).count(), 0, 'it only reads');
+    const answer = await page.goto(`${page.url()}/suspend`);
+    assert.equal(answer.status(), 403);
+    await page.getByText('rights:write').first().waitFor();
+  } finally {
+    await context.close();
+  }
+});
+
+class Visit extends Looking {
+  async open(path) {
+    const answer = await this.page.goto(`${url}/console${path}`);
+    assert.equal(answer.status(), 200, path);
+  }
+
+  link(name) {
+    return this.page.getByRole('link', { name, exact: true }).first();
+  }
+
+  async signIn() {
+    const { page } = this;
+    await page.goto(`${url}/console/keys`);
+    await page.getByLabel('API key').fill('mun_test_nonsense');
+    await page.getByRole('button', { name: 'Sign in' }).click();
+    await page.getByText('the API key is not valid').waitFor();
+    await this.look('refused');
+    await page.getByLabel('API key').fill(key);
+    await page.keyboard.press('Enter');
+    await page.waitForURL(`${url}/console/keys`); // where the visit was going
+    const cookies = await page.context().cookies();
+    assert.equal(cookies.length, 1);
+    assert.deepEqual([cookies[0].httpOnly, cookies[0].sameSite], [true, 'Lax']);
+    assert.deepEqual(await page.evaluate(() => [localStorage.length, sessionStorage.length, document.cookie]), [0, 0, '']);
+  }
+
+  async overview() {
+    const { page } = this;
+    await this.open('');
+    await page.getByRole('img', { name: /^Plays by hour: \d+ in these 24 hours/ }).waitFor();
+    await page.evaluate(() => document.activeElement.blur());
+    await page.keyboard.press('Tab');
+    assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Skip to the page');
+    await page.keyboard.press('Enter');
+    await page.keyboard.press('Tab');
+    assert.equal(await page.evaluate(() => document.querySelector('main').contains(document.activeElement)), true);
+    await page.getByText('The numbers').click();
+    await page.getByRole('region', { name: 'Plays by hour' }).waitFor();
+    await page.getByText('open dispute holds plays out of settlement').waitFor();
+    await this.look('overview');
+    await page.getByText('The requests behind this page').click();
+    await page.locator('.behind').getByText(/^curl '.*\/v1\/metering/).first().waitFor();
+  }
+
+  async play() {
+    const { page } = this;
+    await this.link('Plays').click();
+    await page.getByLabel(/^Anchor/).fill('a');
+    await page.getByRole('button', { name: 'Search' }).click();
+    await page.waitForURL(/spatialAnchorId=a/); // which can be shared
+    await this.look('plays');
+    await page.locator('tbody tr').last().getByRole('link').first().click();
+    for (const step of ['Reported', 'Decided', 'Signed', 'Durable', 'Loaded', 'Sealed']) await page.getByRole('heading', { name: step, exact: true }).waitFor();
+    await page.getByText(/^Rule by rule/).click();
+    await page.getByRole('button', { name: 'Verify here' }).click();
+    await page.locator('.outcome.good').getByText('Sound').waitFor();
+    assert.equal(await page.locator('.checks .passed').count(), 7);
+    await this.look('play');
+    // A proof with one altered character is not sound, and one of a key that nobody lists can't be judged.
+    await page.route('**/proof', async (route) => {
+      const answer = await route.fetch();
+      await route.fulfill({ response: answer, body: (await answer.text()).replaceAll('"dwellMs":4200', '"dwellMs":4201') });
+    });
+    await page.getByRole('button', { name: 'Verify here' }).click();
+    await page.locator('.outcome.bad').getByText('Not sound').waitFor();
+    await page.unroute('**/proof');
+    await page.route('**/keys.json', (route) => route.fulfill({ status: 404, body: '{}' }));
+    await page.route('**/runtime-keys', (route) => route.fulfill({ status: 404, body: '{}' }));
+    await page.getByRole('button', { name: 'Verify here' }).click();
+    await page.locator('.outcome.plain').getByText('Can’t be judged here').waitFor();
+    await page.unroute('**/keys.json');
+    await page.unroute('**/runtime-keys');
+  }
+
+  async right() {
+    const { page } = this;
+    await this.link('Rights').click();
+    await page.getByLabel('Medium').selectOption('DRONE');
+    await page.getByRole('button', { name: 'Filter' }).click();
+    await page.waitForURL(/substrate=DRONE/);
+    await this.look('rights');
+    await page.locator('tbody tr').first().getByRole('link').first().click();
+    await page.getByRole('heading', { name: 'Family' }).waitFor();
+    const at = page.url();
+    await this.link('Suspend…').click();
+    await page.getByText('What will happen').waitFor();
+    await page.getByLabel(/^Reason/).fill('drill');
+    await this.look('suspend');
+    await page.getByRole('button', { name: 'Suspend' }).click();
+    await page.getByText('The right is suspended.').waitFor();
+    await page.getByText('“drill”').first().waitFor();
+    await this.look('suspended');
+    assert.equal(page.url(), `${at}?done=right-suspended`);
+    await this.link('Resume…').click();
+    await page.getByRole('button', { name: 'Resume' }).click();
+    await page.getByText('The right is in force again.').waitFor();
+  }
+
+  async pages() {
+    for (const path of ['/offers', '/challenges', '/money', '/money/statements', '/money/counterparties', '/disputes', '/proof', '/webhooks', '/kinds', '/kinds/right.issued', '/keys', '/data', '/erasures', '/held', '/rejected', '/bases', '/rights/new', '/webhooks/new', '/data/new', '/erasures/new', '/disputes/new']) {
+      await this.open(path);
+      await this.look(path.slice(1).replaceAll('/', '-'));
+    }
+  }
+
+  async rule() {
+    const { page } = this;
+    await this.open('/money');
+    await page.getByText(/^0\.005 EUR a second on everything: 60 % to .*, 40 % to /).waitFor();
+    await page.locator('tbody tr').first().getByRole('link').first().click();
+    await this.link('Try one like it…').click();
+    await page.getByLabel(/^Price/).fill('not a price');
+    await page.getByRole('button', { name: 'Try it on last month' }).click();
+    await page.getByRole('alert').waitFor();
+    await page.getByLabel(/^Price/).fill('0.01');
+    await page.getByRole('button', { name: 'Try it on last month' }).click();
+    await page.getByText(/^In \d{4}-\d\d it would have paid /).waitFor();
+    await this.look('tried');
+  }
+
+  async statement() {
+    const { page } = this;
+    await this.open('/money/statements');
+    await page.locator('tbody tr').first().getByRole('link').first().click();
+    await page.getByRole('heading', { name: 'Lines' }).waitFor();
+    await this.look('statement');
+    const [paper] = await Promise.all([page.waitForEvent('download'), this.link('PDF').click()]);
+    assert.equal(readFileSync(await paper.path(), 'latin1').slice(0, 5), '%PDF-');
+  }
+
+  async dispute() {
+    const { page } = this;
+    await this.open('/disputes');
+    await page.locator('tbody tr').first().getByRole('link').first().click();
+    await page.getByRole('heading', { name: 'Evidence' }).waitFor();
+    await page.getByText('0.021 EUR').waitFor(); // what it holds out of settlement
+    await this.look('dispute');
+    await this.link('Resolve…').click();
+    await page.getByText('Upheld: the plays are out of settlement for good.').waitFor();
+    await this.look('resolve');
+  }
+
+  async key() {
+    const { page } = this;
+    await this.open('/keys/new');
+    await page.getByLabel('What it is for').fill('a player');
+    await page.getByLabel('delivery:write').check();
+    await page.getByRole('button', { name: 'Make the key' }).click();
+    const made = await page.locator('#secret').innerText();
+    assert.match(made, /^mun_test_/);
+    await this.look('key');
+    await this.button('Copy', page.locator('.secret-box')).click();
+    await page.getByText('Copied').first().waitFor();
+    assert.equal(await page.evaluate(() => navigator.clipboard.readText()), made);
+    const [file] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: 'Download .env' }).click()]);
+    assert.equal(readFileSync(await file.path(), 'utf8'), `MUNIMENT_KEY=${made}\n`);
+    await this.link('I have kept it').click();
+    assert.equal(await page.getByText(made).count(), 0, 'it is shown once');
+    await this.link('Revoke…').click();
+    await page.getByRole('button', { name: 'Revoke for good' }).click();
+    await page.getByText('The key is revoked for good.').waitFor();
+  }
+
+  async inject() {
+    const { page } = this;
+    const refused = await page.evaluate(async () => {
+      const seen = new Promise((resume) => { addEventListener('securitypolicyviolation', (e) => resume(e.effectiveDirective), { once: true }); });
+      const script = document.createElement('script');
+      script.textContent = 'window.injected = true';
+      document.body.append(script);
+      return [await seen, window.injected];
+    });
+    assert.deepEqual(refused, ['script-src-elem', undefined]);
+    this.faults = this.faults.filter((text) => !/Content Security Policy/.test(text)); // that very one
+  }
+
+  async signOut() {
+    const { page } = this;
+    await page.getByRole('button', { name: 'Sign out' }).click();
+    await page.getByText('You have signed out.').waitFor();
+    await page.goto(`${url}/console/keys`);
+    await page.getByLabel('API key').waitFor();
+  }
+}
