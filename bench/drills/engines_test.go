@@ -23,7 +23,9 @@ func kafkaAway(s *stage) act {
 		fault: func() {
 			s.kafka.shut()
 			stop = s.deliveries(s.Gateways[steady], 50*time.Millisecond)
-			require.NoError(s, s.client.Do(s.Context(), "POST", "/v1/rights/"+s.rights["AUDIO"]+"/suspend", map[string]any{}, nil))
+			got := systemtest.Call(s.T, s.client.API, s.client.Key, systemtest.Operation{Method: "POST", Path: "/v1/rights/" + s.rights["AUDIO"] + "/suspend", Body: "{}"})
+			require.Equal(s, 503, got.Status, got.Body)
+			require.Contains(s, string(got.Body), "LOG_UNAVAILABLE", "it takes effect, and the log does not have it yet")
 		},
 		look: func() { s.requireLogged("pipeline1", "cannot join the consumer group") },
 		mend: func() {
