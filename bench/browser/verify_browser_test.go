@@ -22,5 +22,5 @@ func TestVerifierInABrowser(t *testing.T) {
 	require.NoError(t, os.WriteFile(own, []byte(answer.Body), 0o600))
 	vectors, err := filepath.Abs("sealer/testdata")
 	require.NoError(t, err)
-	inBrowser(t, "verify.js", "URL="+s.Client.API, "FILES="+vectors, "OWN="+own)
+	inBrowser(t, "verify.js", "URL="+s.Client.API, "FILES="+vectors, "OWN="+own, "TMP="+filepath.Dir(own))
 }

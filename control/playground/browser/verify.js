@@ -1,7 +1,8 @@
 // A visit to the page that verifies, in Chromium. URL is where the service is; FILES a folder with root.vkey, and good and bad
-// evidence (sealer/testdata); OWN a receipt of the service itself.
+// evidence (sealer/testdata); OWN a receipt of the service itself; TMP a folder to write to.
 
 import assert from 'node:assert/strict';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { test } from 'node:test';
 
 import { launch, Looking, views } from './look.js';
@@ -41,8 +42,26 @@ for (const [device, viewport, colorScheme] of views) {
       await give(`${files}/root.vkey`);
       await verdict('Sound');
       await page.getByText('9.125 EUR for 2 payees').first().waitFor();
-      await page.getByText('Nobody else had to be trusted').waitFor();
+      await page.getByText('The keys were checked up to the root key in root.vkey. Compare it').waitFor();
       await visit.look('statement');
+
+      // typed by the reader, it stays whatever key comes with files
+      const key = readFileSync(`${files}/root.vkey`, 'utf8').trim();
+      const root = page.getByLabel('Root key');
+      await root.fill(key);
+      await page.getByText('Nobody else had to be trusted').waitFor();
+      const other = `${process.env.TMP}/other.vkey`;
+      writeFileSync(other, key.replace(/^[^+]+/, 'another'));
+      await give(other);
+      await page.getByText('other.vkey holds another root key').waitFor();
+      assert.equal(await root.inputValue(), key);
+
+      // the newest input decides, though a run has begun: a root key that is changed meanwhile, and one after the other
+      await root.fill(key.replace(/^[^+]+/, 'another'));
+      await root.fill(`${key}x`);
+      await verdict('Can’t be judged');
+      await root.fill(key);
+      await verdict('Sound');
 
       // something that was altered among them decides
       await give(`${files}/bad/entry-deleted.ndjson`);

@@ -6,11 +6,12 @@ import { reportOf } from './report.js';
 
 const chosen = new Map(); // the bytes of the files, by name
 const sums = new Map(); // their SHA-256, by name
+let from = ''; // the file that the root key came from, if none was typed
 let running = 0; // the number of the newest attempt: an older one shows nothing
 
 const maxBytes = 512 * 1024 * 1024;
 
-const root = h('input', { autocomplete: 'off', spellcheck: 'false', placeholder: 'muniment+9d6f405e+ASCZ…', oninput: () => verify() });
+const root = h('input', { autocomplete: 'off', spellcheck: 'false', placeholder: 'muniment+9d6f405e+ASCZ…', oninput: () => { from = ''; verify(); } });
 const input = h('input', { type: 'file', multiple: true, onchange: () => take(input.files) });
 const list = h('ul', { class: 'files' });
 
@@ -28,6 +29,7 @@ function nameFor(name) {
 }
 
 async function take(files) {
+  const ignored = []; // files of other root keys than the one that is there
   for (const file of files) {
     const held = [...chosen.values()].reduce((sum, bytes) => sum + bytes.length, 0);
     if (held + file.size > maxBytes) {
@@ -37,7 +39,11 @@ async function take(files) {
     const bytes = new Uint8Array(await file.arrayBuffer());
     const text = bytes.length < 200 ? new TextDecoder().decode(bytes).trim() : '';
     if (/^[^\s+]+\+[0-9a-f]{8}\+[A-Za-z0-9+/=]+$/.test(text)) { // a root key, and no evidence
-      root.value = text;
+      // Who hands over the evidence must not choose by which key it is judged: a key that is there stays.
+      if (root.value.trim() === '') {
+        root.value = text;
+        from = file.name;
+      } else if (root.value.trim() !== text) ignored.push(file.name);
       continue;
     }
     const name = nameFor(file.name);
@@ -46,6 +52,8 @@ async function take(files) {
     if (sum) sums.set(name, sum);
   }
   input.value = '';
+  put('ignored', ignored.length > 0 && h('p', { class: 'notice warn' }, `${ignored.join(', ')} holds another root key than the one below, which stays. If the other is right, put it there yourself.`));
+  byID('anchor').querySelector('details').open = root.value !== '';
   await verify();
 }
 
@@ -69,10 +77,10 @@ async function verify() {
   }
   put('report', h('p', { class: 'status' }, 'Verifying…'), h('progress', { 'aria-label': 'Verifying' }));
   try {
-    const given = root.value.trim();
-    const report = await judge([...chosen], given);
+    const [files, hashes, given, source] = [[...chosen], new Map(sums), root.value.trim(), from];
+    const report = await judge(files, given);
     if (attempt !== running) return;
-    put('report', reportOf(report, sums, given));
+    put('report', reportOf(report, hashes, given, source));
     say(report.summary || report.message);
     byID('report').scrollIntoView({ block: 'start' });
   } catch (error) {
@@ -91,5 +99,5 @@ for (const name of ['dragover', 'dragleave', 'drop']) {
     if (name === 'drop') take(event.dataTransfer.files);
   });
 }
-put('anchor', h('details', null, h('summary', null, 'Trust a root key instead of this service'),
+put('anchor', h('div', { id: 'ignored' }), h('details', null, h('summary', null, 'Trust a root key instead of this service'),
   field('Root key', root, 'From the operator, over a channel that you trust. Its file, root.vkey, may be dropped above, too.')));

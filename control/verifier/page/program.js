@@ -1,34 +1,42 @@
 // Running the program: by the root key that the reader gave, or by the keys that this service publishes.
 
 let worker;
+let last = 0; // the number of the newest run
+const waiting = new Map(); // what to do with the response of a run, by its number
 
-// run runs the program once. It rejects if it can't run, and resolves with its report, which it prints for programs.
-function run(args, files) {
-  worker ??= new Worker('/verify/worker.js', { type: 'module' });
-  return new Promise((resolve, reject) => {
-    worker.onmessage = ({ data }) => {
-      if (data.failed) reject(new Error(data.failed));
-      else resolve(data);
-    };
-    worker.onerror = (event) => {
-      worker = undefined;
-      reject(new Error(event.message || 'the program could not be started'));
-    };
-    worker.postMessage({ args: ['--json', ...args, '--', ...files.map(([name]) => name)], files: [...files, ...anchorsOf(args)] });
-  });
+function start() {
+  const started = new Worker('/verify/worker.js', { type: 'module' });
+  started.onmessage = ({ data }) => {
+    const { resolve, reject } = waiting.get(data.run);
+    waiting.delete(data.run);
+    if (data.failed) reject(new Error(data.failed));
+    else resolve(data);
+  };
+  started.onerror = (event) => {
+    worker = undefined;
+    for (const { reject } of waiting.values()) reject(new Error(event.message || 'the program could not be started'));
+    waiting.clear();
+  };
+  return started;
 }
 
-const anchors = new Map(); // the bytes of key directories, by the names that args have for them
-const anchorsOf = (args) => args.filter((arg) => anchors.has(arg.slice('--keys='.length))).map((arg) => [arg.slice('--keys='.length), anchors.get(arg.slice('--keys='.length))]);
+// run runs the program once, on files, an array of [name, bytes], with further files that args name. It rejects if it
+// can't run, and resolves with what it prints for programs.
+function run(args, files, further = []) {
+  worker ??= start();
+  const number = ++last;
+  return new Promise((resolve, reject) => {
+    waiting.set(number, { resolve, reject });
+    worker.postMessage({ run: number, args: ['--json', ...args, '--', ...files.map(([name]) => name)], files: [...files, ...further] });
+  });
+}
 
 // directories are where this service publishes keys: of tenants, and of the sandbox.
 const directories = ['/.well-known/muniment/keys.json', '/api/sandbox/runtime-keys'];
 
 async function keysAt(path) {
   const response = await fetch(path);
-  if (!response.ok) return false;
-  anchors.set(path, new Uint8Array(await response.arrayBuffer()));
-  return true;
+  return response.ok ? new Uint8Array(await response.arrayBuffer()) : null;
 }
 
 function parsed({ status, printed }) {
@@ -39,13 +47,14 @@ function parsed({ status, printed }) {
   }
 }
 
-// judge returns the report on files, an array of [name, bytes], with anchor: what it rests on.
+// judge returns the report on files, an array of [name, bytes], with anchor: what it rests on. root is a key, or empty.
 export async function judge(files, root) {
   if (root !== '') return { anchor: 'root', ...parsed(await run([`--root=${root}`], files)) };
   let report;
   for (const path of directories) {
-    if (!await keysAt(path)) continue;
-    const now = { anchor: path === directories[0] ? 'service' : 'sandbox', ...parsed(await run([`--keys=${path}`], files)) };
+    const keys = await keysAt(path);
+    if (!keys) continue;
+    const now = { anchor: path === directories[0] ? 'service' : 'sandbox', ...parsed(await run([`--keys=${path}`], files, [[path, keys]])) };
     if (!report || now.verdict !== 'unjudged') report = now;
     if (report.verdict !== 'unjudged') break;
   }

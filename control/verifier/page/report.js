@@ -49,13 +49,14 @@ function fileOf(f, sums) {
     sums.has(f.file) && h('p', { class: 'hash' }, `SHA-256 ${sums.get(f.file)}`));
 }
 
-// reportOf shows a report; sums are the hashes of the files, by name.
-export function reportOf(report, sums, root) {
+// reportOf shows a report; sums are the hashes of the files, by name. from is the file that the root key came from, if
+// the reader has not typed it.
+export function reportOf(report, sums, root, from) {
   const { mood, sign, title } = verdicts[report.verdict];
   return [
     h('div', { class: `outcome ${mood}` }, h('div', { class: 'verdict' },
       h('span', { class: `mark ${mood === 'open' ? 'warn' : mood}`, 'aria-hidden': 'true' }, sign),
-      h('div', null, h('h2', null, title), h('p', null, report.summary || report.message), report.summary === '' && h('p', null, `What to do: ${report.next}`), h('p', null, anchors[report.anchor])))),
+      h('div', null, h('h2', null, title), h('p', null, report.summary || report.message), report.summary === '' && h('p', null, `What to do: ${report.next}`), h('p', null, from === '' ? anchors[report.anchor] : `The keys were checked up to the root key in ${from}. Compare it with the one that the operator has given you: whoever made these files may have made that one, too.`)))),
     h('p', { class: 'buttons' }, h('button', { type: 'button', onclick: () => print() }, 'Print as a certificate')),
     report.files.map((f) => fileOf(f, sums)),
     h('p', { class: 'status' }, `Judged on ${new Date().toISOString().slice(0, 16).replace('T', ' at ')} UTC by muniment-verify in a browser at ${location.origin}.`, root !== '' && ` Root key: ${root}`),

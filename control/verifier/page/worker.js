@@ -1,5 +1,5 @@
-// The worker in which the program runs: the page stays usable while it does. A message is a command line and the files
-// that it names; the response is the exit status and what was printed.
+// The worker in which the program runs: the page stays usable while it does. A message is the number of a run, a command
+// line and the files that it names; the response is that number, the exit status and what was printed.
 
 import { fileSystem } from './files.js';
 import './wasm_exec.js';
@@ -13,7 +13,7 @@ async function compile() {
   return WebAssembly.compileStreaming(new Response(unpacked, { headers: { 'content-type': 'application/wasm' } }));
 }
 
-onmessage = async ({ data: { args, files } }) => {
+async function answer({ run, args, files }) {
   try {
     compiled ??= compile();
     const program = await compiled;
@@ -24,9 +24,14 @@ onmessage = async ({ data: { args, files } }) => {
     go.argv = ['muniment-verify', ...args];
     go.exit = (code) => { status = code; };
     await go.run(await WebAssembly.instantiate(program, go.importObject));
-    postMessage({ status, printed: await new Blob(pieces).text() });
+    postMessage({ run, status, printed: await new Blob(pieces).text() });
   } catch (error) {
     compiled = undefined; // the next attempt loads it again
-    postMessage({ failed: String(error.message ?? error) });
+    postMessage({ run, failed: String(error.message ?? error) });
   }
-};
+}
+
+let before = Promise.resolve();
+
+// One run at a time: the program's files are those of its own message.
+onmessage = ({ data }) => { before = before.then(() => answer(data)); };
