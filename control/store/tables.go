@@ -120,11 +120,14 @@ func (db *scrubber) awaitSnapshots(ctx context.Context) error {
 		return err
 	}
 	for warned := false; ; warned = true {
+		// A transaction that has written keeps what it would still see between its statements, when it has no snapshot.
 		// Everyone may see these columns of everyone's sessions; a walsender's is what a standby's queries see.
 		var older int
 		var pid sql.NullInt64
-		err := db.pg.transactions.QueryRowContext(ctx, `SELECT count(*), min(pid) FROM pg_stat_activity
-			WHERE pid <> pg_backend_pid() AND (datid IS NULL OR datname = current_database()) AND age(backend_xmin) >= age($1::xid)`, now).Scan(&older, &pid)
+		err := db.pg.transactions.QueryRowContext(ctx, `SELECT count(*), min(pid) FROM (
+			SELECT pid, greatest(age(backend_xmin), age(backend_xid)) AS age FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND (datid IS NULL OR datname = current_database())
+			UNION ALL SELECT NULL, age(transaction) FROM pg_prepared_xacts WHERE database = current_database()
+			UNION ALL SELECT NULL, age(xmin) FROM pg_replication_slots) AS older WHERE age >= age($1::xid)`, now).Scan(&older, &pid)
 		if err != nil || older == 0 {
 			return err
 		}

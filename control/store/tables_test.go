@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/control/store/storetest"
@@ -92,26 +93,38 @@ func TestScrubLeavesNothingToOlderSnapshots(t *testing.T) {
 			return err
 		}))
 	}
-	change(`INSERT INTO probe (only_row, filler) VALUES (1, '` + mark + `') ON CONFLICT (only_row) DO UPDATE SET filler = excluded.filler`)
-	older, err := db.Read().BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
-	require.NoError(t, err)
-	require.NoError(t, older.QueryRow(`SELECT 1`).Scan(new(int))) // of no table, so no lock of it is held
-	change(`UPDATE probe SET filler = ''`)
 	holding := func() bool { return filesHold(t, storetest.Files(t, at), mark) }
-	require.True(t, holding())
-
-	done := make(chan error, 1)
-	tables := Tables{{Name: "probe", Personal: &Personal{}}}
-	go func() { done <- db.Scrub(t.Context(), tables, nil) }()
-	select {
-	case line := <-waits:
-		require.Contains(t, line, "transactions that began before its erasure")
-	case err := <-done:
-		require.Fail(t, "a transaction still sees the row", "Scrub ended: %v", err)
+	for name, begin := range map[string]func() *sql.Tx{
+		"a snapshot, of no table": func() *sql.Tx {
+			tx, err := db.Read().BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
+			require.NoError(t, err)
+			require.NoError(t, tx.QueryRow(`SELECT 1`).Scan(new(int)))
+			return tx
+		},
+		"a transaction that has written, between its statements": func() *sql.Tx {
+			tx, err := db.pg.transactions.BeginTx(t.Context(), nil)
+			require.NoError(t, err)
+			_, err = tx.Exec(`SELECT pg_current_xact_id()`, pgx.QueryExecModeSimpleProtocol) // which leaves no portal with a snapshot
+			require.NoError(t, err)
+			return tx
+		},
+	} {
+		change(`INSERT INTO probe (only_row, filler) VALUES (1, '` + mark + `') ON CONFLICT (only_row) DO UPDATE SET filler = excluded.filler`)
+		older := begin()
+		change(`UPDATE probe SET filler = ''`)
+		require.True(t, holding(), name)
+		done := make(chan error, 1)
+		go func() { done <- db.Scrub(t.Context(), Tables{{Name: "probe", Personal: &Personal{}}}, nil) }()
+		select {
+		case line := <-waits:
+			require.Contains(t, line, "transactions that began before its erasure", name)
+		case err := <-done:
+			require.Fail(t, "a transaction still sees the row", "%s: Scrub ended: %v", name, err)
+		}
+		require.NoError(t, older.Rollback())
+		require.NoError(t, <-done)
+		require.False(t, holding(), name)
 	}
-	require.NoError(t, older.Rollback())
-	require.NoError(t, <-done)
-	require.False(t, holding())
 }
 
 // lines is a writer of a log's lines.
