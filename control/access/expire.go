@@ -37,11 +37,24 @@ func (s *Service) Expire(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.cleanOutbox(ctx); err != nil || !erased {
+	if erased {
+		s.unscrubbed.Store(true)
+	}
+	if err := s.cleanOutbox(ctx); err != nil || !s.unscrubbed.Load() {
 		return err
 	}
-	return s.db.Scrub(ctx, Tables, nil)
+	// Somebody's old transaction must not keep other applications from being erased: the next sweep tries again.
+	ctx, cancel := context.WithTimeout(ctx, scrubTimeout)
+	defer cancel()
+	if err := s.db.Scrub(ctx, Tables, nil); err != nil {
+		return err
+	}
+	s.unscrubbed.Store(false)
+	return nil
 }
+
+// scrubTimeout is how long a sweep waits for transactions that still see what it has erased.
+const scrubTimeout = 20 * time.Second
 
 // inBatches calls do with each application of a list, a batch in one change, until the list is empty; did
 // reports whether there were any. do takes it off the list.

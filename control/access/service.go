@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"muniment.example/control/mailer"
@@ -51,6 +52,8 @@ type Service struct {
 	cfg     Config
 	db      *store.DB
 	callers *sandbox.Callers
+	// unscrubbed is set from an erasure until the files of the database hold nothing of it.
+	unscrubbed atomic.Bool
 }
 
 // New returns the service.
@@ -67,7 +70,7 @@ func New(cfg Config) (*Service, error) {
 		cfg.Logger = slog.Default()
 	}
 	callers := sandbox.NewCallers(sandbox.CallersConfig{DB: cfg.DB, Limits: cfg.Limits, Shared: cfg.Shared, Window: "access ", Now: cfg.Now})
-	return &Service{cfg, cfg.DB, callers}, nil
+	return &Service{cfg: cfg, db: cfg.DB, callers: callers}, nil
 }
 
 // AdmitJob decides what becomes of the requests that strangers have sent.
