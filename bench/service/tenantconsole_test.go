@@ -1,6 +1,8 @@
 package service
 
 import (
+	"crypto/rand"
+	"encoding/json"
 	"fmt"
 	"html"
 	"io"
@@ -26,13 +28,43 @@ type browser struct {
 	client *http.Client
 }
 
-// signIn exchanges an API key for a session.
-func signIn(t *testing.T, base, key string) *browser {
+// newBrowser has not signed in.
+func newBrowser(t *testing.T, base string) *browser {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
 	require.NoError(t, err)
-	b := &browser{t, base, &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	return &browser{t, base, &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+}
+
+// signIn exchanges an API key for a session.
+func signIn(t *testing.T, base, key string) *browser {
+	t.Helper()
+	b := newBrowser(t, base)
 	status, header, text := b.send("POST", "/console/sign-in", url.Values{"key": {key}, "next": {"/console"}})
+	require.Equal(t, 303, status, text)
+	require.Equal(t, "/console", header.Get("Location"))
+	return b
+}
+
+// invited is a new member of the service's tenant, with an address of its own.
+func invited(t *testing.T, s *systemtest.Service, name, role string) (memberID, email string) {
+	t.Helper()
+	email = strings.ToLower(rand.Text()) + "@example.org"
+	body, err := json.Marshal(map[string]string{"email": email, "name": name, "role": role})
+	require.NoError(t, err)
+	a := systemtest.Call(t, s.Client.API, s.Client.Key, systemtest.Operation{Method: "POST", Path: "/v1/members", Body: string(body)})
+	require.Equal(t, 200, a.Status, a.Body)
+	return systemtest.TextAt(t, a.Body, "data.member.id"), email
+}
+
+// asMember signs in by a mailed link. Each caller has an address of its own, as requests of one are limited.
+func asMember(t *testing.T, s *systemtest.Service, memberID, email string, before ...string) *browser {
+	t.Helper()
+	b := newBrowser(t, s.Client.API)
+	from := systemtest.AnyAddress()
+	status, _, text := b.send("POST", "/console/sign-in", url.Values{"email": {email}}, "X-Forwarded-For", from)
+	require.Equal(t, 303, status, text)
+	status, header, text := b.send("POST", "/console/sign-in", url.Values{"token": {systemtest.SignInToken(t, s.Data, memberID, before...)}}, "X-Forwarded-For", from)
 	require.Equal(t, 303, status, text)
 	require.Equal(t, "/console", header.Get("Location"))
 	return b
@@ -237,7 +269,7 @@ func TestTenantConsoleRefusesOtherOrigins(t *testing.T) {
 func TestTenantConsoleAsksForASession(t *testing.T) {
 	t.Parallel()
 	s := systemtest.NewService(t)
-	b := &browser{t, s.Client.API, &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	b := newBrowser(t, s.Client.API)
 	status, header, _ := b.send("GET", "/console/plays?rightId=x", nil)
 	require.Equal(t, 303, status)
 	require.Equal(t, "/console/sign-in?next=%2Fconsole%2Fplays%3FrightId%3Dx", header.Get("Location"))
@@ -248,6 +280,7 @@ func TestTenantConsoleAsksForASession(t *testing.T) {
 		require.Equal(t, 303, status)
 		require.Equal(t, "/console", header.Get("Location"), elsewhere)
 	}
+	b = newBrowser(t, s.Client.API)
 	status, _, text = b.send("POST", "/console/sign-in", url.Values{"key": {"mun_test_x"}})
 	require.Equal(t, 401, status)
 	require.Contains(t, text, "the API key is not valid")
@@ -273,4 +306,62 @@ func TestTenantConsoleAtOtherTenants(t *testing.T) {
 			require.NotContains(t, text, "Ada")
 		}
 	}
+}
+
+// TestTenantConsoleSignsInByLink: a mailed link is spent by its button alone, once, and leads to the page that was wanted;
+// no page says whose an address is, and no log has the address or the link.
+func TestTenantConsoleSignsInByLink(t *testing.T) {
+	t.Parallel()
+	s := systemtest.NewService(t)
+	memberID, email := invited(t, s, "Ada "+marker, "finance")
+	b, from := newBrowser(t, s.Client.API), systemtest.AnyAddress()
+	var said []string
+	for _, address := range []string{"nobody@example.org", strings.ToUpper(email)} {
+		status, header, text := b.send("POST", "/console/sign-in", url.Values{"email": {address}, "next": {"/console/money?x=1"}}, "X-Forwarded-For", from)
+		require.Equal(t, 303, status, text)
+		_, _, text = b.send("GET", header.Get("Location"), nil)
+		require.Contains(t, text, "If a member has this address")
+		require.Contains(t, text, `name="email"`)
+		said = append(said, fmt.Sprint(header.Get("Location"), header["Set-Cookie"], text))
+	}
+	require.Equal(t, said[0], said[1])
+	status, _, text := b.send("POST", "/console/sign-in", url.Values{"email": {`"><i data-x>`}}, "X-Forwarded-For", from)
+	require.Equal(t, 422, status, text)
+	require.Contains(t, text, `value="&#34;&gt;&lt;i data-x&gt;"`)
+
+	token := systemtest.SignInToken(t, s.Data, memberID)
+	for range 3 { // as a program that looks through mails does
+		status, header, text := newBrowser(t, s.Client.API).send("GET", "/console/sign-in?token="+token, nil)
+		require.Equal(t, 200, status, text)
+		require.Equal(t, "no-referrer", header.Get("Referrer-Policy"))
+		require.Equal(t, "no-store", header.Get("Cache-Control"))
+		require.Empty(t, header["Set-Cookie"])
+		require.Len(t, forms.FindAllString(text, -1), 1)
+		require.Equal(t, 1, strings.Count(text, "<button"))
+		require.NotContains(t, text, `name="key"`)
+	}
+	_, _, text = b.send("GET", "/console/sign-in?token="+token, nil)
+	require.Contains(t, text, `name="next" value="/console/money?x=1"`, "the mail does not say where the member wanted to go")
+	status, header, text := b.send("POST", "/console/sign-in", url.Values{"token": {token}, "next": {"/console/money?x=1"}}, "X-Forwarded-For", from)
+	require.Equal(t, 303, status, text)
+	require.Equal(t, "/console/money?x=1", header.Get("Location"))
+	_, _, text = b.send("GET", "/console/money", nil)
+	require.Contains(t, text, "Signed in as <b>Ada &lt;i data-x&gt;")
+	require.Contains(t, text, "</b>, finance</span>")
+	var answers []string
+	for _, spent := range []string{token, strings.Repeat("x", 43), ""} {
+		other := newBrowser(t, s.Client.API)
+		status, _, text = other.send("POST", "/console/sign-in", url.Values{"token": {spent}}, "X-Forwarded-For", from)
+		require.Equal(t, 401, status, text)
+		require.Contains(t, text, "have another one mailed to you")
+		require.NotContains(t, text, token, "no page repeats a secret")
+		status, _, _ = other.send("GET", "/console/money", nil)
+		require.Equal(t, 303, status)
+		answers = append(answers, text)
+	}
+	require.Equal(t, answers[0], answers[1])
+	require.Equal(t, answers[0], answers[2])
+	log := s.Log()
+	require.NotContains(t, log, token)
+	require.NotContains(t, strings.ToLower(log), email)
 }

@@ -85,6 +85,7 @@ func acts() []*act {
 // deeds are what pages say was done.
 var deeds = map[string]string{
 	"signed-out":           "You have signed out.",
+	"link-requested":       "If a member has this address, a mail with a link is on its way. The link works once, for 15 minutes.",
 	"basis-registered":     "The basis is registered. Issue a right on it next.",
 	"right-issued":         "The right is issued. Nodes accept deliveries on it within seconds.",
 	"right-suspended":      "The right is suspended. Below is which nodes know it.",
