@@ -146,12 +146,19 @@ func (b *browser) walk() (pages map[string]string, posts map[string]bool) {
 	return pages, posts
 }
 
+// owned is a service whose client may do everything.
+func owned(t *testing.T, flags ...string) *systemtest.Service {
+	t.Helper()
+	s := systemtest.NewService(t, flags...)
+	s.Tenant = systemtest.CreateTenant(t, s.Data, "--scope", "*")
+	s.Client.Key = s.Tenant.APIKey
+	return s
+}
+
 // furnished is a service with a tenant that has something of everything, all free texts said by a person.
 func furnished(t *testing.T, person string) *speaker {
 	t.Helper()
-	s := systemtest.NewService(t, "--webhook-allow", "127.0.0.1")
-	s.Tenant = systemtest.CreateTenant(t, s.Data, "--scope", "*")
-	s.Client.Key = s.Tenant.APIKey
+	s := owned(t, "--webhook-allow", "127.0.0.1")
 	r := systemtest.NewHookReceiver(t)
 	p := &speaker{t: t, s: s, known: systemtest.Document(t, s.Server), person: person, said: map[string]string{}, ids: map[string]string{}}
 	p.journey(r.URL)
@@ -364,4 +371,55 @@ func TestTenantConsoleSignsInByLink(t *testing.T) {
 	log := s.Log()
 	require.NotContains(t, log, token)
 	require.NotContains(t, strings.ToLower(log), email)
+}
+
+// TestTenantConsoleMembers: a member is invited, gets another role and is removed on its pages, as of the next request; the
+// page of a webhook says who set it; and no form is offered to who may not send it.
+func TestTenantConsoleMembers(t *testing.T) {
+	t.Parallel()
+	s := owned(t, "--webhook-allow", "127.0.0.1")
+	owner := signIn(t, s.Client.API, s.Client.Key)
+	status, header, text := owner.send("POST", "/console/members/new", url.Values{"email": {"ada@example.org"}, "name": {"Ada"}, "role": {"operations"}})
+	require.Equal(t, 303, status, text)
+	at, _, _ := strings.Cut(header.Get("Location"), "?")
+	memberID := ids.FindString(at)
+	_, _, text = owner.send("GET", at, nil)
+	require.Contains(t, text, ">invited<")
+	ada := asMember(t, s, memberID, "ada@example.org")
+	_, _, text = owner.send("GET", "/console/members?state=ACTIVE", nil)
+	require.Contains(t, text, "ada@example.org")
+
+	status, _, text = ada.send("POST", "/console/webhooks/new", url.Values{"url": {systemtest.NewHookReceiver(t).URL}, "events": {"right.issued"}})
+	require.Equal(t, 200, status, text)
+	webhook := regexp.MustCompile(`/console/webhooks/[a-z]+_\w+`).FindString(text)
+	_, _, text = owner.send("GET", webhook, nil)
+	require.Contains(t, text, `<dt>Set by</dt><dd><a href="`+at+`"`)
+	require.Contains(t, text, ">member Ada</a>")
+	_, _, text = ada.send("GET", webhook, nil)
+	require.Contains(t, text, "<dt>Set by</dt><dd>member "+memberID, "who may not read members sees no name and no link")
+
+	status, _, _ = ada.send("GET", at+"/role", nil)
+	require.Equal(t, 403, status)
+	status, _, text = ada.send("POST", at+"/role", url.Values{"role": {"owner"}})
+	require.Equal(t, 403, status, text)
+	manager := systemtest.Call(t, s.Client.API, s.Client.Key, systemtest.Operation{Method: "POST", Path: "/v1/api-keys", Body: `{"label":"keys","scopes":["keys:write"]}`})
+	b := signIn(t, s.Client.API, systemtest.TextAt(t, manager.Body, "data.apiKey"))
+	_, _, text = b.send("GET", at, nil)
+	require.NotContains(t, text, at+"/role", "nobody takes a role that they could not give")
+	status, _, text = b.send("GET", "/console/members/new", nil)
+	require.Equal(t, 200, status)
+	require.Contains(t, text, "you hold those of none")
+
+	status, _, text = owner.send("POST", at+"/role", url.Values{"role": {"viewer"}})
+	require.Equal(t, 303, status, text)
+	_, _, text = ada.send("GET", "/console", nil)
+	require.Contains(t, text, "<b>Ada</b>, viewer</span>")
+	status, _, _ = ada.send("POST", webhook+"/test", url.Values{})
+	require.Equal(t, 403, status, "a lowered role holds from the next request on")
+	status, _, text = owner.send("POST", at+"/remove", url.Values{})
+	require.Equal(t, 303, status, text)
+	status, _, _ = ada.send("GET", "/console", nil)
+	require.Equal(t, 303, status)
+	_, _, text = owner.send("GET", at+"/remove", nil)
+	require.Contains(t, text, "there is nothing to do here")
 }

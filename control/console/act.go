@@ -17,8 +17,6 @@ type act struct {
 	title   string
 	submit  string // the word on the button
 	danger  bool   // it can't be undone
-	// confirms says that the actor has to have signed in a moment ago.
-	confirms bool
 	// fields of the form. Optional.
 	fields func(p *page) ([]field, error)
 	// consequences says what will happen, from what is there now. Optional.
@@ -107,7 +105,7 @@ func (a *act) form(p *page) (form, error) {
 func showAct(a *act) handler {
 	return func(p *page) error {
 		f, err := a.form(p)
-		if err == nil && a.confirms {
+		if err == nil && p.s.operations()[a.op].confirms {
 			if unconfirmed := confirmed(p); unconfirmed != nil {
 				return p.again(unconfirmed)
 			}
@@ -127,7 +125,7 @@ func doAct(a *act) handler {
 		if err := p.missing(a.op); err != nil {
 			return err
 		}
-		if a.confirms {
+		if p.s.operations()[a.op].confirms {
 			if unconfirmed := confirmed(p); unconfirmed != nil {
 				return p.again(unconfirmed)
 			}

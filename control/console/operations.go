@@ -18,6 +18,7 @@ import (
 type operation struct {
 	method, path string
 	scopes       []api.Scope // that it always needs
+	confirms     bool        // the actor has to have signed in a moment ago
 }
 
 // readOperations returns the operations by their ids, read once at the first call.
@@ -25,7 +26,7 @@ func readOperations(a route.API) func() map[string]operation {
 	return sync.OnceValue(func() map[string]operation {
 		all := map[string]operation{}
 		for declared := range route.Declared(a) {
-			op := operation{method: declared.Method, path: declared.Path}
+			op := operation{method: declared.Method, path: declared.Path, confirms: declared.Confirms}
 			if scope, ok := declared.Access.(route.Scope); ok {
 				op.scopes = append(op.scopes, api.Scope(scope))
 			}
