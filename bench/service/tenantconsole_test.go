@@ -10,7 +10,6 @@ import (
 	"net/http/cookiejar"
 	"net/url"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -19,6 +18,8 @@ import (
 	"muniment.example/bench/system/systemtest"
 	"muniment.example/bench/waittest"
 	"muniment.example/control/console"
+	"muniment.example/control/member"
+	"muniment.example/gateway/api"
 )
 
 // browser is a session of the tenants' console.
@@ -170,8 +171,8 @@ func furnished(t *testing.T, person string) *speaker {
 // marker is a text that would run if a page did not escape it.
 const marker = `<i data-x>'><script>x()</script>@`
 
-// TestTenantConsole walks all pages of a tenant in which every free text of the API is a script: as its owner, with
-// each scope alone, and with what members' roles have. No link leads to what the session may not do, and by hand all
+// TestTenantConsole walks all pages of a tenant in which every free text of the API is a script: with all scopes,
+// with each alone, and with those of each role, by a key and as a member who has signed in by a mailed link. No link leads to what the session may not do, and by hand all
 // that it may not do is refused and changes nothing.
 func TestTenantConsole(t *testing.T) {
 	t.Parallel()
@@ -189,49 +190,53 @@ func TestTenantConsole(t *testing.T) {
 	_, _, asked := owner.send("GET", "/console/plays?correlationId="+url.QueryEscape(`">`+marker), nil)
 	require.Contains(t, asked, `value="&#34;&gt;&lt;i data-x&gt;`, "a filter is in its field")
 
-	var scopes []string
-	for _, o := range p.known {
-		scopes = append(scopes, o.Scope)
-	}
-	slices.Sort(scopes)
-	scopes = slices.DeleteFunc(slices.Compact(scopes), func(s string) bool { return s == "" || s == "*" })
-	var reads []string
-	for _, scope := range scopes {
-		if strings.HasSuffix(scope, ":read") {
-			reads = append(reads, scope)
+	var sets [][]string
+	for _, role := range member.Roles() {
+		if role != member.Owner {
+			sets = append(sets, role.Scopes().Names())
 		}
 	}
-	sets := [][]string{
-		reads,
-		append(slices.Clone(reads), "settlement:write", "disputes:write"),
-		append(slices.Clone(reads), "rights:write", "offers:write", "challenges:write", "delivery:write", "webhooks:write"),
+	for _, scope := range api.EveryScope.Names() {
+		if scope != api.Wildcard.String() {
+			sets = append(sets, []string{scope})
+		}
 	}
-	for _, scope := range scopes {
-		sets = append(sets, []string{scope})
+	refuses := func(t *testing.T, b *browser) {
+		own, ownPosts := b.walk() // which fails on a link that is refused
+		for at := range all {
+			if _, linked := own[at]; linked {
+				continue
+			}
+			status, _, text := b.send("GET", at, nil)
+			require.Contains(t, []int{200, 303, 403, 422}, status, "%s: %s", at, text)
+		}
+		for at := range posts {
+			if ownPosts[at] || at == "/console/sign-out" {
+				continue
+			}
+			shown, _, _ := b.send("GET", at, nil)
+			if shown == 200 { // it may, where no page that it may read leads there
+				continue
+			}
+			status, _, text := b.send("POST", at, url.Values{})
+			require.Equal(t, 403, status, "%s: %s", at, text)
+		}
+	}
+	for _, role := range member.Roles() {
+		t.Run("member: "+string(role), func(t *testing.T) {
+			memberID, email := invited(t, s, marker, string(role))
+			b := asMember(t, s, memberID, email)
+			b.t = t
+			_, _, text := b.send("GET", "/console", nil)
+			require.Contains(t, text, "@</b>, "+string(role)+"</span>")
+			refuses(t, b)
+		})
 	}
 	for _, set := range sets {
 		t.Run(strings.Join(set, " "), func(t *testing.T) {
 			made := p.call("create-api-key", fmt.Sprintf(`{"label": "walk", "scopes": [%s]}`, `"`+strings.Join(set, `","`)+`"`))
 			b := signIn(t, s.Client.API, systemtest.TextAt(t, made, "data.apiKey"))
-			own, ownPosts := b.walk() // which fails on a link that is refused
-			for at := range all {
-				if _, linked := own[at]; linked {
-					continue
-				}
-				status, _, text := b.send("GET", at, nil)
-				require.Contains(t, []int{200, 303, 403, 422}, status, "%s: %s", at, text)
-			}
-			for at := range posts {
-				if ownPosts[at] || at == "/console/sign-out" {
-					continue
-				}
-				shown, _, _ := b.send("GET", at, nil)
-				if shown == 200 { // it may, where no page that it may read leads there
-					continue
-				}
-				status, _, text := b.send("POST", at, url.Values{})
-				require.Equal(t, 403, status, "%s: %s", at, text)
-			}
+			refuses(t, b)
 		})
 	}
 }
