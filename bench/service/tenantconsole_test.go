@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -427,4 +428,53 @@ func TestTenantConsoleMembers(t *testing.T) {
 	require.Equal(t, 303, status)
 	_, _, text = owner.send("GET", at+"/remove", nil)
 	require.Contains(t, text, "there is nothing to do here")
+}
+
+// TestTenantConsoleDoesNothingTwice: a form that is sent again, even at the same moment, makes one key and shows it each time; the
+// same value of another session makes its own.
+func TestTenantConsoleDoesNothingTwice(t *testing.T) {
+	t.Parallel()
+	s := owned(t)
+	owner := signIn(t, s.Client.API, s.Client.Key)
+	_, _, text := owner.send("GET", "/console/keys/new", nil)
+	once := regexp.MustCompile(`name="once" value="([A-Z2-7]{26})"`).FindStringSubmatch(text)[1]
+	_, _, text = owner.send("GET", "/console/keys/new", nil)
+	require.NotContains(t, text, once, "each form has its own")
+	form := url.Values{"label": {"walk"}, "scopes": {"audit:read"}, "once": {once}}
+	shown := regexp.MustCompile(`id="secret"[^>]*>(mun_[^<]+)<`)
+	var made sync.Map
+	var all sync.WaitGroup
+	for range 6 {
+		all.Go(func() {
+			if status, _, text := owner.send("POST", "/console/keys/new", form); status == 200 {
+				if found := shown.FindStringSubmatch(text); found != nil {
+					made.Store(found[1], true)
+					return
+				}
+			}
+			made.Store("a page without the key", true)
+		})
+	}
+	all.Wait()
+	secrets := 0
+	made.Range(func(secret, _ any) bool {
+		secrets++
+		require.NotContains(t, secret, "a page")
+		return true
+	})
+	require.Equal(t, 1, secrets)
+	_, _, text = owner.send("GET", "/console/keys.csv", nil)
+	require.Equal(t, 1, strings.Count(text, ",walk,"))
+
+	form.Set("label", "other")
+	status, _, text := owner.send("POST", "/console/keys/new", form)
+	require.Equal(t, 409, status, text)
+	require.Contains(t, text, "this form was sent before, with other values")
+	require.NotContains(t, text, once, "sent again, it is another form")
+	memberID, email := invited(t, s, "Ada", "owner")
+	status, _, text = asMember(t, s, memberID, email).send("POST", "/console/keys/new", url.Values{"label": {"walk"}, "scopes": {"audit:read"}, "once": {once}})
+	require.Equal(t, 200, status, text)
+	_, known := made.Load(shown.FindStringSubmatch(text)[1])
+	require.False(t, known)
+	require.NotContains(t, s.Log(), once)
 }
