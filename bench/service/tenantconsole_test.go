@@ -60,13 +60,13 @@ func invited(t *testing.T, s *systemtest.Service, name, role string) (memberID, 
 }
 
 // asMember signs in by a mailed link. Each caller has an address of its own, as requests of one are limited.
-func asMember(t *testing.T, s *systemtest.Service, memberID, email string, before ...string) *browser {
+func asMember(t *testing.T, s *systemtest.Service, memberID, email string) *browser {
 	t.Helper()
 	b := newBrowser(t, s.Client.API)
 	from := systemtest.AnyAddress()
 	status, _, text := b.send("POST", "/console/sign-in", url.Values{"email": {email}}, "X-Forwarded-For", from)
 	require.Equal(t, 303, status, text)
-	status, header, text := b.send("POST", "/console/sign-in", url.Values{"token": {systemtest.SignInToken(t, s.Data, memberID, before...)}}, "X-Forwarded-For", from)
+	status, header, text := b.send("POST", "/console/sign-in", url.Values{"token": {systemtest.SignInToken(t, s.Data, memberID)}}, "X-Forwarded-For", from)
 	require.Equal(t, 303, status, text)
 	require.Equal(t, "/console", header.Get("Location"))
 	return b
@@ -188,6 +188,11 @@ func TestTenantConsole(t *testing.T) {
 	}
 	require.Greater(t, strings.Count(said, "&lt;i data-x&gt;"), 50, "the texts are shown")
 	require.Greater(t, len(all), 40, "%v", all)
+	for at := range posts {
+		status, _, text := owner.send("POST", at, url.Values{}, "Sec-Fetch-Site", "cross-site")
+		require.Equal(t, 403, status, "%s: %s", at, text)
+		require.Contains(t, text, "another origin", at)
+	}
 	_, _, asked := owner.send("GET", "/console/plays?correlationId="+url.QueryEscape(`">`+marker), nil)
 	require.Contains(t, asked, `value="&#34;&gt;&lt;i data-x&gt;`, "a filter is in its field")
 
@@ -311,7 +316,19 @@ func TestTenantConsoleAtOtherTenants(t *testing.T) {
 	p := furnished(t, "Ada@example.org")
 	stranger := systemtest.CreateTenant(t, p.s.Data, "--scope", "*")
 	owner, b := signIn(t, p.s.Client.API, p.s.Client.Key), signIn(t, p.s.Client.API, stranger.APIKey)
-	all, _ := owner.walk()
+	all, posts := owner.walk()
+	none := 0
+	for at := range posts {
+		if ids.MatchString(at) {
+			status, _, text := b.send("POST", at, url.Values{"reason": {"x"}})
+			require.Contains(t, []int{404, 422}, status, "%s: %s", at, text)
+			require.NotContains(t, text, "Ada")
+			if status == 404 {
+				none++
+			}
+		}
+	}
+	require.Greater(t, none, 15, "most forms need no more than was sent")
 	for at := range all {
 		if named, _, _ := strings.Cut(at, "?"); ids.MatchString(named) {
 			status, _, text := b.send("GET", at, nil)
@@ -428,6 +445,71 @@ func TestTenantConsoleMembers(t *testing.T) {
 	require.Equal(t, 303, status)
 	_, _, text = owner.send("GET", at+"/remove", nil)
 	require.Contains(t, text, "there is nothing to do here")
+}
+
+// TestTenantConsoleSessions: a session that somebody planted is never taken over by who signs in; one of a revoked key has
+// ended; and the operators' console and this one know nothing of each other's sessions.
+func TestTenantConsoleSessions(t *testing.T) {
+	t.Parallel()
+	s := systemtest.NewService(t)
+	at, err := url.Parse(s.Client.API + "/console")
+	require.NoError(t, err)
+	cookieOf := func(b *browser) *http.Cookie {
+		kept := b.client.Jar.Cookies(at)
+		require.Len(t, kept, 1)
+		return kept[0]
+	}
+	page := func(cookie string) int {
+		status, _, _ := newBrowser(t, s.Client.API).send("GET", "/console/keys", nil, "Cookie", cookie)
+		return status
+	}
+	planted := cookieOf(signIn(t, s.Client.API, systemtest.CreateTenant(t, s.Data, "--scope", "*").APIKey))
+	memberID, email := invited(t, s, "Ada", "viewer")
+	var spent []string
+	for _, value := range []string{planted.Value, strings.Repeat("x", len(planted.Value))} {
+		for _, form := range []url.Values{{"key": {s.Client.Key}}, nil} {
+			if form == nil {
+				from := systemtest.AnyAddress()
+				status, _, text := newBrowser(t, s.Client.API).send("POST", "/console/sign-in", url.Values{"email": {email}}, "X-Forwarded-For", from)
+				require.Equal(t, 303, status, text)
+				spent = append(spent, systemtest.SignInToken(t, s.Data, memberID, spent...))
+				form = url.Values{"token": {spent[len(spent)-1]}, "next": {"//elsewhere.example"}}
+			}
+			victim := newBrowser(t, s.Client.API)
+			victim.client.Jar.SetCookies(at, []*http.Cookie{{Name: planted.Name, Value: value, Path: "/"}})
+			status, header, text := victim.send("POST", "/console/sign-in", form, "X-Forwarded-For", systemtest.AnyAddress())
+			require.Equal(t, 303, status, text)
+			require.Equal(t, "/console", header.Get("Location"))
+			require.NotEqual(t, value, cookieOf(victim).Value)
+			require.Equal(t, 303, page(planted.Name+"="+value), "what was planted is no session")
+		}
+	}
+	_, _, text := newBrowser(t, s.Client.API).send("GET", "/console/sign-in?token=x", nil, "Cookie", "muniment_next=%2F%2Felsewhere.example")
+	require.Contains(t, text, `name="next" value="/console"`)
+
+	made := systemtest.Call(t, s.Client.API, s.Client.Key, systemtest.Operation{Method: "POST", Path: "/v1/api-keys", Body: `{"label":"short","scopes":["keys:write"]}`})
+	short := signIn(t, s.Client.API, systemtest.TextAt(t, made.Body, "data.apiKey"))
+	cookie := cookieOf(short)
+	require.Equal(t, 200, page(cookie.String()))
+	keyID := systemtest.TextAt(t, made.Body, "data.key.keyId")
+	require.Equal(t, 200, systemtest.Call(t, s.Client.API, s.Client.Key, systemtest.Operation{Method: "DELETE", Path: "/v1/api-keys/" + keyID}).Status)
+	require.Equal(t, 303, page(cookie.String()))
+	status, _, text := short.send("POST", "/console/keys/"+keyID+"/rotate", url.Values{})
+	require.Equal(t, 401, status, text)
+
+	operator, _ := systemtest.OpenConsole(t, s.Data, s.Server.Admin)
+	admin, err := url.Parse(s.Server.Admin + "/console")
+	require.NoError(t, err)
+	theirs := operator.Browser.Jar.Cookies(admin)
+	require.Len(t, theirs, 1)
+	require.NotEqual(t, planted.Name, theirs[0].Name, "a browser sends the cookies of all ports of a host")
+	own := cookieOf(signIn(t, s.Client.API, s.Client.Key)).Value
+	require.Equal(t, 200, page(planted.Name+"="+own+"; "+theirs[0].String()))
+	require.Equal(t, 303, page(theirs[0].String()))
+	require.Equal(t, 303, page(planted.Name+"="+theirs[0].Value))
+	require.Equal(t, 200, operator.Send("GET", "/api/session", "").Status)
+	operator.Browser.Jar.SetCookies(admin, []*http.Cookie{{Name: theirs[0].Name, Value: own, Path: "/console"}})
+	require.Equal(t, 401, operator.Send("GET", "/api/session", "").Status)
 }
 
 // TestTenantConsoleDoesNothingTwice: a form that is sent again, even at the same moment, makes one key and shows it each time; the
