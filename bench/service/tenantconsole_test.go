@@ -2,6 +2,7 @@ package service
 
 import (
 	"crypto/rand"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"html"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -559,4 +561,37 @@ func TestTenantConsoleDoesNothingTwice(t *testing.T) {
 	_, known := made.Load(shown.FindStringSubmatch(text)[1])
 	require.False(t, known)
 	require.NotContains(t, s.Log(), once)
+}
+
+// TestTenantConsoleAsksAgain: what confirms asks to sign in again after 10 minutes, before the form and after it, leads back
+// there, and does nothing meanwhile. What doesn't confirm goes on.
+func TestTenantConsoleAsksAgain(t *testing.T) {
+	t.Parallel()
+	s := owned(t)
+	memberID, email := invited(t, s, "Ada", "owner")
+	ada := asMember(t, s, memberID, email)
+	s.Stop()
+	db, err := sql.Open("sqlite", filepath.Join(s.Data, "control.db"))
+	require.NoError(t, err)
+	_, err = db.ExecContext(t.Context(), `UPDATE sessions SET signed_in_at = signed_in_at - 11 * 60000`)
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+	s.StartAgain()
+	at := "/console/members/" + memberID
+	for _, asks := range []string{"/console/members/new", at + "/role", at + "/remove", "/console/keys/new", "/console/erasures/new"} {
+		status, header, text := ada.send("GET", asks, nil)
+		require.Equal(t, 303, status, "%s: %s", asks, text)
+		require.Equal(t, "/console/sign-in?again=1&next="+url.QueryEscape(asks), header.Get("Location"))
+		_, _, text = ada.send("GET", header.Get("Location"), nil)
+		require.Contains(t, text, "within the last 10 minutes")
+		require.Contains(t, text, `name="next" value="`+asks+`"`)
+		status, _, text = ada.send("POST", asks, url.Values{"email": {"bob@example.org"}, "role": {"viewer"}, "label": {"x"}, "scopes": {"audit:read"}, "dataSubjectId": {"x"}, "token": {"x"}})
+		require.Equal(t, 401, status, text)
+		require.Contains(t, text, `href="`+html.EscapeString(header.Get("Location"))+`"`, "the page leads to the sign-in, and back")
+	}
+	_, _, text := ada.send("GET", "/console/members", nil)
+	require.NotContains(t, text, "bob@example.org")
+	require.Contains(t, text, ">owner<")
+	status, _, text := ada.send("GET", "/console/webhooks/new", nil)
+	require.Equal(t, 200, status, text)
 }
