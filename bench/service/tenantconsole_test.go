@@ -378,7 +378,7 @@ func TestTenantConsoleSignsInByLink(t *testing.T) {
 	require.Equal(t, 303, status, text)
 	require.Equal(t, "/console/money?x=1", header.Get("Location"))
 	_, _, text = b.send("GET", "/console/money", nil)
-	require.Contains(t, text, "Signed in as <b>Ada &lt;i data-x&gt;")
+	require.Contains(t, text, "Signed in as</i> <b>Ada &lt;i data-x&gt;")
 	require.Contains(t, text, "</b>, finance</span>")
 	var answers []string
 	for _, spent := range []string{token, strings.Repeat("x", 43), ""} {
