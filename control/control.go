@@ -26,7 +26,7 @@
 // query is 409. So is a request while the first is running, with Retry-After. After a minute the
 // first is considered lost: if it had no effect the next one runs, otherwise it is 409 without
 // Retry-After, as it is if the response was longer than 1 MiB. Responses are kept encrypted under
-// keys derived from the Idempotency-Key and the API key. A tenant may use 100,000 keys and 256 MiB
+// keys derived from the Idempotency-Key and the API key (for pages of this process: the id of who acts). A tenant may use 100,000 keys and 256 MiB
 // of responses in 24 hours; a further key is 429. On a full disk no key can be kept: an operation
 // that Stops something runs without it, and all others are 503. This does not apply to deliveries,
 // which the gateway serves, nor to operators, nodes and the sandbox's own routes.

@@ -62,7 +62,7 @@ func describeKey(op *huma.Operation) {
 func (d *handler) once(ctx huma.Context, next func(huma.Context)) {
 	r, _ := humago.Unwrap(ctx)
 	keys := r.Header.Values(api.HeaderIdempotencyKey)
-	if len(keys) == 0 || !takesKey(ctx.Operation()) || ctx.Context().Value(inProcess{}) != nil {
+	if len(keys) == 0 || !takesKey(ctx.Operation()) {
 		next(ctx)
 		return
 	}
@@ -138,6 +138,9 @@ func readKeyed(ctx huma.Context, r *http.Request, keys []string) (*keyedRequest,
 		r.Body = io.NopCloser(bytes.NewReader(body))
 	}
 	_, apiKey, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if caller, inside := ctx.Context().Value(inProcess{}).(auth.Principal); inside {
+		apiKey = caller.ID // there is no key; the Idempotency-Key alone is secret
+	}
 	secret, err := hkdf.Key(sha256.New, []byte(keys[0]), []byte(apiKey), "muniment: answer to an Idempotency-Key", 64)
 	if err != nil {
 		return nil, fmt.Errorf("cannot derive keys from an Idempotency-Key: %w", err)

@@ -362,8 +362,8 @@ func TestEveryPostTakesAnIdempotencyKey(t *testing.T) {
 	}
 }
 
-// TestInsideRequestsTakeNoIdempotencyKey: the sandbox's own requests to /v1 have none.
-func TestInsideRequestsTakeNoIdempotencyKey(t *testing.T) {
+// TestInsideRequestsWithAnIdempotencyKey are made once for each caller, and to their end; those without one are made each time.
+func TestInsideRequestsWithAnIdempotencyKey(t *testing.T) {
 	b := newNotebook(t)
 	var caller auth.Principal
 	b.service.before = func(ctx context.Context) error { caller = auth.PrincipalFrom(ctx); return nil }
@@ -374,6 +374,19 @@ func TestInsideRequestsTakeNoIdempotencyKey(t *testing.T) {
 		require.Equal(t, 200, status, string(text))
 	}
 	require.EqualValues(t, 3, b.notes())
+	left, leave := context.WithCancel(t.Context())
+	leave()
+	another := *caller.Key
+	another.ID = "key_another"
+	var answers []string
+	for _, by := range []auth.Principal{caller, caller, {Key: &another}} {
+		status, text, err := b.control().CallOnce(left, by, "k", "POST", "/v1/notes", []byte(`{"text":"two"}`))
+		require.NoError(t, err)
+		require.Equal(t, 200, status, string(text))
+		answers = append(answers, string(text))
+	}
+	require.EqualValues(t, 5, b.notes())
+	require.Equal(t, answers[0], answers[1])
 }
 
 // TestRunForgetsIdempotencyKeys that are older than a day.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/auth"
@@ -20,10 +21,32 @@ func (c *Control) Call(ctx context.Context, caller auth.Principal, method, targe
 	if err != nil {
 		return 0, nil, err
 	}
+	return c.record(r)
+}
+
+// record serves a request into memory.
+func (c *Control) record(r *http.Request) (status int, response []byte, err error) {
 	h := &recorded{header: http.Header{}}
 	c.callers.ServeHTTP(h, r)
 	return max(h.status, http.StatusOK), h.body.Bytes(), nil
 }
+
+// CallOnce is Call with an Idempotency-Key, which holds for the caller and the operation. It should be one that nobody
+// can guess: the response is kept encrypted under it. Once begun, the request runs to its end, for up to callAge, even if
+// ctx has ended: who sends it again with the key gets the response.
+func (c *Control) CallOnce(ctx context.Context, caller auth.Principal, key, method, target string, body []byte) (status int, response []byte, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callAge)
+	defer cancel()
+	r, err := c.within(ctx, caller, method, target, body)
+	if err != nil {
+		return 0, nil, err
+	}
+	r.Header.Set(api.HeaderIdempotencyKey, key)
+	return c.record(r)
+}
+
+// callAge limits the time of a request that does not end with the one that it belongs to.
+const callAge = 30 * time.Second
 
 // Serve is Call for a response of any length: w gets it while it is made. Headers that w has stay, unless the response
 // has them, too.

@@ -1,11 +1,14 @@
 package console
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
+
+	"muniment.example/gateway/api"
 )
 
 // act is something that a person can change: a page that says what will happen, with a form, and the
@@ -17,8 +20,6 @@ type act struct {
 	title   string
 	submit  string // the word on the button
 	danger  bool   // it can't be undone
-	// confirms says that the actor has to have signed in a moment ago.
-	confirms bool
 	// fields of the form. Optional.
 	fields func(p *page) ([]field, error)
 	// consequences says what will happen, from what is there now. Optional.
@@ -62,6 +63,7 @@ type form struct {
 	consequences
 	Title, Submit, Action string
 	Danger                bool
+	Once                  string // that only this form has
 	Fields                []field
 	Problem               *problem
 	Try                   string
@@ -85,7 +87,7 @@ func (a *act) form(p *page) (form, error) {
 	if err := p.missing(a.op); err != nil {
 		return form{}, err
 	}
-	f := form{Title: a.title, Submit: a.submit, Danger: a.danger, Action: p.Path, Try: a.tryText}
+	f := form{Title: a.title, Submit: a.submit, Danger: a.danger, Action: p.Path, Once: rand.Text(), Try: a.tryText}
 	var err error
 	if a.fields != nil {
 		if f.Fields, err = a.fields(p); err != nil {
@@ -107,7 +109,7 @@ func (a *act) form(p *page) (form, error) {
 func showAct(a *act) handler {
 	return func(p *page) error {
 		f, err := a.form(p)
-		if err == nil && a.confirms {
+		if err == nil && p.s.operations()[a.op].confirms {
 			if unconfirmed := confirmed(p); unconfirmed != nil {
 				return p.again(unconfirmed)
 			}
@@ -127,7 +129,7 @@ func doAct(a *act) handler {
 		if err := p.missing(a.op); err != nil {
 			return err
 		}
-		if a.confirms {
+		if p.s.operations()[a.op].confirms {
 			if unconfirmed := confirmed(p); unconfirmed != nil {
 				return p.again(unconfirmed)
 			}
@@ -148,7 +150,7 @@ func doAct(a *act) handler {
 		}
 		var response json.RawMessage
 		if err == nil {
-			err = p.do(call{op: a.op, params: params, body: body}, &response)
+			err = p.do(call{op: a.op, params: params, body: body, once: p.value("once")}, &response)
 		}
 		if err == nil {
 			return a.after(p, params, response)
@@ -168,6 +170,12 @@ func (a *act) refused(p *page, e *problem) error {
 		return e // what the act is about can't be shown; why it failed can
 	}
 	f.Problem, p.status = e, e.Status
+	switch e.Message {
+	case api.ErrKeyBusy.Message: // only with the same value will it not be done twice
+		f.Once, e.Message = p.value("once"), "this was sent before, and is still being done: send it again in a moment"
+	case api.ErrKeyReused.Message:
+		e.Message = "this form was sent before, with other values, and that was done: look at the list, and send it again if you want both"
+	}
 	for i := range f.Fields {
 		f.Fields[i].keep(p.r.PostForm, e)
 	}

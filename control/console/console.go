@@ -15,6 +15,9 @@
 // will happen; its address may be shared, as a GET never changes anything. control/member refuses what
 // a page of another origin sends.
 //
+// The form of an act has a value of its own, which becomes the Idempotency-Key of its operation: a page that is
+// loaded again, or a button that is pressed twice, repeats the response and does nothing twice.
+//
 // A list is read by the cursor of its operation, never by an offset, and its filters are in its
 // address: any page can be shared, and costs the same however many records there are. A file of a list
 // has up to maxFileRows rows; one that had more says so in its name.
@@ -56,6 +59,8 @@ type Config struct {
 	Members *member.Service
 	// Call serves a request of /v1 in this process, with the caller's scopes (control.Control).
 	Call func(ctx context.Context, caller auth.Principal, method, target string, body []byte) (status int, response []byte, err error)
+	// CallOnce is Call with an Idempotency-Key, which nobody can guess: a retry gets the first response again.
+	CallOnce func(ctx context.Context, caller auth.Principal, key, method, target string, body []byte) (status int, response []byte, err error)
 	// Serve is Call for a response of any length: it is written to w while it is made.
 	Serve func(w http.ResponseWriter, ctx context.Context, caller auth.Principal, method, target string) error
 	// Kinds are the kinds of events.
@@ -79,8 +84,8 @@ type Service struct {
 
 // New reads the pages.
 func New(cfg Config) (*Service, error) {
-	if cfg.Members == nil || cfg.Call == nil || cfg.Serve == nil || cfg.PublicURL == "" {
-		return nil, errors.New("cannot open the console: Members, Call, Serve or PublicURL is missing")
+	if cfg.Members == nil || cfg.Call == nil || cfg.CallOnce == nil || cfg.Serve == nil || cfg.PublicURL == "" {
+		return nil, errors.New("cannot open the console: Members, Call, CallOnce, Serve or PublicURL is missing")
 	}
 	if _, err := url.Parse(cfg.PublicURL); err != nil {
 		return nil, fmt.Errorf("cannot open the console: PublicURL: %w", err)

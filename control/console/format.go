@@ -69,9 +69,9 @@ func mood(state string) string {
 	switch state {
 	case "ACTIVE", "ACCEPTED", "READY", "DELIVERED", "SETTLED", "PAID", "METERED", "COMPLETED", "OVERTURNED":
 		return "good"
-	case "SUSPENDED", "PROPOSED", "OPEN", "HELD", "INVESTIGATING", "RESPONDED", "PAUSED", "PENDING", "NOT_BEGUN", "DRAFT", "DUE":
+	case "SUSPENDED", "PROPOSED", "OPEN", "HELD", "INVESTIGATING", "RESPONDED", "PAUSED", "PENDING", "INVITED", "NOT_BEGUN", "DRAFT", "DUE":
 		return "warn"
-	case "REVOKED", "FAILED", "DISABLED", "UPHELD":
+	case "REVOKED", "REMOVED", "FAILED", "DISABLED", "UPHELD":
 		return "bad"
 	case "ISSUED", "COUNTERED", "REQUESTED", "COLLECTING", "PACKAGING":
 		return "info"

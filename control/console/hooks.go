@@ -12,7 +12,7 @@ import (
 
 func webhooksList() list[client.Webhook] {
 	return list[client.Webhook]{
-		op: "list-webhooks", plural: "webhooks", columns: []string{"Webhook", "URL", "For", "Events", "State", "Fails since"},
+		op: "list-webhooks", plural: "webhooks", columns: []string{"Webhook", "URL", "For", "Events", "Set by", "State", "Fails since"},
 		row: func(w client.Webhook) []cell {
 			shown := state(w.State)
 			if w.StateReason != "" {
@@ -22,7 +22,7 @@ func webhooksList() list[client.Webhook] {
 			if len(w.Events) > 1 {
 				kinds = fmt.Sprintf("%s and %d more", kinds, len(w.Events)-1)
 			}
-			return []cell{id(w.ID, "/webhooks"), text(w.URL), text(w.Description), text(kinds), shown, moment(w.FailingSince)}
+			return []cell{id(w.ID, "/webhooks"), text(w.URL), text(w.Description), text(kinds), actor(w.KeyID), shown, moment(w.FailingSince)}
 		},
 	}
 }
@@ -103,6 +103,7 @@ func indented(value json.RawMessage) string {
 // webhookPage is a webhook with what was sent to it.
 type webhookPage struct {
 	client.Webhook
+	SetBy      cell // a key or a member
 	Deliveries []client.WebhookDelivery
 	Next       string
 	Shown      string
@@ -125,6 +126,10 @@ func showWebhook(p *page) error {
 		return err
 	}
 	w := webhookPage{Webhook: data.Webhook, Deliveries: sent.Deliveries, Shown: query.Get("state")}
+	var err error
+	if w.SetBy, err = p.named(w.KeyID); err != nil {
+		return err
+	}
 	if sent.NextCursor != "" {
 		following := p.filters("state")
 		following.Set("cursor", sent.NextCursor)
@@ -174,7 +179,13 @@ func webhookFields(p *page) ([]field, error) {
 
 var webhookActs = []*act{
 	{
-		path: "/webhooks/new", op: "create-webhook", section: "Webhooks", title: "New webhook", submit: "Make the webhook", consequences: saying("/webhooks", "", "Events from now on are sent there, under your session's key: revoking that key stops them."), fields: webhookFields,
+		path: "/webhooks/new", op: "create-webhook", section: "Webhooks", title: "New webhook", submit: "Make the webhook", consequences: func(p *page, _ []string) (consequences, error) {
+			stops := "revoking the key that you have signed in with stops them."
+			if p.Session.Role != "" {
+				stops = "they stop when you are removed, or get a role that may not read them."
+			}
+			return consequences{Back: Path + "/webhooks", Lines: []string{"Events from now on are sent there, in your name: " + stops}}, nil
+		}, fields: webhookFields,
 		after: func(p *page, _ []string, response json.RawMessage) error {
 			var made client.CreatedWebhook
 			if err := json.Unmarshal(response, &made); err != nil {

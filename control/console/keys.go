@@ -14,7 +14,7 @@ func keysList(now time.Time) list[client.APIKey] {
 	return list[client.APIKey]{
 		op: "list-api-keys", plural: "keys", columns: []string{"Key", "For", "State", "Scopes", "Expires", "Made", "Made by"},
 		row: func(k client.APIKey) []cell {
-			return []cell{id(k.KeyID, "/keys"), text(k.Label), state(keyState(k, now)), text(strings.Join(k.Scopes, ", ")), moment(k.ExpiresAt), moment(k.CreatedAt), text(short(k.CreatedBy))}
+			return []cell{id(k.KeyID, "/keys"), text(k.Label), state(keyState(k, now)), text(strings.Join(k.Scopes, ", ")), moment(k.ExpiresAt), moment(k.CreatedAt), actor(k.CreatedBy)}
 		},
 	}
 }
@@ -45,9 +45,10 @@ func showKey(p *page) error {
 	}
 	p.render("key", struct {
 		client.APIKey
-		State string
-		Own   bool
-	}{data.Key, keyState(data.Key, p.s.cfg.Now()), data.Key.KeyID == p.Session.Actor.ID})
+		State  string
+		Own    bool
+		MadeBy cell
+	}{data.Key, keyState(data.Key, p.s.cfg.Now()), data.Key.KeyID == p.Session.Actor.ID, p.allowed(actor(data.Key.CreatedBy))})
 	return nil
 }
 
@@ -83,8 +84,14 @@ func confirmed(p *page) error { return p.Session.Confirmed() }
 
 var keyActs = []*act{
 	{
-		path: "/keys/new", op: "create-api-key", section: "Keys", title: "New key", submit: "Make the key", confirms: true,
-		consequences: saying("/keys", "", "The key works at once, with the scopes that you choose. It ends with the key that you have signed in with, at the latest."),
+		path: "/keys/new", op: "create-api-key", section: "Keys", title: "New key", submit: "Make the key",
+		consequences: func(p *page, _ []string) (consequences, error) {
+			ends := "It ends with the key that you have signed in with, at the latest."
+			if p.Session.Role != "" {
+				ends = "It stays when your membership ends: revoke it then."
+			}
+			return consequences{Back: Path + "/keys", Lines: []string{"The key works at once, with the scopes that you choose. " + ends}}, nil
+		},
 		fields: func(p *page) ([]field, error) {
 			var scopes []string
 			for _, name := range p.Session.Caller.Scopes.Names() {
@@ -110,7 +117,7 @@ var keyActs = []*act{
 		after: showMadeKey,
 	},
 	{
-		path: "/keys/{keyId}/rotate", op: "rotate-api-key", section: "Keys", title: "Rotate the key", submit: "Make its successor", confirms: true,
+		path: "/keys/{keyId}/rotate", op: "rotate-api-key", section: "Keys", title: "Rotate the key", submit: "Make its successor",
 		consequences: aboutKey("A new key with the same scopes is made, and shown once. The old one works on for a day, unless you say otherwise: put the new one in place before that."),
 		fields:       fixed(field{Name: "overlapSeconds", Label: "The old one works on for (seconds)", Kind: "number", Example: "86400"}), after: showMadeKey,
 	},

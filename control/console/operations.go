@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"time"
 
 	"muniment.example/control/route"
 	"muniment.example/gateway/api"
@@ -18,6 +19,7 @@ import (
 type operation struct {
 	method, path string
 	scopes       []api.Scope // that it always needs
+	confirms     bool        // the actor has to have signed in a moment ago
 }
 
 // readOperations returns the operations by their ids, read once at the first call.
@@ -25,7 +27,7 @@ func readOperations(a route.API) func() map[string]operation {
 	return sync.OnceValue(func() map[string]operation {
 		all := map[string]operation{}
 		for declared := range route.Declared(a) {
-			op := operation{method: declared.Method, path: declared.Path}
+			op := operation{method: declared.Method, path: declared.Path, confirms: declared.Confirms}
 			if scope, ok := declared.Access.(route.Scope); ok {
 				op.scopes = append(op.scopes, api.Scope(scope))
 			}
@@ -66,6 +68,7 @@ type call struct {
 	params []string
 	query  url.Values
 	body   any
+	once   string          // the Idempotency-Key; empty for none
 	quiet  bool            // it is one of many that a page shows the first of
 	ctx    context.Context // default: the request's
 }
@@ -92,11 +95,34 @@ func (p *page) do(c call, out any) error {
 	if ctx == nil {
 		ctx = p.r.Context()
 	}
+	if c.once != "" {
+		return p.doOnce(ctx, c.once, made, out)
+	}
 	status, response, err := p.s.cfg.Call(ctx, p.Session.Caller, made.Method, made.Target, []byte(made.Body))
 	if err != nil {
 		return err
 	}
 	return decode(status, response, out)
+}
+
+// doOnce makes a request with an Idempotency-Key. While an earlier one with it is being answered, as after a second press
+// of a button, it waits for that answer: a browser shows the second page only.
+func (p *page) doOnce(ctx context.Context, key string, made request, out any) error {
+	const pause, most = 100 * time.Millisecond, 10 * time.Second
+	for waited := time.Duration(0); ; waited += pause {
+		status, response, err := p.s.cfg.CallOnce(ctx, p.Session.Caller, key, made.Method, made.Target, []byte(made.Body))
+		if err == nil {
+			err = decode(status, response, out)
+		}
+		if e := asProblem(err); e == nil || e.Message != api.ErrKeyBusy.Message || waited >= most {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+	}
 }
 
 // get is do for a read.

@@ -68,6 +68,7 @@ var sections = []section{
 	{"Proof", "/proof", "list-proof-packs"},
 	{"Webhooks", "/webhooks", "list-webhooks"},
 	{"Keys", "/keys", "list-api-keys"},
+	{"Members", "/members", "list-members"},
 	{"Data", "/data", "list-dsar-jobs"},
 }
 
@@ -85,6 +86,11 @@ func (p *page) Sections() []section {
 
 // Can reports whether the session may call an operation.
 func (p *page) Can(op string) bool { return p.can(op) }
+
+// SignInAgain is where to sign in again, and to come back to this page.
+func (p *page) SignInAgain() string {
+	return addressed(Path+"/sign-in", url.Values{"again": {"1"}, "next": {p.Path}})
+}
 
 // Done is what an act before this page has done; empty for none. Only what is known is said.
 func (p *page) Done() string { return deeds[p.r.URL.Query().Get("done")] }

@@ -60,6 +60,9 @@ func (s *Service) routes() {
 	s.in("GET /keys", showKeys)
 	s.in("GET /keys.csv", sendKeys)
 	s.in("GET /keys/{keyId}", showKey)
+	s.in("GET /members", showMembers)
+	s.in("GET /members.csv", sendMembers)
+	s.in("GET /members/{memberId}", showMember)
 	s.in("GET /data", showData)
 	s.in("GET /data.csv", sendJobs)
 	s.in("GET /data/{jobId}", showJob)
@@ -79,12 +82,13 @@ func (s *Service) routes() {
 
 // acts are all that can be changed here.
 func acts() []*act {
-	return slices.Concat(rightActs, inboxActs, playActs, moneyActs, statementActs, disputeActs, proofActs, webhookActs, keyActs, dataActs)
+	return slices.Concat(rightActs, inboxActs, playActs, moneyActs, statementActs, disputeActs, proofActs, webhookActs, keyActs, memberActs, dataActs)
 }
 
 // deeds are what pages say was done.
 var deeds = map[string]string{
 	"signed-out":           "You have signed out.",
+	"link-requested":       "If a member has this address, a mail with a link is on its way. The link works once, for 15 minutes.",
 	"basis-registered":     "The basis is registered. Issue a right on it next.",
 	"right-issued":         "The right is issued. Nodes accept deliveries on it within seconds.",
 	"right-suspended":      "The right is suspended. Below is which nodes know it.",
@@ -118,6 +122,9 @@ var deeds = map[string]string{
 	"webhook-resent":       "It is on its way again.",
 	"webhook-recovering":   "What was missed is on its way.",
 	"key-revoked":          "The key is revoked for good.",
+	"member-invited":       "The person is invited. A mail says how to sign in.",
+	"member-changed":       "The member has the new role from the next request on.",
+	"member-removed":       "The member is removed. The member's sessions and links have ended.",
 	"export-made":          "The export is prepared. Run it next.",
 	"export-running":       "The export runs. Load this page again to see how far it is.",
 	"export-cancelled":     "The export is cancelled.",

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"muniment.example/control/assets"
+	"muniment.example/control/member"
 	"muniment.example/gateway/api"
 )
 
@@ -128,7 +129,7 @@ func (p *page) fail(err error) {
 		e = problemOf(err)
 	}
 	p.status = e.Status
-	if e.Status == http.StatusUnauthorized && p.Session != nil { // it has ended since the page was opened
+	if e.Status == http.StatusUnauthorized && p.Session != nil && !member.IsUnconfirmed(err) { // it has ended since the page was opened
 		p.Session = nil
 	}
 	p.render("failed", e)

@@ -4,43 +4,90 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strings"
+	"time"
 
 	"muniment.example/control/member"
 	"muniment.example/gateway/api"
 )
 
+// nextCookie keeps where somebody who had a link mailed wanted to go: the mail does not say it.
+const nextCookie = "muniment_next"
+
 // signIn is the page on which a session begins.
 type signIn struct {
 	Next    string
-	Again   bool // for something that asks again
+	Again   bool   // for something that asks again
+	Token   string // of a mailed link: the page has one button, and nothing else
+	Email   string // as it was written
 	Problem *problem
+	Of      string // the field that the problem is about: email, key, or token
 }
 
+// showSignIn changes nothing, a mailed link included: programs that look into mails load it, too.
 func showSignIn(p *page) error {
-	if p.Session != nil && p.r.URL.Query().Get("again") == "" {
-		p.redirect(member.Next(p.r.URL.Query().Get("next")))
+	asked := p.r.URL.Query()
+	p.show("", "Sign in")
+	if token := asked.Get("token"); token != "" {
+		next := asked.Get("next")
+		if kept, err := p.r.Cookie(nextCookie); err == nil && next == "" {
+			next, _ = url.QueryUnescape(kept.Value) // one that can't be read is none
+		}
+		p.w.Header().Set("Referrer-Policy", "no-referrer")
+		p.render("signin", signIn{Next: member.Next(next), Token: token})
 		return nil
 	}
-	p.show("", "Sign in")
-	p.render("signin", signIn{Next: member.Next(p.r.URL.Query().Get("next")), Again: p.Session != nil})
+	if p.Session != nil && asked.Get("again") == "" && asked.Get("done") == "" {
+		p.redirect(member.Next(asked.Get("next")))
+		return nil
+	}
+	p.render("signin", signIn{Next: member.Next(asked.Get("next")), Again: p.Session != nil && asked.Get("again") != ""})
 	return nil
 }
 
+// doSignIn begins a session by the token of a link or by a key, or has a link mailed.
 func doSignIn(p *page) error {
-	next := member.Next(p.r.PostForm.Get("next"))
-	cookie, err := p.s.cfg.Members.SignInByKey(p.r, p.value("key"))
+	s := signIn{Next: member.Next(p.r.PostForm.Get("next")), Email: p.value("email")}
+	var cookie *http.Cookie
+	var err error
+	switch {
+	case p.r.PostForm.Has("token"):
+		s.Of = "token"
+		cookie, err = p.s.cfg.Members.SignInByLink(p.r, p.value("token"))
+	case p.r.PostForm.Has("email"):
+		s.Of = "email"
+		err = p.s.cfg.Members.RequestLink(p.r, s.Email)
+	default:
+		s.Of = "key"
+		cookie, err = p.s.cfg.Members.SignInByKey(p.r, p.value("key"))
+	}
 	if e := (*api.Error)(nil); errors.As(err, &e) && e.GetStatus() < http.StatusInternalServerError {
 		p.show("", "Sign in")
-		p.status = e.GetStatus()
-		p.render("signin", signIn{Next: next, Problem: problemOf(e)})
+		s.Problem, p.status = problemOf(e), e.GetStatus()
+		p.render("signin", s)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
+	if cookie == nil {
+		p.keepNext(s.Next, 15*time.Minute)
+		// What it says is the same whoever has the address.
+		p.redirect(addressed(Path+"/sign-in", url.Values{"done": {"link-requested"}, "next": {s.Next}}))
+		return nil
+	}
 	http.SetCookie(p.w, cookie)
-	p.redirect(next)
+	p.keepNext("", -time.Second)
+	p.redirect(s.Next)
 	return nil
+}
+
+// keepNext keeps where to go once a mailed link is used. It is no secret, and believed no more than an address.
+func (p *page) keepNext(next string, age time.Duration) {
+	http.SetCookie(p.w, &http.Cookie{
+		Name: nextCookie, Value: url.QueryEscape(next), Path: Path + "/sign-in", MaxAge: int(age.Seconds()),
+		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: strings.HasPrefix(p.s.cfg.PublicURL, "https:"),
+	})
 }
 
 func doSignOut(p *page) error {

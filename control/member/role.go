@@ -23,5 +23,8 @@ var roles = map[Role]api.Scopes{
 	Viewer:     reads,
 }
 
+// Roles are all roles, the one with the most scopes first.
+func Roles() []Role { return []Role{Owner, Operations, Finance, Viewer} }
+
 // Scopes are the scopes of the role; none for one that is unknown.
 func (r Role) Scopes() api.Scopes { return roles[r] }

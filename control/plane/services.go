@@ -261,6 +261,9 @@ func (p *Plane) openConsole(context.Context) (err error) {
 		Call: func(ctx context.Context, caller auth.Principal, method, target string, body []byte) (int, []byte, error) {
 			return p.Call(ctx, caller, method, target, body)
 		},
+		CallOnce: func(ctx context.Context, caller auth.Principal, key, method, target string, body []byte) (int, []byte, error) {
+			return p.CallOnce(ctx, caller, key, method, target, body)
+		},
 		Serve: func(w http.ResponseWriter, ctx context.Context, caller auth.Principal, method, target string) error {
 			return p.Serve(w, ctx, caller, method, target)
 		},

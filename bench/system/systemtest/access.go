@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -71,6 +72,22 @@ func (a Applicant) Written(id string) (token string) {
 }
 
 var activationToken = regexp.MustCompile(`/playground#activate=([\w-]{43})\s`)
+
+// SignInToken is the token of the link to the tenant's console that the outbox has for a member, other than those that it had
+// before.
+func SignInToken(t *testing.T, data, memberID string, before ...string) (token string) {
+	t.Helper()
+	waittest.Until(t, func() bool {
+		text, err := os.ReadFile(filepath.Join(data, "outbox", memberID+".eml"))
+		if found := signInToken.FindSubmatch(text); err == nil && found != nil && !slices.Contains(before, string(found[1])) {
+			token = string(found[1])
+		}
+		return token != ""
+	}, "the mail is written")
+	return token
+}
+
+var signInToken = regexp.MustCompile(`/console/sign-in\?token=([\w-]{43})\s`)
 
 // Mailbox is a mail server that takes everything.
 type Mailbox struct {
