@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"muniment.example/sealer"
@@ -23,11 +24,13 @@ type ring struct {
 	before time.Time // until of the current key, as undo restores it
 }
 
-// held is a key in use.
+// held is a key in use. It signs nothing before it is logged: the event log has its event, so
+// that no loss of the database leaves a signature by a key that nobody knows.
 type held struct {
 	private    *private
 	signer     *sealer.Signer
 	delegation string // of a directory key
+	logged     atomic.Bool
 
 	// Guarded by ring.mu. until is zero while the window is open.
 	from, until time.Time
