@@ -130,7 +130,7 @@ func (g *ring) handover(least time.Time, overlap time.Duration) (at time.Time) {
 	defer g.mu.Unlock()
 	old := g.newest()
 	if old == nil {
-		return latest(g.now().UTC().Truncate(time.Millisecond), least)
+		return latest(latest(g.now().UTC().Truncate(time.Millisecond), least), nextMilli(g.latest))
 	}
 	at, g.before = latest(g.next(), least), old.until
 	if end := at.Add(overlap); old.until.IsZero() || end.Before(old.until) {

@@ -306,6 +306,7 @@ func (r *keyring) read(ctx context.Context, role role) (*ring, error) {
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		r.cfg.Logger.Warn("the file of the current key is missing: it is replaced by a new key", "keyId", current.KeyID, "purpose", role.purpose, "nodeId", role.node)
+		g.latest = current.NotBefore // the new key is the newest, even if the clock was set back
 		return g, nil
 	}
 	if err != nil {
