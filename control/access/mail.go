@@ -116,9 +116,9 @@ func (m mailing) text() mailText {
 	}
 	return mailText{
 		"Your key for the Muniment sandbox", "activate=",
-		"Your application for a key of the Muniment sandbox was approved.\r\n\r\nOpen this link to activate the key. It works once, until %s:",
+		"Your application for a key of the Muniment sandbox was approved.\r\n\r\nOpen this link and press the button to activate the key. It works once, until %s:",
 		"The key is shown once, so keep it in a safe place. Anyone who has the link\r\ncan activate the key: don't forward this mail.\r\n\r\n" +
-			"If you have not applied, ignore this mail: nothing happens unless the link is used.",
+			"If you have not applied, ignore this mail: without the button nothing happens.",
 	}
 }
 

@@ -138,6 +138,8 @@ func TestExpelWithoutTheLog(t *testing.T) {
 	log, err := segment.Open(segment.Config{Dir: t.TempDir(), SegmentBytes: 64 << 10})
 	require.NoError(t, err)
 	defer log.Close()
+	_, err = r.keys.Directory(t.Context()) // the log has the directory key
+	require.NoError(t, err)
 	require.NoError(t, r.db.Reconcile(t.Context(), store.History{Log: log}))
 	r.mustStartNode(t, "nod_a")
 	expel := func(ctx context.Context) error {

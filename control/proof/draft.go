@@ -267,13 +267,14 @@ func (d *draft) promise(ctx context.Context) error {
 // blame finds the rows that the builder could not verify and quarantines them. It returns cause if
 // there are none.
 func (d *draft) blame(ctx context.Context, cause error) error {
+	in := &sealer.Inspector{Directory: d.directory, Purpose: d.receipts, SealedAt: d.sealedAt}
 	var quarantined []pipeline.Quarantined
 	for p := range d.pages(ctx, d.old.position, d.next.position.Next(), d.cfg.MaxEntries) {
 		if p.err != nil {
 			return p.err
 		}
 		for i := range p.rows {
-			if fault := verify(&p.rows[i], d.directory, d.receipts, d.sealedAt); fault != nil {
+			if fault := verify(&p.rows[i], in); fault != nil {
 				quarantined = append(quarantined, quarantinedOf(&p.rows[i], fault))
 			}
 		}

@@ -2,7 +2,6 @@ package proof
 
 import (
 	"context"
-	"crypto/ed25519"
 	"crypto/sha256"
 	"fmt"
 	"net/http"
@@ -236,21 +235,18 @@ func (g *heldGauge) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// verify returns why a row must not be sealed, or nil. Receipts have to be signed by keys of the
-// purpose. The builder of a pack makes the same checks, but reports only the first entry that fails.
-func verify(row *pipeline.Row, keys *sealer.Directory, purpose string, sealedAt time.Time) error {
-	_, delivery, err := sealer.CheckRecord(&row.Record)
-	if err != nil || delivery == nil {
+// verify returns why a row must not be sealed, or nil: a part of the record that is in no pack
+// contradicts the event, or in finds a fault other than an entry later than the seal, for which a
+// later seal is enough. The builder of a pack reports only the first entry that fails.
+func verify(row *pipeline.Row, in *sealer.Inspector) error {
+	if _, _, err := sealer.CheckRecord(&row.Record); err != nil {
 		return err
 	}
-	pub, fault := keys.FindSealed(delivery.KeyID, purpose, delivery.Receipt.IssuedAt, sealedAt)
-	if fault != "" {
-		return fmt.Errorf("%s: receipt %s is signed by %s", fault, delivery.Receipt.ReceiptID, delivery.KeyID)
+	f := in.Inspect(row.Record.Event)[0]
+	if f.Code == "" || f.Code == sealer.EntryAfterSeal {
+		return nil
 	}
-	if !ed25519.Verify(pub, delivery.ReceiptText, delivery.Signature) {
-		return fmt.Errorf("%s: receipt %s is not signed by %s", sealer.SignatureInvalid, delivery.Receipt.ReceiptID, delivery.KeyID)
-	}
-	return nil
+	return fmt.Errorf("%s: %w", f.Code, f.Err)
 }
 
 // quarantinedOf converts a row that can't be verified into a quarantined record.

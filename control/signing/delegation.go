@@ -119,12 +119,7 @@ func (d *directoryKey) delegateTo(ctx context.Context, root note.Signer, key *pr
 // Rotate left waiting here. The delegation is what sealer.Delegate returned, and must be in
 // force; one that can't be used is refused with api.Conflict.
 func (s *Service) Delegate(ctx context.Context, delegation string, by sealer.Ref) (Succession, error) {
-	done, err := s.keys.lockKeys(ctx, "accepting a delegation")
-	if err != nil {
-		return Succession{}, fmt.Errorf("cannot accept the delegation: %w", err)
-	}
-	defer done()
-	v, err := s.directory.accept(ctx, delegation, by)
+	v, err := s.replacing(ctx, "accepting a delegation", func() (Succession, error) { return s.directory.accept(ctx, delegation, by) })
 	if err != nil {
 		return Succession{}, fmt.Errorf("cannot accept the delegation: %w", err)
 	}

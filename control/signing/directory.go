@@ -16,12 +16,25 @@ import (
 // change that was committed before the call. A directory that has a change is issued later
 // than every one that does not.
 func (s *Service) Directory(ctx context.Context) ([]byte, error) {
+	for {
+		text, unlogged, err := s.sign(ctx)
+		if unlogged == nil || err != nil {
+			return text, err
+		}
+		if err := s.keys.awaitLogged(ctx, unlogged); err != nil {
+			return nil, fmt.Errorf("cannot sign the key directory: %w", err)
+		}
+	}
+}
+
+// sign is Directory, or returns the key that the log has to have first.
+func (s *Service) sign(ctx context.Context) (text []byte, unlogged *held, err error) {
 	// No key changes here between the read and the signature.
 	s.keys.change.RLock()
 	defer s.keys.change.RUnlock()
 	rows, err := allKeys(ctx, s.db)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	signers := s.directory.ring()
 	if row := newest(rows, directoryRole, s.db.Now()); s.keys.shared && row != nil && signers.find(row.KeyID) == nil {
@@ -29,10 +42,10 @@ func (s *Service) Directory(ctx context.Context) ([]byte, error) {
 		err := s.keys.catchUp(ctx, signers)
 		s.keys.change.RLock()
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if rows, err = allKeys(ctx, s.db); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	d := sealer.Directory{IssuedAt: issue(s.db.Now(), rows)}
@@ -44,10 +57,14 @@ func (s *Service) Directory(ctx context.Context) ([]byte, error) {
 	d.SnapshotID = fmt.Sprintf("dir_%d", newest)
 	k, err := signers.pick(d.IssuedAt)
 	if err != nil {
-		return nil, fmt.Errorf("cannot sign the key directory: %w", s.directory.explain(ctx, err))
+		return nil, nil, fmt.Errorf("cannot sign the key directory: %w", s.directory.explain(ctx, err))
+	}
+	if !k.logged.Load() {
+		return nil, k, nil
 	}
 	d.Delegation = k.delegation
-	return sealer.SignDirectory(&d, k.signer.Key)
+	text, err = sealer.SignDirectory(&d, k.signer.Key)
+	return text, nil, err
 }
 
 // issue returns the time at which a directory is issued: now, unless the clock was set

@@ -27,19 +27,23 @@ const (
 )
 
 // Renew replaces the directory key if the root's delegation to it ends soon or has ended.
-// Call it every minute. Without the root key the new key waits, and a warning is logged once
+// Call it every minute. It also waits until the log has all current keys, so that these sign on
+// if the log does not answer later. Without the root key the new key waits, and a warning is logged once
 // a day, and once a minute after the end. After an error the current key continues to sign
 // until its end, and a later call tries again.
 func (s *Service) Renew(ctx context.Context) error {
+	for _, u := range uses {
+		if k := s.keys.of(role{u.purpose, control}).current(); k != nil {
+			if err := s.keys.awaitLogged(ctx, k); err != nil {
+				return err
+			}
+		}
+	}
 	if !s.directory.endsSoon() {
 		return nil
 	}
-	done, err := s.keys.lockKeys(ctx, "renewing the directory key")
-	if err != nil {
-		return err
-	}
-	defer done()
-	return s.directory.renew(ctx)
+	_, err := s.replacing(ctx, "renewing the directory key", func() (Succession, error) { return Succession{}, s.directory.renew(ctx) })
+	return err
 }
 
 // endsSoon says whether a renewal is due, and the last reminder is old enough for another.

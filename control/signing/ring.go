@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"muniment.example/sealer"
@@ -23,11 +24,13 @@ type ring struct {
 	before time.Time // until of the current key, as undo restores it
 }
 
-// held is a key in use.
+// held is a key in use. It signs nothing before it is logged: the event log has its event, so
+// that no loss of the database leaves a signature by a key that nobody knows.
 type held struct {
 	private    *private
 	signer     *sealer.Signer
 	delegation string // of a directory key
+	logged     atomic.Bool
 
 	// Guarded by ring.mu. until is zero while the window is open.
 	from, until time.Time
@@ -127,7 +130,7 @@ func (g *ring) handover(least time.Time, overlap time.Duration) (at time.Time) {
 	defer g.mu.Unlock()
 	old := g.newest()
 	if old == nil {
-		return latest(g.now().UTC().Truncate(time.Millisecond), least)
+		return latest(latest(g.now().UTC().Truncate(time.Millisecond), least), nextMilli(g.latest))
 	}
 	at, g.before = latest(g.next(), least), old.until
 	if end := at.Add(overlap); old.until.IsZero() || end.Before(old.until) {

@@ -35,6 +35,10 @@ type Waiting struct {
 // is signed by the new key. The old key is destroyed: a directory key before Rotate returns, any
 // other after Config.SealTime.
 //
+// The new key signs nothing before the log has it. If the log is known not to take events, Rotate
+// fails and changes nothing. If it stops only then, Rotate fails with store.ErrUnconfirmed, and
+// what asks for the new key's signature fails until the log has it.
+//
 // A new directory key needs the root's delegation; if the root key is offline the key waits for
 // Delegate. node.Service rotates the keys of nodes.
 func (s *Service) Rotate(ctx context.Context, keyID string, by sealer.Ref) (Succession, error) {
@@ -46,20 +50,38 @@ func (s *Service) Rotate(ctx context.Context, keyID string, by sealer.Ref) (Succ
 	if g == nil {
 		return Succession{}, api.Conflict("the key's node has never joined, or joined after the backup that was restored: it makes no other key")
 	}
-	done, err := s.keys.lockKeys(ctx, "rotating the key "+keyID)
-	if err != nil {
-		return Succession{}, fmt.Errorf("cannot rotate the key %s: %w", keyID, err)
-	}
-	defer done()
-	if current := g.current().signer.KeyID; current != keyID {
-		return Succession{}, api.Conflict("the key is not current: " + current + " is")
-	}
-	v, err := s.rotate(ctx, g, by)
+	v, err := s.replacing(ctx, "rotating the key "+keyID, func() (Succession, error) {
+		if current := g.current().signer.KeyID; current != keyID {
+			return Succession{}, api.Conflict("the key is not current: " + current + " is")
+		}
+		return s.rotate(ctx, g, by)
+	})
 	if err != nil {
 		return Succession{}, fmt.Errorf("cannot rotate the key %s: %w", keyID, err)
 	}
 	return v, nil
 }
+
+// replacing calls fn while this process alone changes keys. The log has all earlier changes before
+// that, and what fn changed when replacing returns nil.
+func (s *Service) replacing(ctx context.Context, what string, fn func() (Succession, error)) (v Succession, err error) {
+	if err := s.db.Confirm(ctx); err != nil {
+		return Succession{}, fmt.Errorf("%w: %w", errNoLog, err)
+	}
+	done, err := s.keys.lockKeys(ctx, what)
+	if err != nil {
+		return Succession{}, err
+	}
+	v, err = fn()
+	done() // others change keys while this waits for the log
+	if err == nil {
+		err = s.db.Confirm(ctx)
+	}
+	return v, err
+}
+
+// errNoLog refuses to replace a key.
+var errNoLog = api.Unavailable(api.LogUnavailable, "the event log lacks earlier changes, and a new key can't sign before the log has it: nothing was changed", time.Second)
 
 func (s *Service) rotate(ctx context.Context, g *ring, by sealer.Ref) (Succession, error) {
 	if g.role == directoryRole {
@@ -157,7 +179,7 @@ func (r *keyring) handOver(ctx context.Context, g *ring, key *private, by sealer
 	}
 	if err == nil {
 		g.add(g.hold(key, row))
-		return row, before, nil
+		return row, before, nil // what signs waits for the log (awaitLogged)
 	}
 	// The commit may have succeeded in spite of the error, or may still. The old key may only
 	// continue to sign if the commit has certainly failed. This change waits for the lost one.
@@ -180,6 +202,20 @@ func (r *keyring) handOver(ctx context.Context, g *ring, key *private, by sealer
 	}
 	return nil, nil, err
 }
+
+// awaitLogged returns once the log has a key's event. Until then the key must not sign.
+func (r *keyring) awaitLogged(ctx context.Context, k *held) error {
+	if k.logged.Load() {
+		return nil
+	}
+	if err := r.db.Confirm(ctx); err != nil {
+		return fmt.Errorf("%w: %w", errUnlogged, err)
+	}
+	k.logged.Store(true)
+	return nil
+}
+
+var errUnlogged = api.Unavailable(api.LogUnavailable, "the event log does not have the signing key yet, so nothing is signed with it", time.Second)
 
 // write puts the key into the directory, and ends its predecessor.
 func (r *keyring) write(ctx context.Context, row *Key, end time.Time, by sealer.Ref) (before *Key, err error) {
@@ -270,6 +306,7 @@ func (r *keyring) read(ctx context.Context, role role) (*ring, error) {
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		r.cfg.Logger.Warn("the file of the current key is missing: it is replaced by a new key", "keyId", current.KeyID, "purpose", role.purpose, "nodeId", role.node)
+		g.latest = current.NotBefore // the new key is the newest, even if the clock was set back
 		return g, nil
 	}
 	if err != nil {

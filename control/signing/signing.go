@@ -3,7 +3,9 @@
 //
 // Keys. A private key is in a key file of its own, never in the database. Its public half is
 // a row, which is written before the key first signs and never deleted, so every signature
-// stays verifiable. Each role (packs, directories and what else control signs, and receipts of
+// stays verifiable. Its event is in the log by then, too: a database that was restored, or a
+// standby that was promoted, gets the row from there. Until the log has it, what asks for a
+// signature gets a 503 (LOG_UNAVAILABLE). Each role (packs, directories and what else control signs, and receipts of
 // a node) has one current key. At a start control makes those of its keys that are missing; but
 // see Config.OwnFolder.
 //
@@ -169,6 +171,9 @@ func (s *Service) Signer(ctx context.Context, purpose string) (*sealer.Signer, e
 	k := g.current()
 	if k == nil {
 		return nil, fmt.Errorf("cannot sign: there is no key for %s", g.role)
+	}
+	if err := s.keys.awaitLogged(ctx, k); err != nil {
+		return nil, fmt.Errorf("cannot sign for %s: %w", purpose, err)
 	}
 	return k.signer, nil
 }

@@ -29,7 +29,8 @@ type place struct {
 	sealTime time.Duration
 	log      bytes.Buffer
 	metrics  prometheus.Registerer
-	sealed   time.Time // when the newest pack was sealed
+	sealed   time.Time    // when the newest pack was sealed
+	events   store.Reader // that a start checks the database against; nil: none
 }
 
 func newPlace(t *testing.T) *place {
@@ -52,6 +53,9 @@ func (p *place) start(t *testing.T) (r *Service, stop func(), err error) {
 	db, err := store.Open(t.Context(), store.Config{Path: path, URL: url, Now: p.read})
 	require.NoError(t, err)
 	t.Cleanup(func() { db.Close() })
+	if p.events != nil {
+		require.NoError(t, db.Reconcile(t.Context(), store.History{Log: p.events}))
+	}
 	r, err = New(t.Context(), Config{
 		DB: db, Dir: p.keys(), SealTime: p.sealTime, Logger: slog.New(slog.NewTextHandler(&p.log, nil)), Registerer: p.metrics,
 		LastSeal: func(context.Context, store.Querier) (time.Time, error) { return p.sealed, nil },

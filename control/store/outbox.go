@@ -20,10 +20,13 @@ type Appender interface {
 	Append(ctx context.Context, r *sealer.Record) (sealer.Position, error)
 }
 
-// The relay reads relayBatch rows at once. After a failed append it waits relayRetry, which doubles
+// The relay reads relayBatch rows at once, and appends one after the other, since a later event must
+// not be in the log without an earlier one. Every clearEvery it deletes those that are durable, for
+// which changes wait (Confirm). After a failed append it waits relayRetry, which doubles
 // up to relayRetryMax.
 const (
 	relayBatch    = 256
+	clearEvery    = 50 * time.Millisecond
 	relayRetry    = 10 * time.Millisecond
 	relayRetryMax = 5 * time.Second
 )
@@ -95,8 +98,12 @@ func (db *outbox) relay(ctx context.Context, log Appender) (int, error) {
 	if err != nil || len(pending) == 0 {
 		return 0, err
 	}
-	sent := 0
+	sent, cleared := 0, time.Now()
 	for i := range pending {
+		if time.Since(cleared) >= clearEvery {
+			_ = db.clear(ctx) // the end of the batch retries it
+			cleared = time.Now()
+		}
 		r := &pending[i]
 		if _, err = log.Append(ctx, r); err != nil {
 			err = fmt.Errorf("cannot append %s: %w", r.EventID, err)

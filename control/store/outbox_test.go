@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -258,4 +261,48 @@ func TestPrivatePartGoesBesideItsEvent(t *testing.T) {
 	}
 	require.NotEqual(t, log.records[0].Private, log.records[1].Private, "each has a salt of its own")
 	require.Empty(t, log.records[2].Private)
+}
+
+// TestSlowLogHoldsNobodyBack: who waits for an event (a stop is not acknowledged before) does not
+// wait for those behind it, which the relay has read with it.
+func TestSlowLogHoldsNobodyBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "control.db")})
+		require.NoError(t, err)
+		defer db.Close()
+		require.NoError(t, db.Change(t.Context(), func(tx *Tx) error {
+			for n := range relayBatch {
+				tenant := "tnt_others"
+				switch n {
+				case 0:
+					tenant = "tnt_first"
+				case relayBatch - 1:
+					tenant = "tnt_last"
+				}
+				if err := tx.Emit(t.Context(), suspended, event(tenant, fmt.Sprintf("rgh_%d", n))); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+		const slow = 10 * time.Millisecond
+		began := time.Now()
+		defer db.mustRelay(t, steadyLog(slow))()
+		waited := func(tenant string) time.Duration {
+			require.NoError(t, db.Drain(t.Context(), tenant))
+			return time.Since(began)
+		}
+		first := waited("tnt_first")
+		last := waited("tnt_last")
+		require.LessOrEqual(t, first, clearEvery+slow)
+		require.Equal(t, relayBatch*slow, last, "no event overtakes another")
+	})
+}
+
+// steadyLog takes the same time for each append.
+type steadyLog time.Duration
+
+func (l steadyLog) Append(context.Context, *sealer.Record) (sealer.Position, error) {
+	time.Sleep(time.Duration(l))
+	return sealer.Position{}, nil
 }

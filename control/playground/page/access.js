@@ -15,10 +15,21 @@ const requests = [
 
 const panel = () => byID('activation');
 
-// activate exchanges the token of an activation message for a key, which is shown this once.
-async function activate(token) {
-  panel().replaceChildren(h('h3', null, 'Activating your key…'));
+// offer shows the button that uses the token of a link: opening the link alone must not, as mail scanners do that.
+function offer(title, text, name, use) {
+  const result = h('p', { role: 'status' });
+  const button = h('button', {
+    type: 'button', class: 'primary', onclick: async () => {
+      button.disabled = true;
+      button.disabled = await use(result);
+    },
+  }, name);
+  panel().replaceChildren(h('h3', null, title), h('p', null, text), h('p', { class: 'buttons' }, button), result);
   byID('access').scrollIntoView();
+}
+
+// activate exchanges the token of an activation message for a key, which is shown this once.
+const activate = (token) => offer('Activate your key', 'The key is shown here, once. Have a safe place ready for it.', 'Activate', async (result) => {
   const answer = await send({ method: 'POST', path: '/api/access/activate', body: { token }, cookie: false });
   if (answer.ok) {
     // The key comes first: above everything that leads a newcomer on.
@@ -27,29 +38,21 @@ async function activate(token) {
     byID('access-parts').replaceChildren(h('div', { class: 'panel', id: 'activation' }, ...issued(answer.data)));
     scrollTo(0, 0);
     say('Your key is active. It is shown this once.');
-    return;
+    return true;
   }
   const text = answer.status === 404 && !answer.data
     ? 'This service does not activate keys, or the link is not one of its own. Ask whoever sent it for the right address.'
     : failure(answer);
   warn(text);
-  panel().replaceChildren(h('h3', null, 'The key could not be activated'), h('p', null, text), h('p', { class: 'status' }, 'A link works once, and for a limited time. You can apply again beside this.'));
-}
+  result.textContent = `The key could not be activated. ${text} A link works once, and for a limited time. You can apply again beside this.`;
+  return false;
+});
 
-// confirm shows the button that confirms an application: opening the link alone must not, as mail scanners do that.
-function confirm(token) {
-  const result = h('p', { role: 'status' });
-  const button = h('button', {
-    type: 'button', class: 'primary', onclick: async () => {
-      button.disabled = true;
-      const answer = await send({ method: 'POST', path: '/api/access/confirm', body: { token }, cookie: false });
-      button.disabled = answer.ok;
-      result.textContent = answer.ok ? 'Your application is confirmed. If it is approved, a message with a link to this page comes to your address.' : failure(answer);
-    },
-  }, 'Confirm');
-  panel().replaceChildren(h('h3', null, 'Confirm your application'), h('p', null, 'You have applied for a key. Confirm that the address is yours.'), h('p', { class: 'buttons' }, button), result);
-  byID('access').scrollIntoView();
-}
+const confirm = (token) => offer('Confirm your application', 'You have applied for a key. Confirm that the address is yours.', 'Confirm', async (result) => {
+  const answer = await send({ method: 'POST', path: '/api/access/confirm', body: { token }, cookie: false });
+  result.textContent = answer.ok ? 'Your application is confirmed. If it is approved, a message with a link to this page comes to your address.' : failure(answer);
+  return answer.ok;
+});
 
 // download saves the key as a file that programs read. It is made here.
 function download(key) {
@@ -142,13 +145,13 @@ const links = { '#activate=': activate, '#confirm=': confirm };
 
 // startAccess takes the token out of the address before anything else happens, so that it is in no
 // history, bookmark or picture of the screen.
-export async function startAccess() {
+export function startAccess() {
   const { hash } = location;
   const marker = Object.keys(links).find((m) => hash.startsWith(m));
   if (marker) history.replaceState(null, '', location.pathname + location.search);
   byID('access-parts').replaceChildren(h('div', null, applying()), h('div', { class: 'panel', id: 'activation' },
-    h('h3', null, 'Activate it'), h('p', { class: 'status' }, 'The link in the activation message opens this page and shows your key here, once.')));
-  if (marker) await links[marker](decoded(hash.slice(marker.length)));
+    h('h3', null, 'Activate it'), h('p', { class: 'status' }, 'The link in the activation message opens this page. Its button shows your key here, once.')));
+  if (marker) links[marker](decoded(hash.slice(marker.length)));
 }
 
 // decoded is a token as its link spells it.

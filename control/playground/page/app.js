@@ -53,7 +53,7 @@ async function restart() {
 }
 
 async function start() {
-  const activated = startAccess(); // first of all: the address must not keep the token
+  startAccess(); // first of all: the address must not keep the token
   onChange(draw);
   startLineage();
   startRecord();
@@ -67,7 +67,6 @@ async function start() {
   changed();
   const answer = await refresh(); // a visitor who comes back
   if (answer.error === 'TENANT_EVICTED') status('Your last sandbox was deleted. You can get another one.');
-  await activated;
 }
 
 start();
