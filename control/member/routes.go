@@ -48,7 +48,7 @@ func (Member) SchemaName() string     { return "MemberRecord" }
 func (Invitation) SchemaName() string { return "MemberInvitation" }
 func (One) SchemaName() string        { return "MemberData" }
 func (List) SchemaName() string       { return "MemberList" }
-func (RoleChange) SchemaName() string { return "MemberRole" }
+func (RoleChange) SchemaName() string { return "MemberChange" }
 
 func (m Member) shown() Shown { return Shown{m, m.Email, m.Name} }
 

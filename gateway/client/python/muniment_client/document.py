@@ -1296,6 +1296,11 @@ class Member(TypedDict):
     updatedAt: str
 
 
+class MemberChange(TypedDict):
+    # What the member may do from now on. The caller has to hold all scopes of the roles before and after.
+    role: Literal["owner", "finance", "operations", "viewer"]
+
+
 class MemberData(TypedDict):
     member: Member
 
@@ -1314,11 +1319,6 @@ class MemberList(TypedDict):
     members: list[Member]
     # `cursor` of the next page; null ends the list.
     nextCursor: str | None
-
-
-class MemberRole(TypedDict):
-    # What the member may do from now on. The caller has to hold all scopes of the roles before and after.
-    role: Literal["owner", "finance", "operations", "viewer"]
 
 
 Metering = TypedDict("Metering", {

@@ -1575,6 +1575,13 @@ export interface components {
              */
             updatedAt: string;
         };
+        MemberChange: {
+            /**
+             * @description What the member may do from now on. The caller has to hold all scopes of the roles before and after.
+             * @enum {string}
+             */
+            role: "owner" | "finance" | "operations" | "viewer";
+        };
         MemberData: {
             member: components["schemas"]["Member"];
         };
@@ -1614,13 +1621,6 @@ export interface components {
              * @enum {boolean}
              */
             ok: true;
-        };
-        MemberRole: {
-            /**
-             * @description What the member may do from now on. The caller has to hold all scopes of the roles before and after.
-             * @enum {string}
-             */
-            role: "owner" | "finance" | "operations" | "viewer";
         };
         Metering: {
             /** @description The log position that the response holds for: everything before it is counted. Null while nothing is loaded. */
@@ -5210,7 +5210,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["MemberRole"];
+                "application/json": components["schemas"]["MemberChange"];
             };
         };
         responses: {
