@@ -88,10 +88,10 @@ type Config struct {
 
 // Service is safe for concurrent use.
 type Service struct {
-	cfg     Config
-	db      *store.DB
-	door    *door
-	callers *sandbox.Callers
+	cfg      Config
+	db       *store.DB
+	browsers *browserPolicy
+	callers  *sandbox.Callers
 }
 
 // The limits of a caller's address: several persons may share one.
@@ -105,7 +105,7 @@ func New(cfg Config) (*Service, error) {
 	if cfg.DB == nil || cfg.Mails == nil || cfg.Failed == nil {
 		return nil, errors.New("cannot open the members: DB, Mails or Failed is missing")
 	}
-	door, err := newDoor(cfg.PublicURL)
+	browsers, err := newBrowserPolicy(cfg.PublicURL)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the members: %w", err)
 	}
@@ -116,7 +116,7 @@ func New(cfg Config) (*Service, error) {
 		cfg.Now = time.Now
 	}
 	callers := sandbox.NewCallers(sandbox.CallersConfig{DB: cfg.DB, Limits: cfg.Limits, Shared: cfg.Shared, Window: "member ", Now: cfg.Now})
-	return &Service{cfg: cfg, db: cfg.DB, door: door, callers: callers}, nil
+	return &Service{cfg: cfg, db: cfg.DB, browsers: browsers, callers: callers}, nil
 }
 
 // newToken makes 256 random bits that nobody guesses.
