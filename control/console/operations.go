@@ -92,6 +92,9 @@ func (p *page) do(c call, out any) error {
 	if ctx == nil {
 		ctx = p.r.Context()
 	}
+	if made.Method == http.MethodGet {
+		return p.read(ctx, made.Target, out)
+	}
 	status, response, err := p.s.cfg.Call(ctx, p.Session.Caller, made.Method, made.Target, []byte(made.Body))
 	if err != nil {
 		return err
