@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"path"
 	"regexp"
 	"slices"
@@ -126,7 +127,7 @@ func served(t *testing.T, serve func(w http.ResponseWriter, target string)) *Ser
 	s := &Service{operations: sync.OnceValue(func() map[string]operation {
 		return map[string]operation{
 			"get-metering": {method: "GET", path: "/v1/metering"}, "get-refusals": {method: "GET", path: "/v1/refusals"}, "get-settlement": {method: "GET", path: "/v1/settlement"},
-			"list-disputes": {method: "GET", path: "/v1/disputes"},
+			"list-disputes": {method: "GET", path: "/v1/disputes"}, "get-settlement-rule": {method: "GET", path: "/v1/settlement-rules/{ruleId}"},
 		}
 	}), cfg: Config{PublicURL: "https://muniment.example", Now: time.Now, Serve: func(w http.ResponseWriter, _ context.Context, _ auth.Principal, _, target string) error {
 		serve(w, target)
@@ -206,4 +207,46 @@ func TestBusyOverview(t *testing.T) {
 		require.ErrorIs(t, showOverview(p), context.DeadlineExceeded)
 		require.Equal(t, 1500*time.Millisecond, time.Since(began))
 	})
+}
+
+// TestAddressesFillInLittle: an address that somebody was sent fills in what an act is about, and nothing else, neither
+// where events and money go nor what somebody may do.
+func TestAddressesFillInLittle(t *testing.T) {
+	harmless := []string{"basisId", "parentRightId", "substrate", "rightId", "receiptId", "period"}
+	s := served(t, func(w http.ResponseWriter, _ string) {
+		_, _ = w.Write([]byte(`{"data":{"rule":{"id":"rul_1","price":"0.005","currency":"EUR","unit":"EVENT","shares":[{"counterpartyId":"cp_1","bps":10000}]}}}`))
+	})
+	filled := 0
+	for _, a := range acts() {
+		if a.fields == nil {
+			continue
+		}
+		at, _ := s.page(Path)
+		plain, err := a.fields(at)
+		require.NoError(t, err)
+		query := url.Values{}
+		for _, f := range plain {
+			query.Set(f.Name, "evil")
+		}
+		p, _ := s.page(Path + a.path + "?" + query.Encode())
+		all := s.operations()
+		all[a.op] = operation{}
+		f, err := (&act{path: a.path, op: a.op, fields: a.fields, filled: a.filled}).form(p)
+		require.NoError(t, err, a.path)
+		for i := range f.Fields {
+			if f.Fields[i].Value == "evil" {
+				require.Contains(t, harmless, f.Fields[i].Name, a.path)
+				filled++
+				f.Fields[i].Value = plain[i].Value
+			}
+		}
+		require.Equal(t, plain, f.Fields, a.path)
+		require.Empty(t, p.r.PostForm)
+	}
+	require.Equal(t, 6, filled)
+
+	p, _ := s.page(Path + "/money/rules/new?like=rul_1&shares=cp_evil+100&price=9")
+	fields, err := ruleFields(p)
+	require.NoError(t, err)
+	require.Equal(t, []string{"0.005", "EUR", "EVENT", "cp_1 100\n"}, []string{fields[0].Value, fields[1].Value, fields[2].Value, fields[3].Value})
 }
