@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -88,12 +89,12 @@ func (p *page) do(c call, out any) error {
 	if !c.quiet {
 		p.note(made)
 	}
+	if made.Method == http.MethodGet {
+		return p.read(cmp.Or(c.ctx, p.r.Context()), made.Target, out)
+	}
 	ctx := c.ctx
 	if ctx == nil {
 		ctx = p.r.Context()
-	}
-	if made.Method == http.MethodGet {
-		return p.read(ctx, made.Target, out)
 	}
 	status, response, err := p.s.cfg.Call(ctx, p.Session.Caller, made.Method, made.Target, []byte(made.Body))
 	if err != nil {
