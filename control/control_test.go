@@ -124,7 +124,7 @@ func newFixtureOn(t *testing.T, dir string, nodes node.Config, now ...func() tim
 	require.NoError(t, err)
 	egress, err := webhook.NewEgress(nil)
 	require.NoError(t, err)
-	hooks, err := webhook.New(webhook.Config{DB: h.db, Log: struct{ pipeline.Reader }{}, Warehouse: struct{ pipeline.Warehouse }{}, Keys: h.keys, Kinds: control.Kinds, Scopes: tenant.ScopesInForce, Egress: egress})
+	hooks, err := webhook.New(webhook.Config{DB: h.db, Log: struct{ pipeline.Reader }{}, Warehouse: struct{ pipeline.Warehouse }{}, Keys: h.keys, Kinds: control.Kinds, Scopes: people.ScopesInForce, Egress: egress})
 	require.NoError(t, err)
 	h.tenants, err = tenant.New(tenant.Config{DB: h.db, Nodes: h.nodes, Ended: hooks.KeyEnded, Scopes: people.ScopesInForce, Counters: tenant.Counters{
 		Bases: rights.CountBases, Rights: rights.CountRights, Offers: h.offers.Count, Challenges: challenges.Count,
@@ -160,7 +160,7 @@ func newFixtureOn(t *testing.T, dir string, nodes node.Config, now ...func() tim
 	})
 	require.NoError(t, err)
 	erasures, err := erasure.New(t.Context(), erasure.Config{
-		DB: h.db, Warehouse: &conform.MemoryWarehouse{}, Keys: h.keys, Purpose: tenant.PackPurpose, Tables: control.Tables,
+		DB: h.db, Warehouse: &conform.MemoryWarehouse{}, Keys: h.keys, Purpose: tenant.PackPurpose, Tables: control.Tables, Erased: h.members.Erased,
 		LogKeep: func(context.Context) (time.Duration, error) { return 24 * time.Hour, nil }, CopiesKeep: 24 * time.Hour,
 	})
 	require.NoError(t, err)

@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -101,7 +102,7 @@ func TestSessionsAskAgain(t *testing.T) {
 }
 
 // TestActsOfAMember: an act by a session is the member's, with the scopes of the role, in the tenant alone; a webhook
-// that the member has set is paused once the role may not set it.
+// that the member has set is paused once the role may not set it, and once the member was removed or erased.
 func TestActsOfAMember(t *testing.T) {
 	h := newFixture(t)
 	tenantID, key := h.tenant("*")
@@ -138,6 +139,17 @@ func TestActsOfAMember(t *testing.T) {
 	h.call(key, "DELETE", "/v1/members/"+id, "").ok()
 	is, why, _ = state()
 	require.Equal(t, []any{"PAUSED", "MEMBER_CHANGED"}, []any{is, why})
+
+	h.call(key, "POST", "/v1/members", `{"email":"bob@example.org","role":"operations"}`).ok()
+	hook = get[string](t, h.as(h.session(h.signedIn("bob@example.org")), "POST", "/v1/webhooks", `{"url":"https://receiver.example/","events":["right.*"]}`).ok(), "webhook", "id")
+	var refused struct{ ConfirmationToken string }
+	require.NoError(t, json.Unmarshal([]byte(h.call(key, "POST", "/v1/compliance/erase", `{"dataSubjectId":"bob@example.org"}`).text), &refused))
+	is, _, _ = state()
+	require.Equal(t, "ACTIVE", is)
+	h.call(key, "POST", "/v1/compliance/erase", `{"dataSubjectId":"bob@example.org","confirmationToken":"`+refused.ConfirmationToken+`"}`).ok()
+	is, why, _ = state()
+	require.Equal(t, []any{"PAUSED", "MEMBER_CHANGED"}, []any{is, why})
+
 	var actors []string
 	for _, e := range h.events(tenantID) {
 		if e.Actor.ID == id {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,6 +25,9 @@ type act struct {
 	fields func(p *page) ([]field, error)
 	// consequences says what will happen, from what is there now. Optional.
 	consequences func(p *page, params []string) (consequences, error)
+	// filled are the fields that the address may fill in. Anyone can have a person open an address, so it may say what the
+	// act is about, but nothing that decides where data or money goes or what somebody may do.
+	filled []string
 	// body makes the operation's body of what the fields say. Default: a member for each field that is
 	// not empty; none if there are no fields.
 	body func(p *page, members map[string]any) (any, error)
@@ -92,6 +96,12 @@ func (a *act) form(p *page) (form, error) {
 	if a.fields != nil {
 		if f.Fields, err = a.fields(p); err != nil {
 			return form{}, err
+		}
+		for i := range f.Fields {
+			field := &f.Fields[i]
+			if asked := p.r.URL.Query().Get(field.Name); asked != "" && slices.Contains(a.filled, field.Name) {
+				field.Value = asked
+			}
 		}
 	}
 	if a.consequences != nil {
@@ -310,14 +320,5 @@ const permanent = "Kept permanently in the audit log: no place for personal data
 
 // fixed are fields that need nothing else.
 func fixed(fields ...field) func(*page) ([]field, error) {
-	return func(p *page) ([]field, error) {
-		made := make([]field, len(fields))
-		copy(made, fields)
-		for i := range made { // an address may fill in a form
-			if asked := p.r.URL.Query().Get(made[i].Name); asked != "" && made[i].Kind != "choices" {
-				made[i].Value = asked
-			}
-		}
-		return made, nil
-	}
+	return func(*page) ([]field, error) { return slices.Clone(fields), nil }
 }

@@ -1,17 +1,28 @@
 package console
 
 import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"path"
 	"regexp"
 	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/control/assets"
 	"muniment.example/control/assets/assetstest"
+	"muniment.example/control/member"
 	"muniment.example/control/playground"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
 	"muniment.example/gateway/client"
 )
 
@@ -108,4 +119,134 @@ func TestNumbersForPeople(t *testing.T) {
 	for n, want := range map[int64]int64{0: 1, 1: 1, 3: 5, 6: 10, 11: 20, 4999: 5000, 5001: 10000} {
 		require.Equal(t, want, roundUp(n), n)
 	}
+}
+
+// served is the console over a service that answers reads like Config.Serve, for a session that may read all of them.
+func served(t *testing.T, serve func(w http.ResponseWriter, target string)) *Service {
+	t.Helper()
+	s := &Service{operations: sync.OnceValue(func() map[string]operation {
+		return map[string]operation{
+			"get-metering": {method: "GET", path: "/v1/metering"}, "get-refusals": {method: "GET", path: "/v1/refusals"}, "get-settlement": {method: "GET", path: "/v1/settlement"},
+			"list-disputes": {method: "GET", path: "/v1/disputes"}, "get-settlement-rule": {method: "GET", path: "/v1/settlement-rules/{ruleId}"},
+		}
+	}), cfg: Config{PublicURL: "https://muniment.example", Now: time.Now, Serve: func(w http.ResponseWriter, _ context.Context, _ auth.Principal, _, target string) error {
+		serve(w, target)
+		return nil
+	}}}
+	var err error
+	s.views, err = readViews()
+	require.NoError(t, err)
+	return s
+}
+
+// page is a page at an address of somebody who may do everything.
+func (s *Service) page(address string) (*page, *httptest.ResponseRecorder) {
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest("GET", address, nil)
+	return &page{s: s, w: w, r: r, Path: r.URL.Path, Session: &member.Session{Caller: auth.Principal{Key: &api.Key{Scopes: api.Scopes(api.Wildcard)}}}}, w
+}
+
+// busy responds like control to a tenant with too many requests in flight.
+func busy(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", "1")
+	w.WriteHeader(http.StatusTooManyRequests)
+	_, _ = w.Write([]byte(`{"error":"RATE_LIMITED","message":"too many"}`))
+}
+
+// TestOverviewsAtOnce: a few people of a tenant open the overview at the same moment, and each gets all of it, although
+// fewer requests may be in flight than they make.
+func TestOverviewsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		places := make(chan struct{}, 8)
+		var refused atomic.Int64
+		s := served(t, func(w http.ResponseWriter, _ string) {
+			select {
+			case places <- struct{}{}:
+			default:
+				refused.Add(1)
+				busy(w)
+				return
+			}
+			<-time.After(10 * time.Millisecond)
+			_, _ = w.Write([]byte(`{"data":{"disputes":[]}}`))
+			<-places
+		})
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				p, w := s.page(Path)
+				if err := showOverview(p); err != nil {
+					t.Error(err)
+				}
+				if strings.Contains(w.Body.String(), "shown later") {
+					t.Error(w.Body)
+				}
+			})
+		}
+		all.Wait()
+		require.NotZero(t, refused.Load())
+	})
+}
+
+// TestBusyOverview: while the tenant has too many requests in flight for longer than a page waits, the page is there, and
+// each panel says so with a link. A browser that is gone ends the wait.
+func TestBusyOverview(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := served(t, func(w http.ResponseWriter, _ string) { busy(w) })
+		began := time.Now()
+		p, w := s.page(Path + "?wait=yes")
+		require.NoError(t, showOverview(p))
+		require.Equal(t, readPatience, time.Since(began))
+		require.Equal(t, http.StatusOK, w.Code)
+		require.Equal(t, 5, strings.Count(w.Body.String(), `shown later. <a href="/console">`), "tasks, plays, reasons, refusals and money")
+
+		p, _ = s.page(Path)
+		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		defer cancel()
+		p.r, began = p.r.WithContext(ctx), time.Now()
+		require.ErrorIs(t, showOverview(p), context.DeadlineExceeded)
+		require.Equal(t, 1500*time.Millisecond, time.Since(began))
+	})
+}
+
+// TestAddressesFillInLittle: an address that somebody was sent fills in what an act is about, and nothing else, neither
+// where events and money go nor what somebody may do.
+func TestAddressesFillInLittle(t *testing.T) {
+	harmless := []string{"basisId", "parentRightId", "substrate", "rightId", "receiptId", "period"}
+	s := served(t, func(w http.ResponseWriter, _ string) {
+		_, _ = w.Write([]byte(`{"data":{"rule":{"id":"rul_1","price":"0.005","currency":"EUR","unit":"EVENT","shares":[{"counterpartyId":"cp_1","bps":10000}]}}}`))
+	})
+	filled := 0
+	for _, a := range acts() {
+		if a.fields == nil {
+			continue
+		}
+		at, _ := s.page(Path)
+		plain, err := a.fields(at)
+		require.NoError(t, err)
+		query := url.Values{}
+		for _, f := range plain {
+			query.Set(f.Name, "evil")
+		}
+		p, _ := s.page(Path + a.path + "?" + query.Encode())
+		all := s.operations()
+		all[a.op] = operation{}
+		f, err := (&act{path: a.path, op: a.op, fields: a.fields, filled: a.filled}).form(p)
+		require.NoError(t, err, a.path)
+		for i := range f.Fields {
+			if f.Fields[i].Value == "evil" {
+				require.Contains(t, harmless, f.Fields[i].Name, a.path)
+				filled++
+				f.Fields[i].Value = plain[i].Value
+			}
+		}
+		require.Equal(t, plain, f.Fields, a.path)
+		require.Empty(t, p.r.PostForm)
+	}
+	require.Equal(t, 6, filled)
+
+	p, _ := s.page(Path + "/money/rules/new?like=rul_1&shares=cp_evil+100&price=9")
+	fields, err := ruleFields(p)
+	require.NoError(t, err)
+	require.Equal(t, []string{"0.005", "EUR", "EVENT", "cp_1 100\n"}, []string{fields[0].Value, fields[1].Value, fields[2].Value, fields[3].Value})
 }

@@ -91,7 +91,7 @@ var evidenceFields = []field{{Name: "evidence", Label: "Evidence", Kind: "area",
 
 var disputeActs = []*act{
 	{
-		path: "/disputes/new", op: "open-dispute", section: "Disputes", title: "New dispute", submit: "Open the dispute",
+		path: "/disputes/new", op: "open-dispute", section: "Disputes", title: "New dispute", submit: "Open the dispute", filled: []string{"receiptId"},
 		consequences: saying("/disputes", "", "The plays are held out of settlement until it is resolved, and the held amount is shown."),
 		fields: fixed(slices.Concat([]field{
 			{Name: "receiptId", Label: "Receipts", Example: "rcp_…", Hint: "One or several, separated by blanks. Or a right and a window."},

@@ -118,7 +118,7 @@ func aboutChallenge(lines ...string) func(*page, []string) (consequences, error)
 
 var inboxActs = []*act{
 	{
-		path: "/offers/new", op: "propose-offer", section: "Offers", title: "New offer", submit: "Propose",
+		path: "/offers/new", op: "propose-offer", section: "Offers", title: "New offer", submit: "Propose", filled: []string{"rightId"},
 		consequences: saying("/offers", "", "The other organisation can accept it while the right is in force. Accepting issues a derived right."),
 		fields: fixed(
 			field{Name: "rightId", Label: "Of the right", Required: true, Example: "rgh_…"},

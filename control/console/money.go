@@ -149,13 +149,7 @@ func showRule(p *page) error {
 	if err := p.get(&data, "get-settlement-rule", nil, p.r.PathValue("ruleId")); err != nil {
 		return err
 	}
-	like := url.Values{"price": {data.Rule.Price}, "currency": {data.Rule.Currency}, "unit": {data.Rule.Unit}, "substrate": {data.Rule.Match.Substrate}, "rightId": {data.Rule.Match.RightID}, "campaign": {data.Rule.Match.Campaign}}
-	var shares strings.Builder
-	for _, share := range data.Rule.Shares {
-		fmt.Fprintf(&shares, "%s %s\n", share.CounterpartyID, percent(share.BPS))
-	}
-	like.Set("shares", shares.String())
-	p.render("rule", rulePage{SettlementRule: data.Rule, Sentence: ruleSentence(data.Rule, names), Like: addressed(Path+"/money/rules/new", like)})
+	p.render("rule", rulePage{SettlementRule: data.Rule, Sentence: ruleSentence(data.Rule, names), Like: addressed(Path+"/money/rules/new", url.Values{"like": {data.Rule.ID}})})
 	return nil
 }
 
@@ -259,23 +253,46 @@ func basisPoints(percent string) (bps int64, ok bool) {
 	return int64(n), err == nil && whole != ""
 }
 
+// ruleFields are those of a new rule, filled in like the rule that the address names, if it names one.
+func ruleFields(p *page) ([]field, error) {
+	fields := []field{
+		{Name: "price", Label: "Price", Required: true, Example: "0.005"},
+		{Name: "currency", Label: "Currency", Required: true, Example: "EUR"},
+		{Name: "unit", Label: "For each", Kind: "select", Options: options("SECOND", "IMPRESSION", "CPM", "EVENT", "MS"), Required: true},
+		{Name: "shares", Label: "Who gets it", Kind: "area", Required: true, Example: "cp_… 60\ncp_… 40", Hint: "A line for each counterparty: its id, and its share in per cent. Together 100."},
+		{Name: "substrate", Label: "Only on the medium", Kind: "select", Options: substrates()},
+		{Name: "rightId", Label: "Only on the right", Example: "rgh_…"},
+		{Name: "campaign", Label: "Only on the campaign"},
+		{Name: "meteringBasis", Label: "Only what is metered as", Kind: "select", Options: options("gross", "viewable", "audible", "delivered")},
+		{Name: "minimum", Label: "At least, a month"}, {Name: "cap", Label: "At most, a month"},
+		{Name: "priority", Label: "Priority", Kind: "number", Hint: "Of several rules that fit, the highest rates."},
+		{Name: "effectiveFrom", Label: "From", Hint: "Now, unless you name a time.", Example: "2026-11-01T00:00:00Z"},
+	}
+	like := p.r.URL.Query().Get("like")
+	if like == "" || !p.can("get-settlement-rule") {
+		return fields, nil
+	}
+	var data struct{ Rule client.SettlementRule }
+	if err := p.get(&data, "get-settlement-rule", nil, like); err != nil {
+		return nil, err
+	}
+	rule := data.Rule
+	var shares strings.Builder
+	for _, share := range rule.Shares {
+		fmt.Fprintf(&shares, "%s %s\n", share.CounterpartyID, percent(share.BPS))
+	}
+	filled := map[string]string{"price": rule.Price, "currency": rule.Currency, "unit": rule.Unit, "substrate": rule.Match.Substrate, "rightId": rule.Match.RightID, "campaign": rule.Match.Campaign, "shares": shares.String()}
+	for i := range fields {
+		fields[i].Value = filled[fields[i].Name]
+	}
+	return fields, nil
+}
+
 var moneyActs = []*act{
 	{
 		path: "/money/rules/new", op: "create-settlement-rule", section: "Money", title: "New rule", submit: "Make the rule",
 		consequences: saying("/money", "", "Plays that were rendered from its beginning on are rated by it, those that are not on an issued statement yet included.", "Try it first: that shows what it would have paid last month, and changes nothing."),
-		fields: fixed(
-			field{Name: "price", Label: "Price", Required: true, Example: "0.005"},
-			field{Name: "currency", Label: "Currency", Required: true, Example: "EUR"},
-			field{Name: "unit", Label: "For each", Kind: "select", Options: options("SECOND", "IMPRESSION", "CPM", "EVENT", "MS"), Required: true},
-			field{Name: "shares", Label: "Who gets it", Kind: "area", Required: true, Example: "cp_… 60\ncp_… 40", Hint: "A line for each counterparty: its id, and its share in per cent. Together 100."},
-			field{Name: "substrate", Label: "Only on the medium", Kind: "select", Options: substrates()},
-			field{Name: "rightId", Label: "Only on the right", Example: "rgh_…"},
-			field{Name: "campaign", Label: "Only on the campaign"},
-			field{Name: "meteringBasis", Label: "Only what is metered as", Kind: "select", Options: options("gross", "viewable", "audible", "delivered")},
-			field{Name: "minimum", Label: "At least, a month"}, field{Name: "cap", Label: "At most, a month"},
-			field{Name: "priority", Label: "Priority", Kind: "number", Hint: "Of several rules that fit, the highest rates."},
-			field{Name: "effectiveFrom", Label: "From", Hint: "Now, unless you name a time.", Example: "2026-11-01T00:00:00Z"},
-		),
+		fields:       ruleFields,
 		body: func(_ *page, members map[string]any) (any, error) {
 			readMatch(members)
 			written, _ := members["shares"].(string)

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -90,6 +91,9 @@ func (p *page) do(c call, out any) error {
 	}
 	if !c.quiet {
 		p.note(made)
+	}
+	if made.Method == http.MethodGet {
+		return p.read(cmp.Or(c.ctx, p.r.Context()), made.Target, out)
 	}
 	ctx := c.ctx
 	if ctx == nil {

@@ -36,13 +36,15 @@ type overview struct {
 	Month      time.Time
 	Money      []client.SettlementTotal
 	MoneyLater bool // it takes longer than the page waits
-	Tasks      []task
-	Tasked     bool // the session may read what could need somebody
-	First      []task
-	CanMeter   bool
-	CanMoney   bool
-	CSV        string
-	From, Till time.Time
+	// Panels that can't be shown while the tenant has too many requests in flight.
+	PlaysBusy, RefusedBusy, MoneyBusy, TasksBusy bool
+	Tasks                                        []task
+	Tasked                                       bool // the session may read what could need somebody
+	First                                        []task
+	CanMeter                                     bool
+	CanMoney                                     bool
+	CSV                                          string
+	From, Till                                   time.Time
 }
 
 // sum is how much there is of something.
@@ -74,24 +76,24 @@ func showOverview(p *page) error {
 		o.Hours = make([]hour, hoursShown)
 		p.note(request{Method: "GET", Target: addressed("/v1/metering", url.Values{"from": {stamp(o.From)}, "to": {stamp(o.Till)}, "bucket": {"hour"}})})
 		for i := range o.Hours {
-			reads = append(reads, func() error { return o.readHour(p, i) })
+			reads = append(reads, p.panel(&o.PlaysBusy, func() error { return o.readHour(p, i) }))
 		}
-		reads = append(reads, func() error { return o.readReasons(p) }, func() error { return o.readRules(p) })
+		reads = append(reads, p.panel(&o.PlaysBusy, func() error { return o.readReasons(p) }), p.panel(&o.RefusedBusy, func() error { return o.readRules(p) }))
 	}
 	if o.CanMoney {
-		reads = append(reads, func() error { return o.readMoney(p) })
+		reads = append(reads, p.panel(&o.MoneyBusy, func() error { return o.readMoney(p) }))
 	}
 	if p.can("get-tenant") {
-		reads = append(reads, func() error { return p.get(&o.Tenant, "get-tenant", nil) })
+		reads = append(reads, p.panel(&o.PlaysBusy, func() error { return p.get(&o.Tenant, "get-tenant", nil) })) // for the first steps
 	}
 	tasks := make([]*task, len(taskReaders))
 	for i, reader := range taskReaders {
 		if p.can(reader.op) {
 			o.Tasked = true
-			reads = append(reads, func() (err error) {
+			reads = append(reads, p.panel(&o.TasksBusy, func() (err error) {
 				tasks[i], err = reader.read(p, now)
 				return err
-			})
+			}))
 		}
 	}
 	if err := calling(p.r.Context(), reads...); err != nil {

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"time"
 
 	"muniment.example/control/member"
 )
@@ -27,6 +28,7 @@ type page struct {
 
 	mu       sync.Mutex
 	Requests []request // of /v1 that the page has made
+	patience time.Time // when it waits no more for reads that are refused; zero: none was
 }
 
 type pageKey struct{}

@@ -34,7 +34,7 @@ var rightActs = []*act{
 		after: goTo("/bases", "basis", "basis-registered"),
 	},
 	{
-		path: "/rights/new", op: "issue-right", section: "Rights", title: "New right", submit: "Issue the right",
+		path: "/rights/new", op: "issue-right", section: "Rights", title: "New right", submit: "Issue the right", filled: []string{"basisId", "parentRightId", "substrate"},
 		consequences: saying("/rights", "", "Nodes accept deliveries on it within seconds, from the moment when it begins."),
 		fields: func(p *page) ([]field, error) {
 			made, _ := fixed(

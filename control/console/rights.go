@@ -187,6 +187,7 @@ type rightPage struct {
 	History     []change
 	Propagation client.Propagation
 	Plays       *client.MeteringTotals // of the last 24 hours
+	PlaysBusy   bool                   // the tenant has too many requests in flight to show them
 	Offers      []client.Offer
 	Challenges  []client.Challenge
 	ScopeText   string
@@ -229,12 +230,14 @@ func showRight(p *page) error {
 		reads = append(reads, func() error { return r.readHistory(p) })
 	}
 	if p.can("get-metering") {
-		reads = append(reads, func() error {
+		reads = append(reads, p.panel(&r.PlaysBusy, func() error {
 			var m client.Metering
 			err := p.get(&m, "get-metering", url.Values{"rightId": {rightID}, "from": {stamp(p.s.cfg.Now().Truncate(time.Hour).Add(-24 * time.Hour))}, "limit": {"1"}})
-			r.Plays = &m.Totals
+			if err == nil {
+				r.Plays = &m.Totals
+			}
 			return err
-		})
+		}))
 	}
 	if p.can("list-offers") {
 		reads = append(reads, func() error {

@@ -153,7 +153,7 @@ func toStatements(deed string) func(*page, []string, json.RawMessage) error {
 
 var statementActs = []*act{
 	{
-		path: "/money/statements/new", op: "draft-statement", section: "Money", title: "New draft of a statement", submit: "Draft",
+		path: "/money/statements/new", op: "draft-statement", section: "Money", title: "New draft of a statement", submit: "Draft", filled: []string{"period"},
 		consequences: saying("/money/statements", "", "What was played so far is sealed first. A draft binds nobody: look at it, then issue or discard it."),
 		fields: fixed(field{Name: "currency", Label: "Currency", Required: true, Example: "EUR"}, field{Name: "period", Label: "Month, week or day", Example: "2026-10", Hint: "Or from and to."},
 			field{Name: "from", Label: "From", Example: "2026-10-01T00:00:00Z"}, field{Name: "to", Label: "To (exclusive)"}, field{Name: "counterpartyId", Label: "Only the counterparty", Example: "cp_…"}, field{Name: "timeZone", Label: "Time zone", Example: "Europe/Berlin"}),

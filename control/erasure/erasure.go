@@ -125,7 +125,7 @@ type Warehouse interface {
 	Events(ctx context.Context, q pipeline.EventQuery) ([]pipeline.Row, error)
 }
 
-// Config of the service. All but Bundles and Statements is required.
+// Config of the service. All but Bundles, Statements and Erased is required.
 type Config struct {
 	DB        *store.DB
 	Warehouse Warehouse
@@ -138,6 +138,9 @@ type Config struct {
 	Bundles Bundles
 	// Statements lists the issued statements that name the person, the newest 1,000; nil: there are none.
 	Statements func(ctx context.Context, q store.Querier, tenantID string, person sealer.Person) ([]string, error)
+	// Erased does what follows when the tables of a tenant have lost a person, in that change: rows counts the records
+	// that named the person, by kind. nil: nothing.
+	Erased func(ctx context.Context, tx *store.Tx, tenantID string, rows map[string]int64) error
 	// LogKeep and CopiesKeep are how long the log and the nodes' copies keep a record. LogKeep fails
 	// for a log that keeps records forever: then no certificate is signed.
 	LogKeep    func(ctx context.Context) (time.Duration, error)
@@ -165,6 +168,15 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	var err error
 	r.key, err = openKey(ctx, cfg.DB)
 	return r, err
+}
+
+// eraseIn erases a person from control's tables, and does what follows.
+func (s *Service) eraseIn(ctx context.Context, tx *store.Tx, e *Erasure, person sealer.Person, take func(store.Sight) error) (store.Found, error) {
+	found, err := s.cfg.Tables.Erase(ctx, tx, e.TenantID, person, e.SubjectHash, take)
+	if err == nil && s.cfg.Erased != nil {
+		err = s.cfg.Erased(ctx, tx, e.TenantID, found.Rows)
+	}
+	return found, err
 }
 
 // Hash returns the hash that replaces the reference to an erased person of a tenant.

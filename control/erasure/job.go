@@ -163,7 +163,7 @@ func (s *Service) eraseNames(ctx context.Context, job *store.Job, e *Erasure) er
 		if err != nil {
 			return err
 		}
-		found, err := s.cfg.Tables.Erase(ctx, tx, e.TenantID, person, e.SubjectHash, beside.taker())
+		found, err := s.eraseIn(ctx, tx, e, person, beside.taker())
 		if err != nil {
 			return err
 		}

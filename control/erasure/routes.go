@@ -116,7 +116,7 @@ func (s *Service) begin(ctx context.Context, requested Erasure, person sealer.Pe
 		if err != nil {
 			return err
 		}
-		found, err := s.cfg.Tables.Erase(ctx, tx, made.TenantID, person, made.SubjectHash, beside.taker())
+		found, err := s.eraseIn(ctx, tx, &made, person, beside.taker())
 		if err != nil {
 			return err
 		}

@@ -417,6 +417,28 @@ func (s *stage) inNoFile(t *testing.T, text string) {
 	}
 }
 
+// TestErasedIsFollowed: what follows from an erasure is in its change, knows which kinds of records named the person, and
+// is repeated in an older copy of the database.
+func TestErasedIsFollowed(t *testing.T) {
+	s := newStage(t)
+	var followed []map[string]int64
+	fails := errors.New("it fails")
+	s.cfg.Erased = func(_ context.Context, _ *store.Tx, of string, rows map[string]int64) error {
+		require.Equal(t, tenantID, of)
+		followed = append(followed, rows)
+		return fails
+	}
+	_, refused := s.erase(t, "key_1", "ada", "")
+	_, _, err := s.begin(t.Context(), Erasure{TenantID: tenantID, SubjectHash: s.Hash(tenantID, "ada"), RequestedBy: "key_1", Confirmation: &refused.ConfirmationToken}, sealer.NewPerson("ada"))
+	require.ErrorIs(t, err, fails)
+	left, _ := s.left(t, "ada")
+	require.NotEmpty(t, left.Records)
+	fails = nil
+	made := s.mustErase(t, "ada")
+	require.NotEmpty(t, made.Counts.Records)
+	require.Equal(t, []map[string]int64{made.Counts.Records, made.Counts.Records}, followed)
+}
+
 // TestErasedTwice: later data of a person is erased by another tombstone.
 func TestErasedTwice(t *testing.T) {
 	s := newStage(t)

@@ -129,7 +129,7 @@ func (s *Service) SendMail(ctx context.Context, job *store.Job) error {
 			return err
 		}
 		m, err := findAny(ctx, tx, what.MemberID)
-		if store.IsNone(err) || err == nil && (m.State == Removed || !mailer.IsAddress(m.Email)) {
+		if store.IsNone(err) || err == nil && (m.State == Removed || m.erased()) {
 			return nil // removed or erased meanwhile
 		}
 		if err == nil && what.Link {
@@ -202,7 +202,7 @@ func (s *Service) SignInByLink(r *http.Request, token string) (*http.Cookie, err
 			return err
 		}
 		was, err := findAny(ctx, tx, *id)
-		if store.IsNone(err) || err == nil && was.State == Removed {
+		if store.IsNone(err) || err == nil && (was.State == Removed || was.erased()) {
 			return errLink
 		}
 		if err != nil || was.State == Active {

@@ -6,8 +6,8 @@
 // keys:write invites members, changes their roles and removes them, but gives and takes only roles of which it has all
 // scopes. The last owner stays: while an owner has signed in, one who has must remain, otherwise one who is invited. The
 // first owner is whom the tenant is made for (First). An act of a member is an event whose actor is the member's id.
-// Address and name are in this package's table alone, and erased with the person; who is erased is
-// signed out, and can't have links mailed any more. Removing a member is final, and the same address can be invited again.
+// Address and name are in this package's table alone, and erased with the person; who is erased may
+// not act any more and is no owner that counts, also as the last one (Erased). Removing a member is final, and the same address can be invited again.
 //
 // A member makes keys and webhooks as a key does. Keys stay when their maker is removed; a webhook that is sent under a
 // member is paused once the member's role may not set it (webhook.Config.Scopes). In a database
@@ -80,7 +80,7 @@ type Config struct {
 	Shared bool
 	// Now is the clock of the limits, which should be a monotonic one. Default time.Now.
 	Now func() time.Time
-	// Ended does what follows when a member may do less, in that change; nil: nothing.
+	// Ended does what follows when a member may do less, or was erased, in that change; nil: nothing.
 	Ended func(ctx context.Context, tx *store.Tx, tenantID string) error
 	// Logger; nil is slog.Default.
 	Logger *slog.Logger
@@ -88,10 +88,10 @@ type Config struct {
 
 // Service is safe for concurrent use.
 type Service struct {
-	cfg     Config
-	db      *store.DB
-	door    *door
-	callers *sandbox.Callers
+	cfg      Config
+	db       *store.DB
+	browsers *browserPolicy
+	callers  *sandbox.Callers
 }
 
 // The limits of a caller's address: several persons may share one.
@@ -105,7 +105,7 @@ func New(cfg Config) (*Service, error) {
 	if cfg.DB == nil || cfg.Mails == nil || cfg.Failed == nil {
 		return nil, errors.New("cannot open the members: DB, Mails or Failed is missing")
 	}
-	door, err := newDoor(cfg.PublicURL)
+	browsers, err := newBrowserPolicy(cfg.PublicURL)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the members: %w", err)
 	}
@@ -116,7 +116,7 @@ func New(cfg Config) (*Service, error) {
 		cfg.Now = time.Now
 	}
 	callers := sandbox.NewCallers(sandbox.CallersConfig{DB: cfg.DB, Limits: cfg.Limits, Shared: cfg.Shared, Window: "member ", Now: cfg.Now})
-	return &Service{cfg: cfg, db: cfg.DB, door: door, callers: callers}, nil
+	return &Service{cfg: cfg, db: cfg.DB, browsers: browsers, callers: callers}, nil
 }
 
 // newToken makes 256 random bits that nobody guesses.

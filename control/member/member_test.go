@@ -1,6 +1,7 @@
 package member
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -508,6 +509,47 @@ func TestOutbox(t *testing.T) {
 	gone, err := findAny(t.Context(), h.db.Read(), ada.ID)
 	require.NoError(t, err)
 	require.Equal(t, []string{"erased", "erased"}, []string{gone.Email, gone.Name})
+}
+
+// TestErasedMembers: who is erased holds nothing and is no owner that counts. What the member has set ends with the
+// erasure, that of the last owner, too.
+func TestErasedMembers(t *testing.T) {
+	stacktest.Both(t)
+	h := newFixture(t)
+	ended := 0
+	h.cfg.Ended = func(context.Context, *store.Tx, string) error { ended++; return nil }
+	made := h.owned("acme", "ada@example.org", "*")
+	key, ada := h.key(made.KeyID), h.all(made.TenantID)[0]
+	bob := h.invited(key, "bob@example.org", Owner)
+	eve := h.invited(key, "eve@example.org", Owner)
+	by := h.acting(h.member(ada))
+	h.member(bob.Member)
+	h.clock.Advance(10 * time.Second) // for more requests
+	open := h.link(eve.Member)
+	erase := func(email string) {
+		require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
+			found, err := Tables.Erase(t.Context(), tx, made.TenantID, sealer.NewPerson(email), "erased", nil)
+			require.NoError(t, err)
+			return h.Erased(t.Context(), tx, made.TenantID, found.Rows)
+		}))
+	}
+	erase("eve@example.org")
+	_, err := h.SignInByLink(request("POST", public+SignInPath), open)
+	require.Equal(t, errLink, err)
+	erase("bob@example.org")
+	held, err := ScopesInForce(t.Context(), h.db.Read(), bob.ID, begin)
+	require.NoError(t, err)
+	require.Zero(t, held)
+	require.Equal(t, api.StateConflict, h.call(by, "DELETE", "/v1/members/"+ada.ID, "", nil), "the only owner who may sign in")
+	require.Equal(t, 2, ended)
+	require.NotContains(t, h.log.String(), "no owner")
+	erase("nobody@example.org")
+	require.Equal(t, 2, ended)
+	erase("ada@example.org")
+	require.Equal(t, 3, ended)
+	require.Contains(t, h.log.String(), "no owner who may sign in")
+	require.Equal(t, api.AuthInvalid, h.call(by, "POST", "/v1/members", `{"email":"c@example.org","role":"viewer"}`, nil), "admitted before")
+	require.Empty(t, h.call(key, "DELETE", "/v1/members/"+ada.ID, "", nil), "who is erased is no owner that has to stay")
 }
 
 // TestReplay: in an older copy of the database a member who was removed, or has a lower role by now, is that again.

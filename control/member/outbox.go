@@ -36,7 +36,7 @@ func (s *Service) cleanOutbox(ctx context.Context) error {
 		if err != nil && !store.IsNone(err) {
 			return err
 		}
-		if err == nil && m.State != Removed && mailer.IsAddress(m.Email) {
+		if err == nil && m.State != Removed && !m.erased() {
 			open, err := store.One(ctx, s.db.Read(), "a link", store.Text, `SELECT member_id FROM member_links WHERE member_id = $1 AND expires_at > $2 LIMIT 1`, id, store.At(s.db.Now()))
 			if err != nil {
 				return err

@@ -153,8 +153,8 @@ func (s *Service) move(ctx context.Context, caller auth.Principal, memberID stri
 			moved = *was
 			return nil
 		}
-		if was.Role == Owner && was.State != Removed && (role != Owner || a == remove) {
-			active, invited, err := owners(ctx, tx, was)
+		if was.Role == Owner && was.State != Removed && !was.erased() && (role != Owner || a == remove) {
+			active, invited, err := owners(ctx, tx, was.TenantID, was.ID)
 			if err != nil {
 				return err
 			}
@@ -174,10 +174,29 @@ func (s *Service) move(ctx context.Context, caller auth.Principal, memberID stri
 	return moved, err
 }
 
+// Erased does what follows when a person was erased who may be a member, in that change: as after a removal, what the
+// member has set ends. rows counts the records that named the person, by kind. The last owner is erased, too: the person's
+// right comes first, so a warning to the operators says that nobody is left.
+func (s *Service) Erased(ctx context.Context, tx *store.Tx, tenantID string, rows map[string]int64) error {
+	if rows[members.Noun] == 0 {
+		return nil
+	}
+	if s.cfg.Ended != nil {
+		if err := s.cfg.Ended(ctx, tx, tenantID); err != nil {
+			return err
+		}
+	}
+	active, invited, err := owners(ctx, tx, tenantID, "")
+	if err == nil && active+invited == 0 {
+		s.cfg.Logger.WarnContext(ctx, "a member was erased, and the tenant has no owner who may sign in: an API key with * can invite one", "tenantId", tenantID)
+	}
+	return err
+}
+
 // callerOf is a member as it may act now; AUTH_INVALID once it was removed or its person erased.
 func (s *Service) callerOf(ctx context.Context, tenantID, memberID string) (auth.Principal, *Member, error) {
 	m, err := members.Find(ctx, s.db.Read(), tenantID, memberID)
-	if store.IsNone(err) || err == nil && (m.State != Active || !mailer.IsAddress(m.Email)) {
+	if store.IsNone(err) || err == nil && !m.mayAct() {
 		return auth.Principal{}, nil, errEnded
 	}
 	if err != nil {

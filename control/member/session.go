@@ -68,7 +68,7 @@ var (
 // AUTH_INVALID if it has ended, or if its actor may not act any more. It is the caller's to have the
 // request pass Check.
 func (s *Service) Session(r *http.Request) (Session, error) {
-	token := s.door.token(r)
+	token := s.browsers.token(r)
 	if token == "" {
 		return Session{}, errNone
 	}
@@ -144,7 +144,7 @@ func (s *Service) signIn(r *http.Request, tenantID, actorID string) (*http.Cooki
 	ctx, token := r.Context(), newToken()
 	now := store.At(s.db.Now())
 	err := s.db.Transact(ctx, func(tx *sql.Tx) error {
-		if err := deleteSession(ctx, tx, s.door.token(r)); err != nil {
+		if err := deleteSession(ctx, tx, s.browsers.token(r)); err != nil {
 			return err
 		}
 		if err := makeRoom(ctx, tx, actorID); err != nil {
@@ -155,7 +155,7 @@ func (s *Service) signIn(r *http.Request, tenantID, actorID string) (*http.Cooki
 	if err != nil {
 		return nil, err
 	}
-	return s.door.filled(token), nil
+	return s.browsers.filled(token), nil
 }
 
 // SignOut ends the session of a request, if there is one. The caller sends the cookie, which deletes the browser's.
@@ -163,13 +163,13 @@ func (s *Service) SignOut(r *http.Request) (*http.Cookie, error) {
 	if err := s.Check(r); err != nil {
 		return nil, err
 	}
-	token := s.door.token(r)
+	token := s.browsers.token(r)
 	if token != "" {
 		if err := s.db.Transact(r.Context(), func(tx *sql.Tx) error { return deleteSession(r.Context(), tx, token) }); err != nil {
 			return nil, err
 		}
 	}
-	return s.door.filled(""), nil
+	return s.browsers.filled(""), nil
 }
 
 // Forget deletes the sessions that have ended, links that work no more, their mails in the outbox, and windows of callers in which

@@ -337,7 +337,7 @@ func TestCookieWithoutTLS(t *testing.T) {
 	for public, name := range map[string]string{"http://127.0.0.1:8080": "muniment_session_8080", "http://[::1]:81": "muniment_session_81", "http://localhost": "muniment_session"} {
 		s, err := open(db, public)
 		require.NoError(t, err)
-		c := s.door.filled("x")
+		c := s.browsers.filled("x")
 		require.Equal(t, name, c.Name)
 		require.True(t, !c.Secure && c.HttpOnly && c.SameSite == http.SameSiteLaxMode)
 	}

@@ -2,9 +2,9 @@ package member
 
 import (
 	"context"
-	"fmt"
 	"time"
 
+	"muniment.example/control/mailer"
 	"muniment.example/control/store"
 	"muniment.example/control/tenant"
 	"muniment.example/gateway/api"
@@ -67,6 +67,12 @@ func ofAddress(ctx context.Context, q store.Querier, email string) ([]Member, er
 	return store.List(ctx, q, "the members of an address", members.Scan, members.Select()+` WHERE email = $1 AND email <> '' AND state <> 'REMOVED' ORDER BY member_id LIMIT $2`, email, mostLinks)
 }
 
+// erased says whether the member's person was erased: what is in place of the address is none.
+func (m *Member) erased() bool { return !mailer.IsAddress(m.Email) }
+
+// mayAct says whether the member may do what its role may: it has signed in, and was neither removed nor erased.
+func (m *Member) mayAct() bool { return m.State == Active && !m.erased() }
+
 // ScopesInForce returns the scopes of a key, as tenant.ScopesInForce, or those of a member; 0 if it may not act.
 func ScopesInForce(ctx context.Context, q store.Querier, actorID string, at time.Time) (api.Scopes, error) {
 	if !api.IsID(api.PrefixMember, actorID) {
@@ -76,20 +82,24 @@ func ScopesInForce(ctx context.Context, q store.Querier, actorID string, at time
 	if store.IsNone(err) {
 		return 0, nil
 	}
-	if err != nil || m.State == Removed {
+	if err != nil || !m.mayAct() {
 		return 0, err
 	}
 	return m.Role.Scopes(), nil
 }
 
-// owners counts the other owners of a member's tenant: those who have signed in, and those who are invited.
-func owners(ctx context.Context, q store.Querier, m *Member) (active, invited int64, err error) {
-	err = q.QueryRowContext(ctx, `SELECT COUNT(CASE WHEN state = 'ACTIVE' THEN 1 END), COUNT(CASE WHEN state = 'INVITED' THEN 1 END)
-		FROM members WHERE tenant_id = $1 AND role = 'owner' AND member_id <> $2`, m.TenantID, m.ID).Scan(&active, &invited)
-	if err != nil {
-		return 0, 0, fmt.Errorf("cannot count the owners of %s: %w", m.TenantID, err)
+// owners counts the owners of a tenant without a member: those who may act, and those who are invited.
+func owners(ctx context.Context, q store.Querier, tenantID, without string) (active, invited int, err error) {
+	all, err := store.List(ctx, q, "the owners of "+tenantID, members.Scan, members.Select()+` WHERE tenant_id = $1 AND role = 'owner' AND state <> 'REMOVED' AND member_id <> $2`, tenantID, without)
+	for i := range all {
+		switch m := &all[i]; {
+		case m.mayAct():
+			active++
+		case m.State == Invited && !m.erased():
+			invited++
+		}
 	}
-	return active, invited, nil
+	return active, invited, err
 }
 
 // list lists a slice of the tenant's members, newest first, in a state, or in any if it is empty.

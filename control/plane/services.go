@@ -195,8 +195,8 @@ func (p *Plane) openTenants(ctx context.Context) (err error) {
 		return err
 	}
 	p.erased, err = erasure.New(ctx, erasure.Config{
-		Statements: statement.Naming,
-		DB:         cfg.DB, Warehouse: cfg.Warehouse, Keys: p.keys, Purpose: tenant.PackPurpose, Tables: control.Tables, Bundles: p.exports, LogKeep: cfg.LogKept,
+		Statements: statement.Naming, Erased: p.members.Erased,
+		DB: cfg.DB, Warehouse: cfg.Warehouse, Keys: p.keys, Purpose: tenant.PackPurpose, Tables: control.Tables, Bundles: p.exports, LogKeep: cfg.LogKept,
 		CopiesKeep: KeptFor(segment.LeastKeep),
 	})
 	if err != nil {

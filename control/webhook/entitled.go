@@ -14,7 +14,7 @@ import (
 // not in force; 0 if none is in force. The id of a member stands for one, whose scopes may become less.
 type Scopes func(ctx context.Context, q store.Querier, keyID string, at time.Time) (api.Scopes, error)
 
-// Why the service pauses a webhook: its key was revoked or has expired, or its member was removed or has a
+// Why the service pauses a webhook: its key was revoked or has expired, or its member was removed or erased, or has a
 // role that may not set it.
 const (
 	reasonKeyRevoked    = "KEY_REVOKED"
@@ -63,7 +63,7 @@ func (c *core) mayKeep(held api.Scopes, w *Webhook) bool {
 	return held.Allows(api.WebhooksWrite) && c.entitled(held, w.Events) == nil
 }
 
-// KeyEnded pauses the tenant's webhooks whose key is not in force, in the change that ends a key, or that
+// KeyEnded pauses the tenant's webhooks whose key is not in force, in the change that ends a key or erases a member, or that
 // takes scopes from a member.
 func (c *core) KeyEnded(ctx context.Context, tx *store.Tx, tenantID string) error {
 	active, err := store.List(ctx, tx, "the webhooks of "+tenantID, webhooks.Scan, webhooks.Select()+` WHERE tenant_id = $1 AND state = 'ACTIVE' ORDER BY webhook_id`, tenantID)

@@ -17,33 +17,33 @@ const Path = "/console"
 // cookieName is the name of the cookie with TLS.
 const cookieName = "__Host-muniment_session"
 
-// door decides which requests reach the console, and how their cookie is made.
-type door struct {
+// browserPolicy decides which requests reach the console, and how their cookie is made.
+type browserPolicy struct {
 	origins *http.CrossOriginProtection
 	cookie  http.Cookie // without a value
 	secure  bool        // the public URL has https
 	local   string      // where a browser on this machine reaches the console without TLS
 }
 
-func newDoor(public string) (*door, error) {
+func newBrowserPolicy(public string) (*browserPolicy, error) {
 	u, err := url.Parse(public)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, fmt.Errorf("the public URL %q is not one of http or https", public)
 	}
-	d := &door{origins: http.NewCrossOriginProtection(), secure: u.Scheme == "https", local: "http://localhost" + Path}
+	p := &browserPolicy{origins: http.NewCrossOriginProtection(), secure: u.Scheme == "https", local: "http://localhost" + Path}
 	// A proxy may have put its own Host in place of the caller's.
-	if err := d.origins.AddTrustedOrigin(u.Scheme + "://" + u.Host); err != nil {
+	if err := p.origins.AddTrustedOrigin(u.Scheme + "://" + u.Host); err != nil {
 		return nil, err
 	}
-	d.cookie = http.Cookie{Name: cookieName, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: true}
-	if !d.secure {
-		d.cookie.Name, d.cookie.Secure = "muniment_session", false
+	p.cookie = http.Cookie{Name: cookieName, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: true}
+	if !p.secure {
+		p.cookie.Name, p.cookie.Secure = "muniment_session", false
 		if port := u.Port(); port != "" {
-			d.cookie.Name += "_" + port
-			d.local = "http://localhost:" + port + Path
+			p.cookie.Name += "_" + port
+			p.local = "http://localhost:" + port + Path
 		}
 	}
-	return d, nil
+	return p, nil
 }
 
 // forbidden is the answer to a request that may not reach the console.
@@ -56,11 +56,11 @@ func forbidden(message string) error {
 // could change something. Every request for the console has to pass it. Behind a proxy without
 // TLS that puts its own loopback Host in place of the caller's nobody can sign in: the caller's origin is another one.
 func (s *Service) Check(r *http.Request) error {
-	d := s.door
+	p := s.browsers
 	switch {
-	case !d.secure && !sandbox.Loopback(r.Host):
-		return forbidden("without TLS the console opens only in a browser on the machine of the service, at " + d.local + ": for other machines the service needs a public URL of https (--public-url)")
-	case d.origins.Check(r) != nil:
+	case !p.secure && !sandbox.Loopback(r.Host):
+		return forbidden("without TLS the console opens only in a browser on the machine of the service, at " + p.local + ": for other machines the service needs a public URL of https (--public-url)")
+	case p.origins.Check(r) != nil:
 		return forbidden("a page of another origin may not send this")
 	}
 	return nil
@@ -78,8 +78,8 @@ func (s *Service) Protect(next http.Handler, refuse func(http.ResponseWriter, *h
 }
 
 // filled is the cookie with a token; an empty one deletes it.
-func (d *door) filled(token string) *http.Cookie {
-	c := d.cookie
+func (p *browserPolicy) filled(token string) *http.Cookie {
+	c := p.cookie
 	if c.Value = token; token == "" {
 		c.MaxAge = -1
 	}
@@ -88,8 +88,8 @@ func (d *door) filled(token string) *http.Cookie {
 
 // token is what the request's cookie says; empty for none. A browser that has several of the name sends the oldest
 // first or last, as it likes, so none of them counts.
-func (d *door) token(r *http.Request) string {
-	all := r.CookiesNamed(d.cookie.Name)
+func (p *browserPolicy) token(r *http.Request) string {
+	all := r.CookiesNamed(p.cookie.Name)
 	if len(all) != 1 {
 		return ""
 	}

@@ -1,0 +1,95 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"muniment.example/gateway/api"
+)
+
+// readPatience is how long a page waits, all its reads together, while a tenant has too many requests in flight.
+const readPatience = 5 * time.Second
+
+// read reads from an operation like do. What is refused as RATE_LIMITED is requested again after its Retry-After, within
+// readPatience and the time of ctx.
+func (p *page) read(ctx context.Context, target string, out any) error {
+	for {
+		var got response
+		if err := p.s.cfg.Serve(&got, ctx, p.Session.Caller, http.MethodGet, target); err != nil {
+			return err
+		}
+		err := decode(max(got.status, http.StatusOK), got.body.Bytes(), out)
+		if !isBusy(err) {
+			return err
+		}
+		seconds, malformed := strconv.Atoi(got.Header().Get("Retry-After"))
+		pause := time.Duration(max(1, seconds)) * time.Second
+		if malformed != nil || time.Now().Add(pause).After(p.patientUntil()) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+// patientUntil is when the page's patience ends, which begins with the first call.
+func (p *page) patientUntil() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.patience.IsZero() {
+		p.patience = time.Now().Add(readPatience)
+	}
+	return p.patience
+}
+
+// panel is a read for one panel of a page. If a tenant has too many requests in flight even after the page's patience,
+// later is set, so that the panel says so, and the page is there without it.
+func (p *page) panel(later *bool, read func() error) func() error {
+	return func() error {
+		err := read()
+		if !isBusy(err) {
+			return err
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		*later = true
+		return nil
+	}
+}
+
+// isBusy reports whether an error is that of too many requests.
+func isBusy(err error) bool {
+	e := asProblem(err)
+	return e != nil && e.Code == api.RateLimited
+}
+
+// response is a response of an operation in memory.
+type response struct {
+	header http.Header
+	status int // 0: not written yet
+	body   bytes.Buffer
+}
+
+func (r *response) Header() http.Header {
+	if r.header == nil {
+		r.header = http.Header{}
+	}
+	return r.header
+}
+
+func (r *response) WriteHeader(status int) {
+	if r.status == 0 {
+		r.status = status
+	}
+}
+
+func (r *response) Write(b []byte) (int, error) {
+	r.WriteHeader(http.StatusOK)
+	return r.body.Write(b)
+}
