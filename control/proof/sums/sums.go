@@ -168,6 +168,24 @@ func (t *Table) Slice(skip, limit int) []Line {
 	return lines
 }
 
+// Apart returns the start of the first line that two tables don't have alike, First and Last aside.
+func (t *Table) Apart(other *Table) (start int64, apart bool) {
+	one, two := t.Lines(), other.Lines()
+	for i := range max(len(one), len(two)) {
+		switch {
+		case i == len(one):
+			return two[i].Start, true
+		case i == len(two):
+			return one[i].Start, true
+		}
+		a, b := one[i], two[i]
+		if a.First, a.Last, b.First, b.Last = 0, 0, 0, 0; a != b {
+			return min(a.Start, b.Start), true
+		}
+	}
+	return 0, false
+}
+
 // Agree returns an error unless the lines sum to the metering of a pack's header.
 func (t *Table) Agree(metering []sealer.MeterRow) error {
 	left := map[sealer.MeterRow]Sum{}
