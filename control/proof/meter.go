@@ -272,7 +272,7 @@ func (s *Sums) sealed(ctx context.Context, q *pipeline.MeterQuery, p *split, t *
 
 // Stored returns what is stored of a pack, by hour and by day, as Metering lists it by completion. Days have
 // besides what merged runs that end with the pack have more than their packs, so that they sum to the pack's
-// only if these agree too.
+// only if these agree too. What can't be decoded is left out.
 func (s *Sums) Stored(ctx context.Context, p Pack) (hours, days []pipeline.MeterRow, err error) {
 	if hours, err = s.blocksOf(ctx, &p, "hours"); err != nil {
 		return nil, nil, err
@@ -284,10 +284,13 @@ func (s *Sums) Stored(ctx context.Context, p Pack) (hours, days []pipeline.Meter
 	return hours, append(days, apart...), err
 }
 
-// blocksOf returns what a column has of a pack: hours or whole.
+// blocksOf returns what a column has of a pack: hours or whole. What can't be decoded is left out.
 func (s *Sums) blocksOf(ctx context.Context, p *Pack, column string) (rows []pipeline.MeterRow, err error) {
 	err = store.Each(ctx, s.db.Read(), "the sums of pack "+p.ID, scanStored, func(stored stored) error {
 		block, err := s.codec.Decode(stored.day, stored.block, column == "whole")
+		if errors.Is(err, sums.ErrBlock) {
+			return nil
+		}
 		for i := range block.Lines {
 			l := &block.Lines[i]
 			row := rowOf(&block.Kinds[l.Kind], &l.Sum)

@@ -249,3 +249,38 @@ func TestSealFailsWithOtherSums(t *testing.T) {
 	_, err := d.build(t.Context())
 	require.ErrorContains(t, err, "the sums by hour are not the metering in the header: of rgh_a")
 }
+
+// TestSumsThatCannotBeRead: a run that can't be merged delays no other tenant's, what is stored of its pack is less
+// than the pack's, so that the check for drift finds it, and an answer from it is refused.
+func TestSumsThatCannotBeRead(t *testing.T) {
+	h := build(t)
+	h.service.Sums.runs = []int64{2}
+	for range 2 {
+		for _, of := range []string{tenant, stranger} {
+			h.Deliver(delivery{Tenant: of, DwellMs: 5})
+			_, err := h.service.sealWhole(t.Context(), of, operator)
+			require.NoError(t, err)
+		}
+	}
+	require.Less(t, tenant, stranger, "the order in which they are merged")
+	require.NoError(t, h.DB.Change(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.ExecContext(t.Context(), `UPDATE proof_sums SET hours = $2, whole = $2 WHERE tenant_id = $1 AND sequence = 1`, tenant, []byte("torn"))
+		return err
+	}))
+	require.ErrorIs(t, h.service.Sums.MergeSums(t.Context()), sums.ErrBlock)
+	merged, err := store.List(t.Context(), h.DB.Read(), "merges", store.Text, `SELECT tenant_id FROM proof_merges`)
+	require.NoError(t, err)
+	require.Equal(t, []string{stranger}, merged)
+
+	packs := h.packs()
+	hours, days, err := h.service.Sums.Stored(t.Context(), packs[0])
+	require.NoError(t, err)
+	require.Empty(t, hours)
+	require.Empty(t, days)
+	hours, days, err = h.service.Sums.Stored(t.Context(), packs[1])
+	require.NoError(t, err)
+	require.NotEmpty(t, hours)
+	require.NotEmpty(t, days)
+	_, err = h.service.Sums.Checked().Metering(t.Context(), pipeline.MeterQuery{TenantID: tenant})
+	require.ErrorIs(t, err, sums.ErrBlock)
+}
