@@ -11,9 +11,11 @@ import (
 	"pgregory.net/rapid"
 
 	"muniment.example/control/proof/prooftest"
+	packsums "muniment.example/control/proof/sums"
 	"muniment.example/control/rapidtest"
 	"muniment.example/control/settle"
 	"muniment.example/control/settle/rate"
+	"muniment.example/control/store"
 	"muniment.example/gate"
 	"muniment.example/gateway/api"
 	"muniment.example/pipeline"
@@ -132,5 +134,46 @@ func rowsAreLost(t *testing.T, warehouse loadable, lose func(at time.Time) (relo
 		made, err = h.correct(rt.Context(), h.tenant, made.ID, byKey)
 		require.NoError(rt, err)
 		require.Equal(rt, []string{"3", "3"}, []string{made.Total, made.HeldAmount})
+	})
+}
+
+// TestWrongSumsAreFound: sums of a pack that were edited make a wrong statement, which its recomputation from rows
+// finds: that of reconciliation and of the check for drift.
+func TestWrongSumsAreFound(t *testing.T) {
+	warehouse, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "warehouse.db")})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, warehouse.Close()) })
+	h := newHistory(t, warehouse)
+	rapidtest.Check(t, 1, 1, func(rt *rapid.T) {
+		h.begin(rt)
+		h.issueRights(historyRights)
+		h.makeRule(settle.Rule{TenantID: h.tenant, Unit: rate.Event, Price: "1", Currency: "EUR", EffectiveFrom: nth(0), Shares: []settle.Share{{CounterpartyID: h.payees["EUR"][0], Bps: 10_000}}, TimeZone: "UTC"})
+		h.load(h.stage.Event(prooftest.Delivery{Tenant: h.tenant, Right: historyRights[0], Substrate: gate.DOOH, DwellMs: 1500, Rendered: h.stage.Now().Sub(nth(0).Add(7 * time.Hour))}))
+		_, err := h.SealToEnd(rt.Context(), h.tenant, byKey)
+		require.NoError(rt, err)
+		codec, err := packsums.NewCodec()
+		require.NoError(rt, err)
+		var day int64
+		var block []byte
+		require.NoError(rt, h.db.Read().QueryRowContext(rt.Context(), `SELECT day, whole FROM proof_sums WHERE tenant_id = $1`, h.tenant).Scan(&day, &block))
+		was, err := codec.Decode(day, block, true)
+		require.NoError(rt, err)
+		require.Len(rt, was.Lines, 1)
+		line := packsums.Line{Start: was.Lines[0].Start, Kind: was.Kinds[0], Sum: was.Lines[0].Sum}
+		line.Receipts += 4
+		h.change(func(tx *store.Tx) error {
+			_, err := tx.ExecContext(rt.Context(), `UPDATE proof_sums SET whole = $2 WHERE tenant_id = $1`, h.tenant, codec.Encode([]packsums.Line{line}))
+			return err
+		})
+		made, err := h.draft(rt.Context(), Statement{TenantID: h.tenant, From: nth(0), To: nth(1), Currency: "EUR"}, byKey)
+		require.NoError(rt, err)
+		require.Equal(rt, "5", made.Total)
+		_, err = h.issue(rt.Context(), h.tenant, made.ID, byKey)
+		require.NoError(rt, err)
+		_, err = h.SealToEnd(rt.Context(), h.tenant, byKey)
+		require.NoError(rt, err)
+		apart, err := h.Restate(rt.Context(), h.tenant, made.ID)
+		require.NoError(rt, err)
+		require.Equal(rt, &Difference{-4, "-4", "0"}, apart)
 	})
 }
