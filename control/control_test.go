@@ -146,7 +146,7 @@ func newFixtureOn(t *testing.T, dir string, nodes node.Config, now ...func() tim
 	settlement, err := settle.New(settle.Config{DB: h.db})
 	require.NoError(t, err)
 	statements, err = statement.New(statement.Config{
-		DB: h.db, Sums: new(conform.MemoryWarehouse), Warehouse: new(conform.MemoryWarehouse), Log: new(conform.MemoryLog), Packs: noPacks{}, Keys: h.keys, Purpose: tenant.PackPurpose,
+		DB: h.db, Sums: new(conform.MemoryWarehouse), Checked: new(conform.MemoryWarehouse), Warehouse: new(conform.MemoryWarehouse), Log: new(conform.MemoryLog), Packs: noPacks{}, Keys: h.keys, Purpose: tenant.PackPurpose,
 		Titles: func(context.Context, string, []string) (map[string]paper.Right, error) { return nil, nil },
 	})
 	require.NoError(t, err)

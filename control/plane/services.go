@@ -144,7 +144,7 @@ func (p *Plane) openEvidence(ctx context.Context) (err error) {
 	if p.payables, err = payable.New(cfg.DB); err != nil {
 		return err
 	}
-	p.statements, err = statement.New(statement.Config{DB: cfg.DB, Sums: p.packs.Sums, Warehouse: cfg.Warehouse, Log: cfg.Log, Packs: p.packs, Keys: p.keys, Titles: p.titles, Purpose: tenant.PackPurpose})
+	p.statements, err = statement.New(statement.Config{DB: cfg.DB, Sums: p.packs.Sums, Checked: p.packs.Sums.Checked(), Warehouse: cfg.Warehouse, Log: cfg.Log, Packs: p.packs, Keys: p.keys, Titles: p.titles, Purpose: tenant.PackPurpose})
 	if err != nil {
 		return err
 	}

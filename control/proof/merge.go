@@ -2,8 +2,8 @@ package proof
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -26,8 +26,9 @@ type run struct {
 }
 
 // MergeSums merges the sums by day of complete runs of packs. Merged sums are a cache: a crash leaves fewer of
-// them, and any number of processes may merge at once, as a run always has the same.
-func (s *Sums) MergeSums(ctx context.Context) error {
+// them, and any number of processes may merge at once, as a run always has the same. A run that can't be merged
+// delays those of no other tenant.
+func (s *Sums) MergeSums(ctx context.Context) (failed error) {
 	within := int64(1)
 	for _, packs := range s.runs {
 		merged, args := "", []any{packs, mergesAtOnce}
@@ -39,29 +40,33 @@ func (s *Sums) MergeSums(ctx context.Context) error {
 			return r, row.Scan(&r.tenantID, &r.last)
 		}, `SELECT h.tenant_id, p.sequence FROM proof_heads h LEFT JOIN proof_merges m ON m.tenant_id = h.tenant_id AND m.packs = $1
 			JOIN proof_packs p ON p.tenant_id = h.tenant_id AND p.sequence = COALESCE(m.sequence, 0) + $1 `+merged+`ORDER BY h.tenant_id LIMIT $2`, args...)
-		for _, r := range due {
-			if err == nil {
-				err = s.merge(ctx, r, within)
-			}
-		}
 		if err != nil {
-			return fmt.Errorf("cannot merge the sums of packs: %w", err)
+			return errors.Join(failed, err)
+		}
+		for _, r := range due {
+			if err := s.merge(ctx, r, within); err != nil {
+				failed = errors.Join(failed, fmt.Errorf("cannot merge the sums of packs %d to %d of %s: %w", r.last-r.packs+1, r.last, r.tenantID, err))
+			}
 		}
 		within = packs
 	}
-	return nil
+	return failed
 }
 
 // merge merges a run of shorter runs, or of packs. Each day is written by a change of its own, so that no stop
 // waits for all of them.
 func (s *Sums) merge(ctx context.Context, r run, within int64) error {
-	tables, err := s.daysOf(ctx, r, within)
+	days, err := s.daysOf(ctx, r, within)
 	if err != nil {
 		return err
 	}
-	for _, day := range slices.Sorted(maps.Keys(tables)) {
-		block := s.codec.Encode(tables[day].Lines())
-		err := s.changeRun(ctx, r, func(tx *store.Tx) error {
+	for _, day := range days {
+		table, err := s.dayOf(ctx, r, within, day)
+		if err != nil {
+			return err
+		}
+		block := s.codec.Encode(table.Lines())
+		err = s.changeRun(ctx, r, func(tx *store.Tx) error {
 			_, err := tx.ExecContext(ctx, `INSERT INTO proof_merged (tenant_id, packs, day, sequence, whole) VALUES ($1, $2, $3, $4, $5)
 				ON CONFLICT (tenant_id, packs, day, sequence) DO UPDATE SET whole = excluded.whole`, r.tenantID, r.packs, day, r.last, block)
 			return err
@@ -77,25 +82,28 @@ func (s *Sums) merge(ctx context.Context, r run, within int64) error {
 	})
 }
 
-// daysOf adds up the sums by day of a run of packs that are stored by runs of within packs.
-func (s *Sums) daysOf(ctx context.Context, r run, within int64) (map[int64]*sums.Table, error) {
-	tables := map[int64]*sums.Table{}
-	return tables, store.Each(ctx, s.db.Read(), "the sums of a run of packs of "+r.tenantID, scanStored, func(of stored) error {
+// daysOf lists the days of a run of packs that are stored by runs of within packs.
+func (s *Sums) daysOf(ctx context.Context, r run, within int64) ([]int64, error) {
+	return store.List(ctx, s.db.Read(), "the days of a run of packs of "+r.tenantID, func(row store.Row) (day int64, err error) {
+		return day, row.Scan(&day)
+	}, `SELECT DISTINCT day FROM `+merged(within)+` WHERE tenant_id = $1 AND sequence > $2 AND sequence <= $3 ORDER BY day`, r.tenantID, r.last-r.packs, r.last)
+}
+
+// dayOf adds up the sums of one of these days: a run may be of a month, and all of it at once much.
+func (s *Sums) dayOf(ctx context.Context, r run, within, day int64) (*sums.Table, error) {
+	table := new(sums.Table)
+	return table, store.Each(ctx, s.db.Read(), "the sums of a run of packs of "+r.tenantID, scanStored, func(of stored) error {
 		block, err := s.codec.Decode(of.day, of.block, true)
-		table := tables[of.day]
-		if table == nil {
-			table = new(sums.Table)
-			tables[of.day] = table
-		}
 		for i := range block.Lines {
 			l := &block.Lines[i]
 			table.Add(l.Start, table.Number(block.Kinds[l.Kind]), &l.Sum)
 		}
 		return err
-	}, `SELECT day, whole FROM `+merged(within)+` WHERE tenant_id = $1 AND sequence > $2 AND sequence <= $3`, r.tenantID, r.last-r.packs, r.last)
+	}, `SELECT day, whole FROM `+merged(within)+` WHERE tenant_id = $1 AND day = $2 AND sequence > $3 AND sequence <= $4`, r.tenantID, day, r.last-r.packs, r.last)
 }
 
-// apart returns what runs that are merged, and end with a pack, have more than what they are merged of, by day.
+// apart returns what runs that are merged, and end with a pack, have more than what they are merged of, by day,
+// of the days that differ. What can't be decoded is not there.
 func (s *Sums) apart(ctx context.Context, p *Pack) (rows []pipeline.MeterRow, err error) {
 	within := int64(1)
 	for _, packs := range s.runs {
@@ -107,29 +115,41 @@ func (s *Sums) apart(ctx context.Context, p *Pack) (rows []pipeline.MeterRow, er
 		if err != nil || n == 0 {
 			return rows, err
 		}
-		merged, err := s.daysOf(ctx, r, packs)
+		days, err := s.daysOf(ctx, r, packs)
 		if err != nil {
 			return nil, err
 		}
-		parts, err := s.daysOf(ctx, r, within)
+		more, err := s.daysOf(ctx, r, within)
 		if err != nil {
 			return nil, err
 		}
-		rows = append(append(rows, signed(merged, 1)...), signed(parts, -1)...)
+		days = append(days, more...)
+		slices.Sort(days)
+		for _, day := range slices.Compact(days) {
+			whole, err := s.dayOf(ctx, r, packs, day)
+			if err != nil && !errors.Is(err, sums.ErrBlock) {
+				return nil, err
+			}
+			parts, err := s.dayOf(ctx, r, within, day)
+			if err != nil && !errors.Is(err, sums.ErrBlock) {
+				return nil, err
+			}
+			if _, apart := whole.Apart(parts); apart {
+				rows = append(append(rows, signed(whole, 1)...), signed(parts, -1)...)
+			}
+		}
 		within = packs
 	}
 	return rows, nil
 }
 
-// signed are the lines of tables as rows by day, times a sign.
-func signed(tables map[int64]*sums.Table, sign int64) (rows []pipeline.MeterRow) {
-	for _, table := range tables {
-		for _, l := range table.Lines() {
-			row := rowOf(&l.Kind, &l.Sum)
-			row.Bucket = time.UnixMilli(l.Start).UTC()
-			row.Receipts, row.QuantityMs, row.Impressions = sign*row.Receipts, sign*row.QuantityMs, sign*row.Impressions
-			rows = append(rows, row)
-		}
+// signed are the lines of a table as rows by day, times a sign.
+func signed(table *sums.Table, sign int64) (rows []pipeline.MeterRow) {
+	for _, l := range table.Lines() {
+		row := rowOf(&l.Kind, &l.Sum)
+		row.Bucket = time.UnixMilli(l.Start).UTC()
+		row.Receipts, row.QuantityMs, row.Impressions = sign*row.Receipts, sign*row.QuantityMs, sign*row.Impressions
+		rows = append(rows, row)
 	}
 	return rows
 }

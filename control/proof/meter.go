@@ -1,6 +1,7 @@
 package proof
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -38,6 +39,8 @@ type Sums struct {
 	codec *sums.Codec
 	// runs are of how many packs runs are merged, the shortest first. Each is a multiple of the one before.
 	runs []int64
+	// checked says that rows of packs are compared with these (see Checked).
+	checked bool
 }
 
 // NewSums returns the sums of the packs in a database, and of the rows behind them.
@@ -47,7 +50,7 @@ func NewSums(db *store.DB, rows Rows) (*Sums, error) {
 }
 
 func newSums(db *store.DB, rows Rows, codec *sums.Codec) *Sums {
-	return &Sums{db, rows, codec, []int64{16, 256}}
+	return &Sums{db: db, rows: rows, codec: codec, runs: []int64{16, 256}}
 }
 
 var _ Rows = (*Sums)(nil)
@@ -59,6 +62,8 @@ type split struct {
 	spans    []span
 	runs     []dayRun
 	cut      []time.Time // the hours that are counted by rows
+	// sealed is what the packs have of the cut hours, by completion; only of sums that are checked.
+	sealed sums.Table
 }
 
 // span is the part of the query's window that a bucket takes: low ≤ renderedAt < high.
@@ -84,7 +89,7 @@ func (s *Sums) split(ctx context.Context, q *pipeline.MeterQuery) (*split, error
 		return nil, nil
 	}
 	p := &split{spans: spansOf(q)}
-	if !p.divide() {
+	if some := p.divide(); !s.checked && (!some || len(p.cut) > pipeline.MaxMeterHours) {
 		return nil, nil
 	}
 	before, args := "", []any{q.TenantID}
@@ -94,7 +99,10 @@ func (s *Sums) split(ctx context.Context, q *pipeline.MeterQuery) (*split, error
 	err := s.db.Read().QueryRowContext(ctx, `SELECT sequence, last_generation, last_offset FROM proof_packs
 		WHERE tenant_id = $1`+before+` ORDER BY last_generation DESC, last_offset DESC LIMIT 1`, args...).Scan(&p.sequence, &p.end.Generation, &p.end.Offset)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
+		if err = nil; !s.checked {
+			return nil, nil
+		}
+		p.end = newHead().position
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the newest pack of %s: %w", q.TenantID, err)
@@ -137,9 +145,9 @@ func ceil(ms, length int64) int64 {
 	return ms
 }
 
-// divide divides the spans into days, hours of days and cut hours; ok is false if there is nothing for
-// sums, or too much for rows.
-func (p *split) divide() (ok bool) {
+// divide divides the spans into days, hours of days and cut hours; some is false if there is nothing for
+// sums.
+func (p *split) divide() (some bool) {
 	hours, partial := map[int64]bool{}, map[int64]bool{}
 	edge := func(ms int64) {
 		if ms == noLow || ms == noHigh {
@@ -162,7 +170,7 @@ func (p *split) divide() (ok bool) {
 		if to != noHigh {
 			to = sums.StartOf(to, sums.HourMs)
 		}
-		ok = ok || from < to
+		some = some || from < to
 		if s.low != noLow {
 			from = ceil(from, sums.DayMs)
 		}
@@ -179,7 +187,7 @@ func (p *split) divide() (ok bool) {
 	for _, start := range slices.Sorted(maps.Keys(hours)) {
 		p.cut = append(p.cut, time.UnixMilli(start).UTC())
 	}
-	return ok && len(p.cut) <= pipeline.MaxMeterHours
+	return some
 }
 
 // run adds days; those of one kind come in their order.
@@ -215,6 +223,9 @@ func scanStored(row store.Row) (of stored, err error) { return of, row.Scan(&of.
 
 // sealed adds the sums of the packs to a table, by the indexes of buckets.
 func (s *Sums) sealed(ctx context.Context, q *pipeline.MeterQuery, p *split, t *sums.Table) error {
+	if p.sequence == 0 {
+		return nil
+	}
 	byDay, err := s.byDay(ctx, q.TenantID, p.sequence)
 	if err != nil {
 		return err
@@ -246,6 +257,8 @@ func (s *Sums) sealed(ctx context.Context, q *pipeline.MeterQuery, p *split, t *
 				}
 				if bucket, ok := p.bucket(l.Start, length); ok {
 					t.Add(bucket, uint32(numbers[l.Kind]), &l.Sum)
+				} else if s.checked && !r.whole && p.cuts(l.Start) {
+					p.sealed.Add(l.Start, p.sealed.Number(block.Kinds[l.Kind]), &l.Sum)
 				}
 			}
 			return nil
@@ -259,29 +272,43 @@ func (s *Sums) sealed(ctx context.Context, q *pipeline.MeterQuery, p *split, t *
 
 // Stored returns what is stored of a pack, by hour and by day, as Metering lists it by completion. Days have
 // besides what merged runs that end with the pack have more than their packs, so that they sum to the pack's
-// only if these agree too.
+// only if these agree too. What can't be decoded is left out.
 func (s *Sums) Stored(ctx context.Context, p Pack) (hours, days []pipeline.MeterRow, err error) {
-	for _, of := range []struct {
-		column string
-		whole  bool
-		to     *[]pipeline.MeterRow
-	}{{"hours", false, &hours}, {"whole", true, &days}} {
-		err := store.Each(ctx, s.db.Read(), "the sums of pack "+p.ID, scanStored, func(stored stored) error {
-			block, err := s.codec.Decode(stored.day, stored.block, of.whole)
-			for i := range block.Lines {
-				l := &block.Lines[i]
-				row := rowOf(&block.Kinds[l.Kind], &l.Sum)
-				row.Bucket = time.UnixMilli(l.Start).UTC()
-				*of.to = append(*of.to, row)
-			}
-			return err
-		}, `SELECT day, `+of.column+` FROM proof_sums WHERE tenant_id = $1 AND sequence = $2 ORDER BY day`, p.TenantID, p.Sequence)
-		if err != nil {
-			return nil, nil, err
-		}
+	if hours, err = s.blocksOf(ctx, &p, "hours"); err != nil {
+		return nil, nil, err
+	}
+	if days, err = s.blocksOf(ctx, &p, "whole"); err != nil {
+		return nil, nil, err
 	}
 	apart, err := s.apart(ctx, &p)
 	return hours, append(days, apart...), err
+}
+
+// blocksOf returns what a column has of a pack: hours or whole. What can't be decoded is left out.
+func (s *Sums) blocksOf(ctx context.Context, p *Pack, column string) (rows []pipeline.MeterRow, err error) {
+	err = store.Each(ctx, s.db.Read(), "the sums of pack "+p.ID, scanStored, func(stored stored) error {
+		block, err := s.codec.Decode(stored.day, stored.block, column == "whole")
+		if errors.Is(err, sums.ErrBlock) {
+			return nil
+		}
+		for i := range block.Lines {
+			l := &block.Lines[i]
+			row := rowOf(&block.Kinds[l.Kind], &l.Sum)
+			row.Bucket = time.UnixMilli(l.Start).UTC()
+			rows = append(rows, row)
+		}
+		return err
+	}, `SELECT day, `+column+` FROM proof_sums WHERE tenant_id = $1 AND sequence = $2 ORDER BY day`, p.TenantID, p.Sequence)
+	return rows, err
+}
+
+func kindOf(r *pipeline.MeterRow) sums.Kind {
+	return sums.Kind{RightID: r.RightID, Substrate: r.Substrate, BasisID: r.BasisID, MeteringBasis: r.MeteringBasis, Reason: r.Reason, Completion: r.Completion}
+}
+
+// sumOf is the sum of a row, which doesn't have First and Last.
+func sumOf(r *pipeline.MeterRow) *sums.Sum {
+	return &sums.Sum{Receipts: r.Receipts, QuantityMs: r.QuantityMs, Impressions: r.Impressions}
 }
 
 // rowOf is the row of a sum, without a bucket.
@@ -290,6 +317,12 @@ func rowOf(k *sums.Kind, s *sums.Sum) pipeline.MeterRow {
 		RightID: k.RightID, Substrate: k.Substrate, BasisID: k.BasisID, MeteringBasis: k.MeteringBasis, Reason: k.Reason, Completion: k.Completion,
 		Receipts: s.Receipts, QuantityMs: s.QuantityMs, Impressions: s.Impressions,
 	}
+}
+
+// cuts reports whether an hour is one of those that are counted by rows.
+func (p *split) cuts(start int64) bool {
+	_, cut := slices.BinarySearchFunc(p.cut, start, func(hour time.Time, start int64) int { return cmp.Compare(hour.UnixMilli(), start) })
+	return cut
 }
 
 // rest are the queries of what is counted by rows: behind the packs, and in cut hours.
@@ -326,15 +359,22 @@ func (s *Sums) Metering(ctx context.Context, q pipeline.MeterQuery) ([]pipeline.
 	for i, start := range q.Buckets {
 		buckets[start.UnixMilli()] = int64(i)
 	}
-	for _, rest := range p.rest(q) {
+	var rest []pipeline.MeterQuery
+	if s.checked {
+		rest, err = s.compared(ctx, &q, p, &t)
+	} else {
+		rest = p.rest(q)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, rest := range rest {
 		rows, err := s.rows.Metering(ctx, rest)
 		if err != nil {
 			return nil, err
 		}
 		for i := range rows {
-			r := &rows[i]
-			k := t.Number(sums.Kind{RightID: r.RightID, Substrate: r.Substrate, BasisID: r.BasisID, MeteringBasis: r.MeteringBasis, Reason: r.Reason, Completion: r.Completion})
-			t.Add(buckets[r.Bucket.UnixMilli()], k, &sums.Sum{Receipts: r.Receipts, QuantityMs: r.QuantityMs, Impressions: r.Impressions})
+			t.Add(buckets[rows[i].Bucket.UnixMilli()], t.Number(kindOf(&rows[i])), sumOf(&rows[i]))
 		}
 	}
 	lines := t.Slice(q.Skip, q.Limit)

@@ -40,10 +40,11 @@
 //     settlement are computed from the events, whose receipts were verified. Only the duplicates of
 //     an entry in an earlier pack are read from a column, and a verifier with both packs checks
 //     these. So an edited column is in no pack. Metering responses and statements are summed from
-//     the columns; the check for drift (pipeline/drift) and GET /v1/settlement/reconciliation
-//     compare them with the packs. Sealing does not read the log, whose partitions are shared by
-//     many tenants: a row that was deleted before it was sealed is in no pack, and is not sealed
-//     later, as packs end behind it. The check for drift finds it as long as the log has it.
+//     what packs have by hour and day (Sums), and from columns for the rest; the check for drift
+//     (pipeline/drift) and GET /v1/settlement/reconciliation compare columns with the packs. Sealing
+//     does not read the log, whose partitions are shared by many tenants: a row that was deleted
+//     before it was sealed is in no pack, and is not sealed later, as packs end behind it. The check
+//     for drift finds it as long as the log has it.
 //   - No entry is younger than its pack: where a node's clock is ahead, the pack is
 //     sealed at the moment of its newest entry.
 //   - A dropped tenant (Drop) has no packs, and gets none. Its head and its roots stay, so that no

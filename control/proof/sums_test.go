@@ -1,6 +1,7 @@
 package proof
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -140,6 +141,9 @@ func (l *ledger) compare(rt *rapid.T, asOf *sealer.Position) {
 		got, err := l.service.Sums.Metering(rt.Context(), q)
 		require.NoError(rt, err)
 		require.Equal(rt, append([]pipeline.MeterRow{}, want...), append([]pipeline.MeterRow{}, got...), "query %d as of %v", i, asOf)
+		checked, err := l.service.Sums.Checked().Metering(rt.Context(), q)
+		require.NoError(rt, err)
+		require.Equal(rt, got, checked, "query %d as of %v", i, asOf)
 		totals, err := l.Warehouse.MeterTotals(rt.Context(), q)
 		require.NoError(rt, err)
 		sum, err := l.service.Sums.MeterTotals(rt.Context(), q)
@@ -248,4 +252,87 @@ func TestSealFailsWithOtherSums(t *testing.T) {
 	}
 	_, err := d.build(t.Context())
 	require.ErrorContains(t, err, "the sums by hour are not the metering in the header: of rgh_a")
+}
+
+// TestSumsThatCannotBeRead: a run that can't be merged delays no other tenant's, what is stored of its pack is less
+// than the pack's, so that the check for drift finds it, and an answer from it is refused.
+func TestSumsThatCannotBeRead(t *testing.T) {
+	h := build(t)
+	h.service.Sums.runs = []int64{2}
+	for range 2 {
+		for _, of := range []string{tenant, stranger} {
+			h.Deliver(delivery{Tenant: of, DwellMs: 5})
+			_, err := h.service.sealWhole(t.Context(), of, operator)
+			require.NoError(t, err)
+		}
+	}
+	require.Less(t, tenant, stranger, "the order in which they are merged")
+	require.NoError(t, h.DB.Change(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.ExecContext(t.Context(), `UPDATE proof_sums SET hours = $2, whole = $2 WHERE tenant_id = $1 AND sequence = 1`, tenant, []byte("torn"))
+		return err
+	}))
+	require.ErrorIs(t, h.service.Sums.MergeSums(t.Context()), sums.ErrBlock)
+	merged, err := store.List(t.Context(), h.DB.Read(), "merges", store.Text, `SELECT tenant_id FROM proof_merges`)
+	require.NoError(t, err)
+	require.Equal(t, []string{stranger}, merged)
+
+	packs := h.packs()
+	hours, days, err := h.service.Sums.Stored(t.Context(), packs[0])
+	require.NoError(t, err)
+	require.Empty(t, hours)
+	require.Empty(t, days)
+	hours, days, err = h.service.Sums.Stored(t.Context(), packs[1])
+	require.NoError(t, err)
+	require.NotEmpty(t, hours)
+	require.NotEmpty(t, days)
+	_, err = h.service.Sums.Checked().Metering(t.Context(), pipeline.MeterQuery{TenantID: tenant})
+	require.ErrorIs(t, err, sums.ErrBlock)
+}
+
+// fewerRows are the rows of a warehouse that lacks one delivery of each sum of more than one.
+type fewerRows struct{ Rows }
+
+// Metering implements Rows.
+func (f fewerRows) Metering(ctx context.Context, q pipeline.MeterQuery) ([]pipeline.MeterRow, error) {
+	rows, err := f.Rows.Metering(ctx, q)
+	for i := range rows {
+		if rows[i].Receipts > 1 {
+			rows[i].Receipts--
+		}
+	}
+	return rows, err
+}
+
+// TestCheckedSums: rows that are counted of sealed hours and packs have to be all of them; whole hours of whole
+// packs need none.
+func TestCheckedSums(t *testing.T) {
+	h := build(t)
+	hour := h.Now().Truncate(time.Hour)
+	var ends []sealer.Position
+	for range 2 {
+		h.Deliver(deliveries(4)...)
+		h.seal()
+		ends = append(ends, h.packs()[len(ends)].Last)
+	}
+	whole, within, before := ends[1].Next(), h.packs()[1].First.Next(), h.packs()[0].First.Next()
+	checked := h.service.Sums.Checked()
+	checked.rows = fewerRows{h.Warehouse}
+	for says, q := range map[string]pipeline.MeterQuery{
+		"":                           {AsOf: &whole},
+		"in the hour from ":          {AsOf: &whole, From: hour.Add(time.Millisecond)},
+		"in the hour from 2":         {AsOf: &whole, To: hour.Add(59 * time.Minute)},
+		"of pack " + h.packs()[1].ID: {AsOf: &within},
+		"of pack " + h.packs()[0].ID: {AsOf: &before},
+	} {
+		q.TenantID = h.Tenant
+		_, err := checked.Metering(t.Context(), q)
+		if says == "" {
+			require.NoError(t, err)
+			continue
+		}
+		require.ErrorContains(t, err, says)
+		require.Equal(t, api.StateConflict, api.From(err).Code)
+		_, err = h.service.Sums.Checked().Metering(t.Context(), q)
+		require.NoError(t, err)
+	}
 }

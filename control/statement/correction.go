@@ -119,7 +119,7 @@ func (d *drafter) correction(ctx context.Context, c *chain, q question, s *seale
 	}
 	payees, now := s.Payees, q.terms[0]
 	q.terms, q.edges = append(q.terms, c.terms), append(q.edges, c.previous.Edges()...)
-	sums, err := count(ctx, d.cfg.Sums, q)
+	sums, err := count(ctx, d.cfg.Checked, q)
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (d *drafter) unaltered(ctx context.Context, c *chain, q question) (err erro
 	if q.excluded, err = excludedBy(c.previous.Excluded); err != nil {
 		return err
 	}
-	q.asOf, q.terms, q.edges = &c.position, []*terms{c.terms}, c.previous.Edges()
+	q.asOf, q.terms, q.edges, q.rows = &c.position, []*terms{c.terms}, c.previous.Edges(), nil
 	again := *c.previous
 	if err := compute(ctx, d.cfg.Warehouse, q, &again); err != nil {
 		return err

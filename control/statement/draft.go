@@ -104,13 +104,13 @@ func (d *drafter) create(ctx context.Context, requested Statement, from source, 
 	if err != nil {
 		return made, err
 	}
-	q := question{tenantID: requested.TenantID, from: since.From.Time, to: since.To.Time, edges: document.Edges(), asOf: &from.end.Position, terms: []*terms{t}, excluded: excluded}
+	q := question{tenantID: requested.TenantID, from: since.From.Time, to: since.To.Time, edges: document.Edges(), asOf: &from.end.Position, terms: []*terms{t}, excluded: excluded, rows: d.cfg.Warehouse}
 	if c := from.corrects; c != nil {
 		if err = d.correction(ctx, c, q, &document); err == nil {
 			next.Difference = &document.Correction.Difference
 		}
 	} else if err = leavesSpace(&q); err == nil {
-		err = compute(ctx, d.cfg.Sums, q, &document)
+		err = compute(ctx, d.cfg.Checked, q, &document)
 	}
 	if err != nil {
 		return made, err

@@ -64,7 +64,7 @@ func newFixture(t *testing.T, dir string) *fixture {
 	h := &fixture{t: t, clock: roomtest.NewClock(on(20).Time), warehouse: new(conform.MemoryWarehouse), loaded: sealer.Position{Generation: 1}, played: map[string]store.Instant{}, ends: map[uint64]*proof.End{}, key: &sealer.Signer{KeyID: sealer.KeyID(public), Key: private}}
 	db := roomtest.Open(t, dir, h.clock.Now)
 	h.Service, err = New(Config{
-		DB: db, Sums: h.warehouse, Warehouse: h.warehouse, Log: new(conform.MemoryLog), Packs: h, Keys: h,
+		DB: db, Sums: h.warehouse, Checked: h.warehouse, Warehouse: h.warehouse, Log: new(conform.MemoryLog), Packs: h, Keys: h,
 		Titles:  func(context.Context, string, []string) (map[string]paper.Right, error) { return nil, nil },
 		Purpose: func(context.Context, store.Querier, string) (string, error) { return sealer.PackPurpose(false), nil },
 	})

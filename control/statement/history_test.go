@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math/big"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -54,22 +56,37 @@ func TestHistories(t *testing.T) {
 
 // TestHistoriesOnClickHouse is TestHistories on the other warehouse.
 func TestHistoriesOnClickHouse(t *testing.T) {
+	warehouse, _ := onClickHouse(t, "histories")
+	histories(t, warehouse, 5, 100)
+}
+
+// onClickHouse is a warehouse in a database of its own, in which change runs statements.
+func onClickHouse(t *testing.T, of string) (warehouse *clickhouse.Warehouse, change func(statement string)) {
 	server := stacktest.ClickHouse(t)
-	over, name := stacktest.Variable(t, "MUNIMENT_TEST_CLICKHOUSE_HTTP"), fmt.Sprintf("muniment_test_histories_%d", os.Getpid())
-	t.Cleanup(func() {
-		dropped, err := http.Post(over, "text/plain", strings.NewReader("DROP DATABASE IF EXISTS "+name))
+	over, name := stacktest.Variable(t, "MUNIMENT_TEST_CLICKHOUSE_HTTP"), fmt.Sprintf("muniment_test_%s_%d", of, os.Getpid())
+	post := func(url, statement string) {
+		done, err := http.Post(url, "text/plain", strings.NewReader(statement))
 		require.NoError(t, err)
-		require.NoError(t, dropped.Body.Close())
-	})
+		text, err := io.ReadAll(done.Body)
+		require.NoError(t, err)
+		require.NoError(t, done.Body.Close())
+		require.Equal(t, http.StatusOK, done.StatusCode, "%s: %s", statement, text)
+	}
+	t.Cleanup(func() { post(over, "DROP DATABASE IF EXISTS "+name) })
 	scheme, rest, _ := strings.Cut(server, "://")
 	hosts, _, _ := strings.Cut(rest, "/")
 	cfg := clickhouse.Config{URL: scheme + "://" + hosts + "/" + name}
 	_, err := clickhouse.Migrate(t.Context(), cfg, false)
 	require.NoError(t, err)
-	warehouse, err := clickhouse.Open(t.Context(), cfg)
+	warehouse, err = clickhouse.Open(t.Context(), cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, warehouse.Close()) })
-	histories(t, warehouse, 5, 100)
+	into, err := url.Parse(over)
+	require.NoError(t, err)
+	query := into.Query()
+	query.Set("database", name)
+	into.RawQuery = query.Encode()
+	return warehouse, func(statement string) { post(into.String(), statement) }
 }
 
 // loadable is a warehouse that a test loads itself.
@@ -89,7 +106,7 @@ func newHistory(t *testing.T, warehouse loadable) *history {
 	sums, err := proof.NewSums(db, warehouse)
 	require.NoError(t, err)
 	h.Service, err = New(Config{
-		DB: db, Sums: sums, Warehouse: warehouse, Log: new(conform.MemoryLog), Packs: h, Keys: h.stage.Keys,
+		DB: db, Sums: sums, Checked: sums.Checked(), Warehouse: warehouse, Log: new(conform.MemoryLog), Packs: h, Keys: h.stage.Keys,
 		Titles:  func(context.Context, string, []string) (map[string]paper.Right, error) { return nil, nil },
 		Purpose: func(context.Context, store.Querier, string) (string, error) { return sealer.PackPurpose(false), nil },
 	})

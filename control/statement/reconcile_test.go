@@ -1,13 +1,17 @@
 package statement
 
 import (
+	"context"
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/control/route"
+	"muniment.example/control/settle"
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/auth"
+	"muniment.example/pipeline"
 )
 
 func (h *fixture) reconcile(from, to float64) Reconciliation {
@@ -106,4 +110,48 @@ func TestReconciliationOfManyPacks(t *testing.T) {
 	require.Len(t, r.Differences, 1)
 	require.Equal(t, h.spans[2*packsAtOnce].FirstID, r.Differences[0].ID)
 	require.Equal(t, r.Packs.Sealed.Receipts-1, r.Packs.Loaded.Receipts)
+}
+
+// lostSums are sums that nobody may read.
+type lostSums struct{}
+
+var errLostSums = errors.New("these are sums")
+
+// Metering implements Sums.
+func (lostSums) Metering(context.Context, pipeline.MeterQuery) ([]pipeline.MeterRow, error) {
+	return nil, errLostSums
+}
+
+// TestReconciliationReadsNoSums: packs, statements, months that are due and what is unstated are computed from rows,
+// and so is what the check for drift compares.
+func TestReconciliationReadsNoSums(t *testing.T) {
+	h := newFixture(t, t.TempDir())
+	h.clock.Set(on(40).Time)
+	h.monthly("UTC", func(*settle.Rule) {})
+	h.play("rgh_a", on(1))
+	disputed := h.play("rgh_a", on(20))
+	h.dispute("dsp_1", "", 0, disputed)
+	first, second := h.mustIssue(statementFor(0, 15)), h.mustIssue(statementFor(15, 30))
+	h.play("rgh_a", on(2))
+	require.NotEmpty(t, h.mustDraft(statementFor(30, 40)).ID)
+	require.NoError(t, h.AwaitRecorded(t.Context(), tenantID))
+	cfg := h.cfg
+	cfg.Sums, cfg.Checked = lostSums{}, lostSums{}
+	var err error
+	h.Service, err = New(cfg)
+	require.NoError(t, err)
+	_, err = h.draft(t.Context(), statementFor(30, 40), byKey)
+	require.ErrorIs(t, err, errLostSums)
+
+	r := h.reconcile(0, 31)
+	require.Empty(t, r.Differences)
+	require.Len(t, r.Statements, 2)
+	require.EqualValues(t, 1, r.Statements[0].Late)
+	require.Equal(t, "999", r.Statements[1].Months[0].Stated)
+	require.NotEmpty(t, r.Unstated)
+	for _, s := range []Statement{first, second} {
+		apart, err := h.Restate(t.Context(), tenantID, s.ID)
+		require.NoError(t, err)
+		require.Nil(t, apart)
+	}
 }

@@ -52,9 +52,10 @@ type Keys interface {
 // Config of the service. All are required.
 type Config struct {
 	DB *store.DB
-	// Sums is what settlements, dry runs, drafts and disputes' amounts are computed from (see proof.Sums).
-	// Reconciliation adds up the rows of Warehouse, which is independent of it.
+	// Sums is what settlements, dry runs and disputes' amounts are computed from (see proof.Sums), Checked what
+	// drafts are (see its Checked). Reconciliation adds up the rows of Warehouse, which is independent of them.
 	Sums      Sums
+	Checked   Sums
 	Warehouse Warehouse
 	Log       route.LogBounds
 	Packs     Packs
@@ -81,8 +82,8 @@ type core struct {
 
 // New returns the service.
 func New(cfg Config) (*Service, error) {
-	if cfg.DB == nil || cfg.Sums == nil || cfg.Warehouse == nil || cfg.Log == nil || cfg.Packs == nil || cfg.Keys == nil || cfg.Titles == nil || cfg.Purpose == nil {
-		return nil, errors.New("cannot open the statements: DB, Sums, Warehouse, Log, Packs, Keys, Titles or Purpose is missing")
+	if cfg.DB == nil || cfg.Sums == nil || cfg.Checked == nil || cfg.Warehouse == nil || cfg.Log == nil || cfg.Packs == nil || cfg.Keys == nil || cfg.Titles == nil || cfg.Purpose == nil {
+		return nil, errors.New("cannot open the statements: DB, Sums, Checked, Warehouse, Log, Packs, Keys, Titles or Purpose is missing")
 	}
 	return newService(cfg), nil
 }
@@ -90,6 +91,6 @@ func New(cfg Config) (*Service, error) {
 func newService(cfg Config) *Service {
 	c := &core{cfg: cfg, db: cfg.DB}
 	rows := *c
-	rows.cfg.Sums = cfg.Warehouse
+	rows.cfg.Sums, rows.cfg.Checked = cfg.Warehouse, cfg.Warehouse
 	return &Service{c, &rater{c}, &drafter{c}, &reconciler{&rows}}
 }

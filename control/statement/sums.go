@@ -25,6 +25,9 @@ type question struct {
 	// rightID and eventIDs select deliveries as in pipeline.MeterQuery.
 	rightID  string
 	eventIDs []string
+	// rows are the warehouse's. If they are set, the sums are refused unless they have all receipts that
+	// disputes name, as far as these are in the log.
+	rows Warehouse
 }
 
 // counted holds the metered receipts of a period, as sums over those that no terms distinguish.
@@ -87,7 +90,7 @@ func count(ctx context.Context, w Sums, q question) (c counted, err error) {
 		if requested.AsOf = q.asOf; i < len(ends) {
 			requested.AsOf = &ends[i].position
 		}
-		return sum(ctx, w, requested, q.excluded)
+		return sum(ctx, w, q.rows, requested, q.excluded)
 	}
 	last, err := at(len(ends))
 	if err != nil {
@@ -186,8 +189,11 @@ func added(list []sealer.Metered, now, before map[key]sealer.Metered, leaf uint6
 
 var errManySums = api.InvalidField("from", fmt.Sprintf("the period has more than %d different sums of receipts: choose a shorter one", mostRows))
 
-// sum sums the receipts of one query.
-func sum(ctx context.Context, w Sums, requested pipeline.MeterQuery, excluded dispute.Excluded) (s sums, err error) {
+// errNamed refuses a statement that would bill receipts under a dispute, as nothing tells what they come to.
+var errNamed = api.Conflict("the warehouse does not have all receipts that disputes of the period name, nor all deliveries of the period that the proof packs have: load them again, and send the request again. GET /v1/settlement/reconciliation lists the packs whose deliveries it lacks")
+
+// sum sums the receipts of one query. named is a question's rows.
+func sum(ctx context.Context, w Sums, named Warehouse, requested pipeline.MeterQuery, excluded dispute.Excluded) (s sums, err error) {
 	held, upheld := split(excluded)
 	rows, err := w.Metering(ctx, requested)
 	if err != nil {
@@ -196,7 +202,7 @@ func sum(ctx context.Context, w Sums, requested pipeline.MeterQuery, excluded di
 	if len(rows) > mostRows {
 		return s, errManySums
 	}
-	all, named := map[key]*sealer.Metered{}, map[key]*sealer.Metered{}
+	all, apart := map[key]*sealer.Metered{}, map[key]*sealer.Metered{}
 	for i := range rows {
 		if row := &rows[i]; row.Reason == sealer.ReasonMetered {
 			m := metered(row)
@@ -215,13 +221,16 @@ func sum(ctx context.Context, w Sums, requested pipeline.MeterQuery, excluded di
 			for _, id := range ids {
 				requested.EventIDs = append(requested.EventIDs, api.EventOf(id))
 			}
-			rows, err := w.Metering(ctx, requested)
+			found, err := w.Metering(ctx, requested)
+			if err == nil && named != nil {
+				err = requireNamed(ctx, named, requested, rows, found)
+			}
 			if err != nil {
 				return s, err
 			}
-			for i := range rows {
-				if row := &rows[i]; row.Reason == sealer.ReasonMetered {
-					move(all, named, keyOf(row), metered(row), parts == &held)
+			for i := range found {
+				if row := &found[i]; row.Reason == sealer.ReasonMetered {
+					move(all, apart, keyOf(row), metered(row), parts == &held)
 				}
 			}
 		}
@@ -232,18 +241,41 @@ func sum(ctx context.Context, w Sums, requested pipeline.MeterQuery, excluded di
 		switch {
 		case upheld.Has("", k.rightID, at):
 		case held.Has("", k.rightID, at):
-			if of := named[k]; of != nil {
+			if of := apart[k]; of != nil {
 				free.Receipts, free.QuantityMs, free.Impressions = free.Receipts+of.Receipts, free.QuantityMs+of.QuantityMs, free.Impressions+of.Impressions
 			}
 			s.held[k] = *free
 		default:
 			s.free[k] = *free
-			if of := named[k]; of != nil {
+			if of := apart[k]; of != nil {
 				s.held[k] = *of
 			}
 		}
 	}
 	return s, nil
+}
+
+// requireNamed returns errNamed if the warehouse has not all receipts that a query names, unless the others can't
+// be in the log of its period: as the rows of that come to all that is sealed. found is what the query has found,
+// all what the period comes to.
+func requireNamed(ctx context.Context, w Warehouse, requested pipeline.MeterQuery, all, found []pipeline.MeterRow) error {
+	receipts := int64(0)
+	for i := range found {
+		receipts += found[i].Receipts
+	}
+	if receipts == int64(len(requested.EventIDs)) {
+		return nil
+	}
+	totals, err := w.MeterTotals(ctx, pipeline.MeterQuery{TenantID: requested.TenantID, EventIDs: requested.EventIDs})
+	if err != nil || totals.Receipts == int64(len(requested.EventIDs)) { // of another time, or late
+		return err
+	}
+	requested.EventIDs = nil
+	rows, err := w.Metering(ctx, requested)
+	if err == nil && !slices.Equal(rows, all) {
+		err = errNamed
+	}
+	return err
 }
 
 // bucketsOf returns the starts of the intervals into which edges cut a period, at most so many.

@@ -92,7 +92,7 @@ func (a *audited) bring(quarantined []pipeline.Quarantined, rows ...pipeline.Row
 // quarantined, one of them a row that was retracted, and a tenant that was dropped.
 func newAudited(tb testing.TB, ctx context.Context, w AuditedEngine) *audited {
 	a := &audited{TB: tb, AuditedEngine: w, ctx: ctx, registry: prometheus.NewRegistry()}
-	a.plain = delivery("tnt_a", position(0), noon, "")
+	a.plain = delivery("tnt_a", position(0), noon.Add(-26*time.Hour), "")
 	a.first = delivery("tnt_a", position(1), noon.Add(time.Second), "key 1")
 	a.repeat = delivery("tnt_a", position(2), noon.Add(2*time.Second), "key 1")
 	other := delivery("tnt_b", position(3), noon.Add(3*time.Second), "key 1")
@@ -120,7 +120,7 @@ func newAudited(tb testing.TB, ctx context.Context, w AuditedEngine) *audited {
 		a.pack.Metering = append(a.pack.Metering, want[i].Sealed())
 	}
 	for to, length := range map[*[]pipeline.MeterRow]time.Duration{&a.pack.Hours: time.Hour, &a.pack.Days: 24 * time.Hour} {
-		*to, err = w.Metering(ctx, pipeline.MeterQuery{TenantID: "tnt_a", Buckets: []time.Time{a.plain.Delivery.RenderedAt.Truncate(length)}, By: pipeline.MeterBy{Completion: true}})
+		*to, err = w.Metering(ctx, pipeline.MeterQuery{TenantID: "tnt_a", Buckets: []time.Time{a.plain.Delivery.RenderedAt.Truncate(length), a.first.Delivery.RenderedAt.Truncate(length)}, By: pipeline.MeterBy{Completion: true}})
 		require.NoError(tb, err)
 		require.NotEmpty(tb, *to)
 	}
@@ -231,6 +231,13 @@ func checkStoredSums(tb testing.TB, ctx context.Context, w AuditedEngine) {
 			change(&rows[0], -1)
 			a.requireDrift(none)
 		}
+	}
+	hours, days := a.pack.Hours, a.pack.Days
+	for _, left := range [][]int{{1, 1}, {1, 0}, {0, 1}, {len(hours), len(days)}} { // rows of the first day are lost
+		a.pack.Hours, a.pack.Days = hours[left[0]:], days[left[1]:]
+		a.requireDrift(map[string]float64{drift.KindPack: 1})
+		a.pack.Hours, a.pack.Days = hours, days
+		a.requireDrift(none)
 	}
 }
 

@@ -226,7 +226,8 @@ func (p *Pack) apart(rows int64, lines []pipeline.MeterRow) (f finding, apart bo
 }
 
 // hours compares what is stored of a pack by hour and day with the rows of its entries, whose header agrees
-// with them. A row of an hour that is not stored counts in the hour before it, or is missing.
+// with them. A row of an hour that is not stored counts in the hour before it. Without one the row is left out,
+// but then what is stored comes to less than the header.
 func (c *Checker) hours(ctx context.Context, p *Pack) (finding, bool, error) {
 	f := finding{kind: KindPack, tenantID: p.TenantID, id: p.ID, first: p.First, last: p.Last}
 	var starts []time.Time
@@ -254,7 +255,8 @@ func (c *Checker) hours(ctx context.Context, p *Pack) (finding, bool, error) {
 			days.add(row, 1)
 		}
 	}
-	return f, hours.any() || days.any() || len(p.Hours) == 0 && len(p.Metering) > 0, nil
+	_, less := p.apart(p.Count, p.Hours)
+	return f, less || hours.any() || days.any(), nil
 }
 
 // hoursAtOnce is how many hours one query adds up.

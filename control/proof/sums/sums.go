@@ -168,6 +168,24 @@ func (t *Table) Slice(skip, limit int) []Line {
 	return lines
 }
 
+// Apart returns the start of the first line that two tables don't have alike, First and Last aside.
+func (t *Table) Apart(other *Table) (start int64, apart bool) {
+	one, two := t.Lines(), other.Lines()
+	for i := range max(len(one), len(two)) {
+		switch {
+		case i == len(one):
+			return two[i].Start, true
+		case i == len(two):
+			return one[i].Start, true
+		}
+		a, b := one[i], two[i]
+		if a.First, a.Last, b.First, b.Last = 0, 0, 0, 0; a != b {
+			return min(a.Start, b.Start), true
+		}
+	}
+	return 0, false
+}
+
 // Agree returns an error unless the lines sum to the metering of a pack's header.
 func (t *Table) Agree(metering []sealer.MeterRow) error {
 	left := map[sealer.MeterRow]Sum{}
@@ -320,51 +338,64 @@ type BlockLine struct {
 	Sum
 }
 
-var errBlock = errors.New("not a block of sums")
+// ErrBlock is the error of Decode for what is no block.
+var ErrBlock = errors.New("not a block of sums")
 
 // Decode reads a block of a day, which is given in days since the epoch. whole says that its lines are of
-// the day.
+// the day. It takes memory for what the block has, not for what it claims to have.
 func (c *Codec) Decode(day int64, block []byte, whole bool) (b Block, err error) {
 	text, err := c.decoder.DecodeAll(block, nil)
 	if err != nil {
-		return b, fmt.Errorf("%w: %w", errBlock, err)
+		return b, fmt.Errorf("%w: %w", ErrBlock, err)
 	}
 	r := reader{text: text}
 	if len(text) == 0 || text[0] != version {
-		return b, fmt.Errorf("%w: its version is unknown", errBlock)
+		return b, fmt.Errorf("%w: its version is unknown", ErrBlock)
 	}
 	r.text = text[1:]
-	texts := make([]string, r.count(1))
-	for i := range texts {
-		if texts[i] = string(r.bytes()); i > 0 && texts[i] <= texts[i-1] {
+	n := r.count(1)
+	texts := make([]string, 0, min(n, atFirst))
+	for i := range n {
+		text := string(r.bytes())
+		if i > 0 && text <= texts[i-1] {
 			r.bad = true
 		}
+		if texts = append(texts, text); r.bad {
+			return b, ErrBlock
+		}
 	}
-	b.Kinds = make([]Kind, r.count(6))
-	for i := range b.Kinds {
-		for _, s := range b.Kinds[i].texts() {
+	n = r.count(6)
+	b.Kinds = make([]Kind, 0, min(n, atFirst))
+	for i := range n {
+		var kind Kind
+		for _, s := range kind.texts() {
 			if n := r.number(); n < uint64(len(texts)) {
 				*s = texts[n]
 			} else {
 				r.bad = true
 			}
 		}
-		if i > 0 && b.Kinds[i].compare(b.Kinds[i-1]) <= 0 {
+		if i > 0 && kind.compare(b.Kinds[i-1]) <= 0 {
 			r.bad = true
 		}
+		if b.Kinds = append(b.Kinds, kind); r.bad {
+			return Block{}, ErrBlock
+		}
 	}
-	b.Lines = make([]BlockLine, r.count(columns))
-	if !r.bad {
-		r.lines(&b, day*DayMs, whole)
+	if n = r.count(columns); !r.bad {
+		r.lines(&b, n, day*DayMs, whole)
 	}
 	if r.bad || len(r.text) > 0 {
-		return Block{}, errBlock
+		return Block{}, ErrBlock
 	}
 	return b, nil
 }
 
-// lines reads the columns.
-func (r *reader) lines(b *Block, day int64, whole bool) {
+// atFirst is for how many things Decode makes space before it has read any.
+const atFirst = 1 << 12
+
+// lines reads the columns of n lines.
+func (r *reader) lines(b *Block, n int, day int64, whole bool) {
 	var column [columns]reader
 	for i := range column {
 		column[i].text = r.bytes()
@@ -374,7 +405,8 @@ func (r *reader) lines(b *Block, day int64, whole bool) {
 		length, last = DayMs, 0
 	}
 	hour, kind := uint64(0), uint64(0)
-	for i := range b.Lines {
+	b.Lines = make([]BlockLine, 0, min(n, atFirst))
+	for i := range n {
 		h, k := column[columnHour].number(), column[columnKind].number()
 		if i > 0 && h == 0 && k == 0 {
 			r.bad = true // the line before, again
@@ -383,15 +415,17 @@ func (r *reader) lines(b *Block, day int64, whole bool) {
 			kind = 0
 		}
 		hour, kind = hour+h, kind+k
-		l := &b.Lines[i]
-		l.Start, l.Kind = day+int64(hour)*HourMs, uint32(kind)
+		l := BlockLine{Start: day + int64(hour)*HourMs, Kind: uint32(kind)}
 		l.Receipts, l.QuantityMs, l.Impressions = column[columnReceipts].sum(), column[columnQuantity].sum(), column[columnImpressions].sum()
 		l.First = l.Start + column[columnFirst].sum()
 		l.Last = l.First + column[columnLast].sum()
 		if h > last || hour > last || k >= uint64(len(b.Kinds)) || kind >= uint64(len(b.Kinds)) || l.Receipts == 0 || l.First >= l.Start+length || l.Last >= l.Start+length || l.Last < l.First {
 			r.bad = true
 		}
-		if r.bad {
+		for i := range column {
+			r.bad = r.bad || column[i].bad
+		}
+		if b.Lines = append(b.Lines, l); r.bad {
 			return
 		}
 	}

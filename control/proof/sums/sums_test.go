@@ -1,7 +1,10 @@
 package sums
 
 import (
+	"encoding/binary"
 	"fmt"
+	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -88,7 +91,7 @@ func TestAlteredBlocks(t *testing.T) {
 		}
 		block, err := codec.Decode(d.Day, codec.encoder.EncodeAll(text, nil), false)
 		if err != nil {
-			require.ErrorIs(t, err, errBlock)
+			require.ErrorIs(t, err, ErrBlock)
 			return
 		}
 		for _, l := range block.Lines {
@@ -99,9 +102,34 @@ func TestAlteredBlocks(t *testing.T) {
 		}
 	})
 	_, err = codec.Decode(0, []byte("no zstd"), false)
-	require.ErrorIs(t, err, errBlock)
+	require.ErrorIs(t, err, ErrBlock)
 	_, err = codec.Decode(0, nil, false)
-	require.ErrorIs(t, err, errBlock)
+	require.ErrorIs(t, err, ErrBlock)
+}
+
+// A small block that claims to have much is refused before memory for that is taken.
+func TestBlocksThatClaimMuch(t *testing.T) {
+	codec, err := NewCodec()
+	require.NoError(t, err)
+	const length = 32 << 20
+	number := func(text []byte) []byte { return binary.AppendUvarint(text, length/8) }
+	empty := binary.AppendUvarint([]byte{version, 1}, 0)
+	for name, text := range map[string][]byte{
+		"texts": number([]byte{version}),
+		"kinds": number(slices.Clone(empty)),
+		"lines": number(append(slices.Clone(empty), 1, 0, 0, 0, 0, 0, 0)),
+	} {
+		bomb := codec.encoder.EncodeAll(append(text, make([]byte, length)...), nil)
+		require.Less(t, len(bomb), 10_000, name)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err = codec.Decode(0, bomb, false)
+		runtime.ReadMemStats(&after)
+		require.ErrorIs(t, err, ErrBlock, name)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(length+length/2), name)
+	}
+	_, err = codec.Decode(0, codec.encoder.EncodeAll(make([]byte, mostBlock+1), nil), false)
+	require.ErrorIs(t, err, ErrBlock)
 }
 
 // Sums that are not the header's are refused, whichever differs, and whichever side has more.
