@@ -10,6 +10,9 @@
 // run that ends before, however it ends, leaves that file alone: the same export then continues from it, as of
 // the same position. A transfer that breaks continues after the last row that came; one that can't continue within
 // Config.RetryFor ends the run with the reason. Memory is bounded, whatever the length of the log.
+//
+// A run begins with the tenant of its key, which the tenant's first event names: the key of another tenant continues
+// nothing.
 package export
 
 import (
@@ -93,6 +96,9 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if err := r.room(); err != nil {
 		return err
 	}
+	if err := r.again(ctx, func() (bool, error) { return false, r.ofTenant(ctx) }); err != nil {
+		return err
+	}
 	if r.work, err = openWork(ctx, r.partial(), r.identity()); err != nil {
 		return err
 	}
@@ -123,6 +129,7 @@ type run struct {
 	base     string
 	http     http.Client
 	work     *work
+	tenant   string // of the key
 	progress Progress
 	shown    time.Time
 }
@@ -168,7 +175,7 @@ func (r *run) partial() string { return r.cfg.Out + ".partial" }
 
 // identity is what another run must agree with to continue.
 func (r *run) identity() map[string]string {
-	return map[string]string{"service": r.base, "from": r.cfg.From, "to": r.cfg.To, "format": string(r.cfg.Format)}
+	return map[string]string{"service": r.base, "tenant": r.tenant, "from": r.cfg.From, "to": r.cfg.To, "format": string(r.cfg.Format)}
 }
 
 // room returns an error if the disk has too little space for more.

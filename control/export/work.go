@@ -209,11 +209,8 @@ func (w *work) commitEvents(ctx context.Context, list []logged, and map[string]s
 			if err != nil {
 				return fmt.Errorf("the service sends an event that can't be read: %w", err)
 			}
-			if was := w.state["tenant"]; was != "" && was != e.TenantID {
-				return fmt.Errorf("the key is that of another tenant than before: %w", ErrOther)
-			}
-			if err := w.set(ctx, tx, map[string]string{"tenant": e.TenantID}); err != nil {
-				return err
+			if w.state["tenant"] != e.TenantID {
+				return fmt.Errorf("the service sends the event at %s, of another tenant", at)
 			}
 			moment := e.At.UTC().Format(momentLayout)
 			if e.Type == sealer.TypeRefusals {
