@@ -88,10 +88,13 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if err != nil {
 		return err
 	}
-	if _, err := os.Lstat(r.cfg.Out); err == nil {
-		return fmt.Errorf("%s exists already: choose another name", r.cfg.Out)
-	} else if !errors.Is(err, os.ErrNotExist) {
+	if err := r.nameIsFree(); err != nil {
 		return err
+	}
+	if r.cfg.Format == Parquet { // hours before it is needed
+		if _, err := leftFiles(r.folder()); err != nil {
+			return err
+		}
 	}
 	if err := r.room(); err != nil {
 		return err
@@ -171,6 +174,18 @@ func newRun(cfg Config) (*run, error) {
 	return r, nil
 }
 
+// nameIsFree returns an error if something has the name of the export.
+func (r *run) nameIsFree() error {
+	_, err := os.Lstat(r.cfg.Out)
+	if err == nil {
+		return fmt.Errorf("%s exists already: choose another name", r.cfg.Out)
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
 func (r *run) partial() string { return r.cfg.Out + ".partial" }
 
 // identity is what another run must agree with to continue.
@@ -203,7 +218,7 @@ func (r *run) report(p Progress, always bool) {
 
 // clear deletes the working file.
 func (r *run) clear() (err error) {
-	for _, end := range []string{"", "-wal", "-shm"} {
+	for _, end := range append(slices.Clone(besides), "") { // the file last: what is beside none is nobody's
 		if gone := os.Remove(r.partial() + end); !errors.Is(gone, os.ErrNotExist) {
 			err = errors.Join(err, gone)
 		}
@@ -225,6 +240,9 @@ func (r *run) finishSQLite(ctx context.Context) error {
 // named makes what is whole durable, and gives it its name.
 func (r *run) named(from string) error {
 	if err := keyfile.Sync(from); err != nil {
+		return err
+	}
+	if err := r.nameIsFree(); err != nil { // a rename would replace it
 		return err
 	}
 	if err := os.Rename(from, r.cfg.Out); err != nil {

@@ -307,15 +307,6 @@ func TestRefusedExports(t *testing.T) {
 			}
 		})
 	}
-	file := filepath.Join(t.TempDir(), "out")
-	require.NoError(t, os.WriteFile(file+".partial", bytes.Repeat([]byte("somebody's own file"), 100), 0o600))
-	s := serve(t, 5)
-	cfg := s.config(t, SQLite)
-	cfg.Out = file
-	require.ErrorContains(t, Run(t.Context(), cfg), "file is not a database")
-	text, err := os.ReadFile(file + ".partial")
-	require.NoError(t, err)
-	require.True(t, strings.HasPrefix(string(text), "somebody's"))
 }
 
 // TestGivenUp: a service that stays away ends the run after RetryFor.
