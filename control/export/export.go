@@ -10,6 +10,9 @@
 // run that ends before, however it ends, leaves that file alone: the same export then continues from it, as of
 // the same position. A transfer that breaks continues after the last row that came; one that can't continue within
 // Config.RetryFor ends the run with the reason. Memory is bounded, whatever the length of the log.
+//
+// A run begins with the tenant of its key, which the tenant's first event names: the key of another tenant continues
+// nothing.
 package export
 
 import (
@@ -85,12 +88,18 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if err != nil {
 		return err
 	}
-	if _, err := os.Lstat(r.cfg.Out); err == nil {
-		return fmt.Errorf("%s exists already: choose another name", r.cfg.Out)
-	} else if !errors.Is(err, os.ErrNotExist) {
+	if err := r.nameIsFree(); err != nil {
 		return err
 	}
+	if r.cfg.Format == Parquet { // hours before it is needed
+		if _, err := leftFiles(r.folder()); err != nil {
+			return err
+		}
+	}
 	if err := r.room(); err != nil {
+		return err
+	}
+	if err := r.again(ctx, func() (bool, error) { return false, r.ofTenant(ctx) }); err != nil {
 		return err
 	}
 	if r.work, err = openWork(ctx, r.partial(), r.identity()); err != nil {
@@ -123,6 +132,7 @@ type run struct {
 	base     string
 	http     http.Client
 	work     *work
+	tenant   string // of the key
 	progress Progress
 	shown    time.Time
 }
@@ -164,11 +174,23 @@ func newRun(cfg Config) (*run, error) {
 	return r, nil
 }
 
+// nameIsFree returns an error if something has the name of the export.
+func (r *run) nameIsFree() error {
+	_, err := os.Lstat(r.cfg.Out)
+	if err == nil {
+		return fmt.Errorf("%s exists already: choose another name", r.cfg.Out)
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
 func (r *run) partial() string { return r.cfg.Out + ".partial" }
 
 // identity is what another run must agree with to continue.
 func (r *run) identity() map[string]string {
-	return map[string]string{"service": r.base, "from": r.cfg.From, "to": r.cfg.To, "format": string(r.cfg.Format)}
+	return map[string]string{"service": r.base, "tenant": r.tenant, "from": r.cfg.From, "to": r.cfg.To, "format": string(r.cfg.Format)}
 }
 
 // room returns an error if the disk has too little space for more.
@@ -196,7 +218,7 @@ func (r *run) report(p Progress, always bool) {
 
 // clear deletes the working file.
 func (r *run) clear() (err error) {
-	for _, end := range []string{"", "-wal", "-shm"} {
+	for _, end := range append(slices.Clone(besides), "") { // the file last: what is beside none is nobody's
 		if gone := os.Remove(r.partial() + end); !errors.Is(gone, os.ErrNotExist) {
 			err = errors.Join(err, gone)
 		}
@@ -218,6 +240,9 @@ func (r *run) finishSQLite(ctx context.Context) error {
 // named makes what is whole durable, and gives it its name.
 func (r *run) named(from string) error {
 	if err := keyfile.Sync(from); err != nil {
+		return err
+	}
+	if err := r.nameIsFree(); err != nil { // a rename would replace it
 		return err
 	}
 	if err := os.Rename(from, r.cfg.Out); err != nil {

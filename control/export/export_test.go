@@ -26,19 +26,20 @@ import (
 	"muniment.example/control/settle"
 	"muniment.example/control/store"
 	"muniment.example/control/table"
+	"muniment.example/gateway/api"
 	"muniment.example/sealer"
 )
 
-// service answers for a log of receipts only, as GET /v1/receipts does.
+// service answers for a log of receipts of tnt_a only, as GET /v1/receipts does; every tenant has the event of its creation.
 type service struct {
 	*httptest.Server
 	receipts int
 	tenant   string
 	// cutAfter is how many rows a transfer has before it breaks; 0: it does not.
 	cutAfter int
-	// refuse, if there is one, answers instead.
-	refuse func(http.ResponseWriter) bool
-	asked  atomic.Int64
+	// refuse, if there is one, answers instead; rows does so to GET /v1/receipts.
+	refuse, rows func(http.ResponseWriter) bool
+	asked        atomic.Int64
 }
 
 func serve(t *testing.T, receipts int) *service {
@@ -54,7 +55,14 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.URL.Path == "/v1/events" {
-		io.WriteString(w, `{"ok":true,"data":{"events":[]}}`)
+		list := ""
+		if r.URL.Query().Get("type") == "" {
+			list = created(s.tenant)
+		}
+		fmt.Fprintf(w, `{"ok":true,"data":{"events":[%s]}}`, list)
+		return
+	}
+	if s.rows != nil && s.rows(w) {
 		return
 	}
 	end := int64(s.receipts)
@@ -64,6 +72,9 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set(route.HeaderAsOf, sealer.Position{Generation: 1, Offset: end}.String())
 	out := table.NDJSON.New(w, analyst.Receipts.Columns, false)
 	for n := range end {
+		if s.tenant != "tnt_a" {
+			break
+		}
 		if s.cutAfter > 0 && n == int64(s.cutAfter) {
 			_ = out.Close()
 			io.WriteString(w, `{"tenant_id":"tnt`)
@@ -75,6 +86,17 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			"METERED", "viewable", int64(1000), "0.1", "none", int64(1), int64(0), at, "viewable", "METERED", "nod_a", "=anchor", ""})
 	}
 	_ = out.Close()
+}
+
+// created is the first event of a tenant, as a list has it.
+func created(tenant string) string {
+	at := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	text, err := sealer.AppendEvent(nil, &sealer.Event{EventID: api.NewID(api.PrefixEvent, at), At: at, TenantID: tenant, Type: "tenant.created", Data: []byte(`{}`),
+		Actor: sealer.Ref{Kind: "operator", ID: "cli"}, Subject: sealer.Ref{Kind: "tenant", ID: tenant}})
+	if err != nil {
+		panic(err)
+	}
+	return fmt.Sprintf(`{"position":"1.0.0","event":%s}`, text)
 }
 
 func (s *service) config(t *testing.T, format Format) Config {
@@ -138,15 +160,15 @@ func TestBrokenTransfers(t *testing.T) {
 }
 
 // TestInterrupted: an export that ends before it is whole has not its name, and the same one continues, as of the same
-// position; another one does not.
+// position; another one does not, nor one with the key of another tenant, even if that has nothing in the log until there.
 func TestInterrupted(t *testing.T) {
 	for _, format := range []Format{SQLite, Parquet} {
 		s := serve(t, 20_000)
 		cfg := s.config(t, format)
 		ctx, stop := context.WithCancel(t.Context())
 		s.cutAfter = 12_000
-		s.refuse = func(http.ResponseWriter) bool { // at the second request
-			if s.asked.Load() == 2 {
+		s.refuse = func(http.ResponseWriter) bool { // at the second request for receipts
+			if s.asked.Load() == 3 {
 				stop()
 			}
 			return false
@@ -160,13 +182,18 @@ func TestInterrupted(t *testing.T) {
 		other := cfg
 		other.From = "2026-11-01"
 		require.ErrorIs(t, Run(t.Context(), other), ErrOther)
+		before, err := os.ReadFile(cfg.Out + ".partial")
+		require.NoError(t, err)
 		s.tenant = "tnt_b"
 		require.ErrorIs(t, Run(t.Context(), cfg), ErrOther)
+		after, err := os.ReadFile(cfg.Out + ".partial")
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(before, after), "what is left stays as it is")
 		s.tenant = "tnt_a"
 		asked := s.asked.Load()
 		require.NoError(t, Run(t.Context(), cfg))
 		requireWhole(t, cfg, 20_000)
-		require.EqualValues(t, 3, s.asked.Load()-asked, "the rest of the receipts, and two pages of events")
+		require.EqualValues(t, 4, s.asked.Load()-asked, "whose the key is, the rest of the receipts, and two pages of events")
 		require.ErrorContains(t, Run(t.Context(), cfg), "exists already")
 	}
 }
@@ -178,6 +205,7 @@ func TestKilled(t *testing.T) {
 	cfg := s.config(t, Parquet)
 	r, err := newRun(cfg)
 	require.NoError(t, err)
+	require.NoError(t, r.ofTenant(t.Context()))
 	r.work, err = openWork(t.Context(), r.partial(), r.identity())
 	require.NoError(t, err)
 	for _, step := range []func(context.Context) error{r.receipts, r.events, r.sums} {
@@ -191,14 +219,22 @@ func TestKilled(t *testing.T) {
 	requireWhole(t, cfg, 100)
 }
 
-// TestNothing: a service that has loaded nothing makes an export with empty tables.
+// TestNothing: a tenant that has delivered nothing has an export with empty tables, once its first event is loaded.
 func TestNothing(t *testing.T) {
 	for _, format := range []Format{SQLite, Parquet} {
-		s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-		cfg := Config{URL: s.URL, Key: "k", Format: format, Out: filepath.Join(t.TempDir(), "out")}
+		s := serve(t, 0)
+		s.refuse = func(w http.ResponseWriter) bool {
+			if s.asked.Load() > 1 {
+				return false
+			}
+			io.WriteString(w, `{"ok":true,"data":{"events":[]}}`)
+			return true
+		}
+		cfg := s.config(t, format)
 		require.NoError(t, Run(t.Context(), cfg))
-		s.Close()
-		if format == SQLite {
+		if format == Parquet {
+			requireWhole(t, cfg, 0)
+		} else {
 			db, err := sql.Open("sqlite", "file:"+cfg.Out+"?mode=ro")
 			require.NoError(t, err)
 			for _, table := range analyst.Tables {
@@ -216,6 +252,7 @@ func TestRefusedExports(t *testing.T) {
 	for about, c := range map[string]struct {
 		change func(*Config)
 		answer func(http.ResponseWriter) bool
+		rows   func(http.ResponseWriter) bool
 		want   string
 	}{
 		"no key":      {change: func(c *Config) { c.Key = "" }, want: "the API key is missing"},
@@ -230,17 +267,23 @@ func TestRefusedExports(t *testing.T) {
 			http.Error(w, `{"error":"UNAUTHORIZED","message":"no such\u001b[31m key"}`, http.StatusUnauthorized)
 			return true
 		}, want: "the service answers 401 UNAUTHORIZED: no such"},
-		"other rows": {answer: func(w http.ResponseWriter) bool {
+		"other rows": {rows: func(w http.ResponseWriter) bool {
 			w.Header().Set(route.HeaderAsOf, "1.0.5")
 			io.WriteString(w, "<html>\n")
 			return true
 		}, want: "can't be read"},
-		"rows turned": {answer: func(w http.ResponseWriter) bool {
+		"rows turned": {rows: func(w http.ResponseWriter) bool {
 			w.Header().Set(route.HeaderAsOf, "1.0.5")
 			io.WriteString(w, `{"generation":1,"position":6}`+"\n")
 			return true
 		}, want: "the service sends the receipt at 1.0.6 behind that at 1.0.5"},
-		"another header": {answer: func(w http.ResponseWriter) bool { w.Header().Set(route.HeaderAsOf, "now"); return true }, want: "is the URL that of the service"},
+		"another tenant's rows": {rows: func(w http.ResponseWriter) bool {
+			w.Header().Set(route.HeaderAsOf, "1.0.5")
+			io.WriteString(w, `{"generation":1,"position":4,"tenant_id":"tnt_b"}`+"\n")
+			return true
+		}, want: "the receipt at 1.0.4, of another tenant"},
+		"another site":   {answer: func(w http.ResponseWriter) bool { io.WriteString(w, "<html>"); return true }, want: "is the URL that of the service"},
+		"another header": {rows: func(w http.ResponseWriter) bool { w.Header().Set(route.HeaderAsOf, "now"); return true }, want: "is the URL that of the service"},
 		"a redirect": {answer: func(w http.ResponseWriter) bool {
 			w.Header().Set("Location", "https://example.org")
 			w.WriteHeader(302)
@@ -249,7 +292,7 @@ func TestRefusedExports(t *testing.T) {
 	} {
 		t.Run(about, func(t *testing.T) {
 			s := serve(t, 5)
-			s.refuse = c.answer
+			s.refuse, s.rows = c.answer, c.rows
 			cfg := s.config(t, Parquet)
 			if c.change != nil {
 				c.change(&cfg)
@@ -264,15 +307,6 @@ func TestRefusedExports(t *testing.T) {
 			}
 		})
 	}
-	file := filepath.Join(t.TempDir(), "out")
-	require.NoError(t, os.WriteFile(file+".partial", bytes.Repeat([]byte("somebody's own file"), 100), 0o600))
-	s := serve(t, 5)
-	cfg := s.config(t, SQLite)
-	cfg.Out = file
-	require.ErrorContains(t, Run(t.Context(), cfg), "file is not a database")
-	text, err := os.ReadFile(file + ".partial")
-	require.NoError(t, err)
-	require.True(t, strings.HasPrefix(string(text), "somebody's"))
 }
 
 // TestGivenUp: a service that stays away ends the run after RetryFor.

@@ -68,6 +68,9 @@ type broken struct{ err error }
 func (b *broken) Error() string { return "the transfer broke: " + b.err.Error() }
 func (b *broken) Unwrap() error { return b.err }
 
+// errNotLoaded is temporary: each tenant has the event of its creation.
+var errNotLoaded = errors.New("the service has loaded nothing of the tenant yet")
+
 // again does something until it succeeds, fails for good, or has failed for RetryFor without progress.
 func (r *run) again(ctx context.Context, do func() (progress bool, err error)) error {
 	var began time.Time
@@ -81,7 +84,7 @@ func (r *run) again(ctx context.Context, do func() (progress bool, err error)) e
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.As(err, &refused) && refused.passing() || errors.As(err, &cut):
+		case errors.As(err, &refused) && refused.passing() || errors.As(err, &cut) || errors.Is(err, errNotLoaded):
 		default:
 			return err
 		}
@@ -163,6 +166,23 @@ func (r *run) get(ctx context.Context, path string, query url.Values) (*answer, 
 	return nil, nil, refused
 }
 
+// ofTenant learns whose the key is, by the first event of its tenant.
+func (r *run) ofTenant(ctx context.Context) error {
+	list, err := r.list(ctx, url.Values{"order": {"asc"}, "limit": {"1"}})
+	switch {
+	case err != nil:
+		return err
+	case len(list) == 0:
+		return errNotLoaded
+	}
+	e, err := sealer.ParseEvent(list[0].Event)
+	if err != nil {
+		return fmt.Errorf("the service sends an event that can't be read: %w", err)
+	}
+	r.tenant = e.TenantID
+	return nil
+}
+
 // window are the parameters of the period.
 func (r *run) window(query url.Values) url.Values {
 	if r.cfg.From != "" {
@@ -205,9 +225,6 @@ func (r *run) stream(ctx context.Context) (progress bool, err error) {
 	defer body.Close()
 	if r.work.state["asOf"] == "" {
 		asOf := header.Get(route.HeaderAsOf)
-		if asOf == "" { // nothing is loaded
-			return true, r.work.commit(ctx, nil, map[string]string{"receipts": done, "events": done})
-		}
 		if _, err := sealer.ParsePosition(asOf); err != nil {
 			return false, errors.New("the answer is not that of this operation: is the URL that of the service, and is it as new as this program?")
 		}
@@ -227,7 +244,7 @@ func (r *run) stream(ctx context.Context) (progress bool, err error) {
 			if err := r.room(); err != nil {
 				return err
 			}
-			and["next"], and["tenant"] = last.String(), rows[0].TenantID
+			and["next"] = last.String()
 		}
 		err := r.work.commit(ctx, rows, and)
 		if n := len(rows); err == nil && n > 0 {
@@ -304,8 +321,8 @@ func (c *receipt) check(last *sealer.Position, tenant string) (err error) {
 	switch {
 	case at.Partition != last.Partition || at.Compare(*last) >= 0:
 		return fmt.Errorf("the service sends the receipt at %s behind that at %s", at, *last)
-	case tenant != "" && tenant != c.TenantID:
-		return fmt.Errorf("the key is that of another tenant than before: %w", ErrOther)
+	case tenant != c.TenantID:
+		return fmt.Errorf("the service sends the receipt at %s, of another tenant", at)
 	}
 	*last = at
 	for _, t := range []*string{&c.RenderedAt, &c.IssuedAt} {
@@ -341,7 +358,7 @@ func (r *run) events(ctx context.Context) error {
 		{"events", url.Values{"type": {strings.Join(analyst.EventTypes, ",")}}},
 		{"refusals", r.window(url.Values{"type": {sealer.TypeRefusals}})},
 	} {
-		for r.work.state["asOf"] != "" && r.work.state[part.name] != done {
+		for r.work.state[part.name] != done {
 			err := r.again(ctx, func() (bool, error) { return r.page(ctx, part.name, part.query) })
 			if err != nil {
 				return err
@@ -349,6 +366,24 @@ func (r *run) events(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// list calls the operation that lists events.
+func (r *run) list(ctx context.Context, query url.Values) ([]logged, error) {
+	body, _, err := r.get(ctx, "/v1/events", query)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	text, err := io.ReadAll(body)
+	if err != nil {
+		return nil, err
+	}
+	var page api.Body[struct{ Events []logged }]
+	if err := json.Unmarshal(text, &page); err != nil {
+		return nil, fmt.Errorf("a page of events can't be read (is the URL that of the service?): %w", err)
+	}
+	return page.Data.Events, nil
 }
 
 // page reads one page of events.
@@ -359,23 +394,13 @@ func (r *run) page(ctx context.Context, name string, query url.Values) (progress
 	if after := r.work.state[name]; after != "" {
 		query.Set("after", after)
 	}
-	body, _, err := r.get(ctx, "/v1/events", query)
+	list, err := r.list(ctx, query)
 	if err != nil {
 		return false, err
-	}
-	defer body.Close()
-	text, err := io.ReadAll(body)
-	if err != nil {
-		return false, err
-	}
-	var page api.Body[struct{ Events []logged }]
-	if err := json.Unmarshal(text, &page); err != nil {
-		return false, fmt.Errorf("a page of events can't be read: %w", err)
 	}
 	if err := r.room(); err != nil {
 		return false, err
 	}
-	list := page.Data.Events
 	and := map[string]string{}
 	if len(list) < eventsAPage {
 		and[name] = done

@@ -13,16 +13,21 @@ import (
 
 	"muniment.example/control/analyst"
 	"muniment.example/control/table"
-	"muniment.example/sealer/keyfile"
 )
 
 // roomEvery is after how many rows the free space of the disk is looked at.
 const roomEvery = 50_000
 
+// aboutFile says what the folder is.
+const aboutFile = "export.json"
+
+// folder is what the folder is called until it is whole.
+func (r *run) folder() string { return r.partial() + "-files" }
+
 // finishParquet writes the tables as Parquet, in a folder that gets its name at the end.
 func (r *run) finishParquet(ctx context.Context) error {
-	folder := r.partial() + "-files"
-	if err := os.RemoveAll(folder); err != nil { // of a run that was killed here
+	folder := r.folder()
+	if err := removeLeft(folder); err != nil {
 		return err
 	}
 	if err := os.Mkdir(folder, 0o700); err != nil {
@@ -30,7 +35,7 @@ func (r *run) finishParquet(ctx context.Context) error {
 	}
 	for _, t := range analyst.Tables {
 		if err := r.writeParquet(ctx, filepath.Join(folder, t.Name+".parquet"), t); err != nil {
-			return errors.Join(fmt.Errorf("cannot write %s: %w", t.Name, err), os.RemoveAll(folder))
+			return errors.Join(fmt.Errorf("cannot write %s: %w", t.Name, err), removeLeft(folder))
 		}
 	}
 	about := map[string]string{}
@@ -39,7 +44,7 @@ func (r *run) finishParquet(ctx context.Context) error {
 	}
 	text, err := json.MarshalIndent(about, "", "  ")
 	if err == nil {
-		err = keyfile.Write(filepath.Join(folder, "export.json"), append(text, '\n'), 0o600)
+		err = writeAbout(filepath.Join(folder, aboutFile), append(text, '\n'))
 	}
 	if err != nil {
 		return err
@@ -50,6 +55,15 @@ func (r *run) finishParquet(ctx context.Context) error {
 	err = r.work.close()
 	r.work = nil
 	return errors.Join(err, r.clear())
+}
+
+func writeAbout(path string, text []byte) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	return errors.Join(err, f.Sync(), f.Close())
 }
 
 func (r *run) writeParquet(ctx context.Context, path string, t analyst.Table) error {

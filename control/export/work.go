@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -41,16 +40,15 @@ func openWork(ctx context.Context, path string, identity map[string]string) (w *
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(full, os.O_CREATE|os.O_RDWR, 0o600) // SQLite would let others read it
+	fresh, err := prepare(full) // SQLite would let others read it, and follow links
 	if err != nil {
 		return nil, err
 	}
-	if err := f.Close(); err != nil {
-		return nil, err
+	pragmas := []string{"locking_mode(EXCLUSIVE)", "busy_timeout(1000)", "journal_mode(WAL)", "synchronous(NORMAL)", "cache_size(-32768)"}
+	if fresh { // the driver goes by the names, so the header is written before journal_mode makes a log of what follows
+		pragmas = append(pragmas, fmt.Sprintf("application_id(%d)", applicationID))
 	}
-	dsn := url.URL{Scheme: "file", Path: full, RawQuery: url.Values{"_txlock": {"immediate"}, "_pragma": {
-		"locking_mode(EXCLUSIVE)", "busy_timeout(1000)", "journal_mode(WAL)", "synchronous(NORMAL)", "cache_size(-32768)",
-	}}.Encode()}
+	dsn := url.URL{Scheme: "file", Path: full, RawQuery: url.Values{"_txlock": {"immediate"}, "_pragma": pragmas}.Encode()}
 	db, err := sql.Open("sqlite", dsn.String())
 	if err != nil {
 		return nil, err
@@ -209,11 +207,8 @@ func (w *work) commitEvents(ctx context.Context, list []logged, and map[string]s
 			if err != nil {
 				return fmt.Errorf("the service sends an event that can't be read: %w", err)
 			}
-			if was := w.state["tenant"]; was != "" && was != e.TenantID {
-				return fmt.Errorf("the key is that of another tenant than before: %w", ErrOther)
-			}
-			if err := w.set(ctx, tx, map[string]string{"tenant": e.TenantID}); err != nil {
-				return err
+			if w.state["tenant"] != e.TenantID {
+				return fmt.Errorf("the service sends the event at %s, of another tenant", at)
 			}
 			moment := e.At.UTC().Format(momentLayout)
 			if e.Type == sealer.TypeRefusals {
