@@ -182,6 +182,8 @@ class Service:
         if operation.id == "create-mapping":  # two of one id would overlap
             body["target"]["rightId"] = self.record(operation, "rightId")
             body["vendorId"] = str(uuid.uuid4())
+        if operation.id == "invite-member":  # an address is one member
+            body["email"] = f"{uuid.uuid4()}@studio-north.example"
         if operation.id in RULES:
             rule = body.get("rule", body)
             rule["match"].update({name: self.record(operation, name) for name in ("rightId", "basisId")})
