@@ -64,10 +64,6 @@
 package access
 
 import (
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/hex"
 	"fmt"
 	"strings"
 	"time"
@@ -221,19 +217,6 @@ func (f Form) normal() (Form, error) {
 		return f, api.Invalid(faults...)
 	}
 	return f, nil
-}
-
-// newToken makes 256 random bits that are exchanged for a key.
-func newToken() string {
-	var random [32]byte
-	rand.Read(random[:]) // never fails: crypto/rand crashes the process instead
-	return base64.RawURLEncoding.EncodeToString(random[:])
-}
-
-// hashOf is what is stored of a token.
-func hashOf(token string) string {
-	sum := sha256.Sum256([]byte(token))
-	return hex.EncodeToString(sum[:])
 }
 
 const prefixApplication api.Prefix = "app_"

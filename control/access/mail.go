@@ -8,6 +8,7 @@ import (
 
 	"muniment.example/control/mailer"
 	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 )
 
 // MailJob sends the mail of an approval.
@@ -37,7 +38,7 @@ func (s *Service) SendMail(ctx context.Context, job *store.Job) error {
 	if err := job.Read(&m); err != nil {
 		return err
 	}
-	token, now := newToken(), s.db.Now()
+	token, now := api.NewSecret(), s.db.Now()
 	expires, mail := store.At(now.Add(tokenAge)), Mail{State: MailQueued, Attempts: int64(job.Attempts), At: store.At(now)}
 	var to string
 	err := s.db.Transact(ctx, func(tx *sql.Tx) error {

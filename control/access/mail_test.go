@@ -101,7 +101,7 @@ func TestConfirming(t *testing.T) {
 	require.Equal(t, api.StateConflict, api.From(err).Code)
 	_, err = h.activate(t.Context(), token)
 	require.Equal(t, errToken, err)
-	require.Equal(t, errToken, h.confirm(t.Context(), newToken()))
+	require.Equal(t, errToken, h.confirm(t.Context(), api.NewSecret()))
 	require.NoError(t, h.confirm(t.Context(), token))
 	require.Equal(t, Received, h.all()[0].State)
 	require.Equal(t, 1, h.due().Waiting)

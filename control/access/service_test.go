@@ -196,7 +196,7 @@ func TestActivation(t *testing.T) {
 		}
 	}
 	require.Equal(t, 3, strings.Count(events, id))
-	for _, secret := range []string{"ada@", "Example Ltd", "Trying", token, hashOf(token), made.APIKey} {
+	for _, secret := range []string{"ada@", "Example Ltd", "Trying", token, api.HashSecret(token), made.APIKey} {
 		require.NotContains(t, strings.ToLower(events), strings.ToLower(secret))
 		require.NotContains(t, strings.ToLower(h.log.String()), strings.ToLower(secret))
 	}
@@ -236,7 +236,7 @@ func TestTokensThatAreNotGood(t *testing.T) {
 		require.Equal(t, errToken, err, why)
 		require.Zero(t, h.count("tenants WHERE sandbox = 1"), why)
 	}
-	refuses("unknown", newToken())
+	refuses("unknown", api.NewSecret())
 	refuses("no token at all", "x")
 
 	id, first := h.approved("ada@example.org")

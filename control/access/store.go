@@ -154,13 +154,13 @@ func (m mailing) args(mail Mail) []any {
 
 func insertToken(ctx context.Context, q execer, token, applicationID string, expires store.Instant) error {
 	_, err := q.ExecContext(ctx, `INSERT INTO access_tokens (token_hash, tenant_id, application_id, expires_at) VALUES ($1, $2, $3, $4)`,
-		hashOf(token), api.SystemTenant, applicationID, expires)
+		api.HashSecret(token), api.SystemTenant, applicationID, expires)
 	return err
 }
 
 // applicationOf is the id of the application that a token is good for, nil if there is none.
 func applicationOf(ctx context.Context, q store.Querier, token string, now time.Time) (id *string, err error) {
-	return store.One(ctx, q, "an activation token", store.Text, `SELECT application_id FROM access_tokens WHERE token_hash = $1 AND expires_at > $2`, hashOf(token), store.At(now))
+	return store.One(ctx, q, "an activation token", store.Text, `SELECT application_id FROM access_tokens WHERE token_hash = $1 AND expires_at > $2`, api.HashSecret(token), store.At(now))
 }
 
 func deleteTokens(ctx context.Context, tx *store.Tx, applicationID string) error {

@@ -121,7 +121,7 @@ func (s *Service) SendMail(ctx context.Context, job *store.Job) error {
 	if err := job.Read(&what); err != nil {
 		return err
 	}
-	token, expires := newToken(), store.At(s.db.Now().Add(linkAge))
+	token, expires := api.NewSecret(), store.At(s.db.Now().Add(linkAge))
 	var to *Member
 	err := s.db.Transact(ctx, func(tx *sql.Tx) error {
 		to = nil

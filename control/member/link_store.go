@@ -35,12 +35,12 @@ func deleteRequest(ctx context.Context, tx *sql.Tx, id string) error {
 func insertLink(ctx context.Context, tx *sql.Tx, token string, m *Member, expires store.Instant, now time.Time) (inserted bool, err error) {
 	return store.Affected(tx.ExecContext(ctx, `INSERT INTO member_links (token_hash, tenant_id, member_id, expires_at)
 		SELECT $1, $2, $3, CAST($4 AS BIGINT) WHERE (SELECT COUNT(*) FROM member_links WHERE member_id = $3 AND expires_at > $5) < $6`,
-		hashOf(token), m.TenantID, m.ID, expires, store.At(now), mostOpenLinks))
+		api.HashSecret(token), m.TenantID, m.ID, expires, store.At(now), mostOpenLinks))
 }
 
 // memberOf is the id of the member whose link has a token, nil if there is none that works.
 func memberOf(ctx context.Context, q store.Querier, token string, now time.Time) (id *string, err error) {
-	return store.One(ctx, q, "a link", store.Text, `SELECT member_id FROM member_links WHERE token_hash = $1 AND expires_at > $2`, hashOf(token), store.At(now))
+	return store.One(ctx, q, "a link", store.Text, `SELECT member_id FROM member_links WHERE token_hash = $1 AND expires_at > $2`, api.HashSecret(token), store.At(now))
 }
 
 func deleteLinks(ctx context.Context, tx *store.Tx, memberID string) error {

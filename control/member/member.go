@@ -50,10 +50,6 @@ package member
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -117,17 +113,4 @@ func New(cfg Config) (*Service, error) {
 	}
 	callers := sandbox.NewCallers(sandbox.CallersConfig{DB: cfg.DB, Limits: cfg.Limits, Shared: cfg.Shared, Window: "member ", Now: cfg.Now})
 	return &Service{cfg: cfg, db: cfg.DB, browsers: browsers, callers: callers}, nil
-}
-
-// newToken makes 256 random bits that nobody guesses.
-func newToken() string {
-	var random [32]byte
-	rand.Read(random[:]) // never fails: crypto/rand crashes the process instead
-	return base64.RawURLEncoding.EncodeToString(random[:])
-}
-
-// hashOf is what is stored of a token.
-func hashOf(token string) string {
-	sum := sha256.Sum256([]byte(token))
-	return hex.EncodeToString(sum[:])
 }

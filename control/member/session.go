@@ -141,7 +141,7 @@ func (s *Service) signIn(r *http.Request, tenantID, actorID string) (*http.Cooki
 	if err := s.db.Reserved(); err != nil {
 		return nil, err
 	}
-	ctx, token := r.Context(), newToken()
+	ctx, token := r.Context(), api.NewSecret()
 	now := store.At(s.db.Now())
 	err := s.db.Transact(ctx, func(tx *sql.Tx) error {
 		if err := deleteSession(ctx, tx, s.browsers.token(r)); err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 )
 
 // sessionRow is a session as it is stored, without its token.
@@ -24,12 +25,12 @@ func (r *sessionRow) lasts(now time.Time) bool {
 func findSession(ctx context.Context, q store.Querier, token string) (*sessionRow, error) {
 	return store.One(ctx, q, "a session", func(row store.Row) (r sessionRow, err error) {
 		return r, row.Scan(&r.tenantID, &r.actorID, &r.signedInAt, &r.seenAt)
-	}, `SELECT tenant_id, actor_id, signed_in_at, seen_at FROM sessions WHERE token_hash = $1`, hashOf(token))
+	}, `SELECT tenant_id, actor_id, signed_in_at, seen_at FROM sessions WHERE token_hash = $1`, api.HashSecret(token))
 }
 
 func insertSession(ctx context.Context, tx *sql.Tx, token string, r sessionRow) error {
 	_, err := tx.ExecContext(ctx, `INSERT INTO sessions (token_hash, tenant_id, actor_id, signed_in_at, seen_at) VALUES ($1, $2, $3, $4, $5)`,
-		hashOf(token), r.tenantID, r.actorID, r.signedInAt, r.seenAt)
+		api.HashSecret(token), r.tenantID, r.actorID, r.signedInAt, r.seenAt)
 	if err != nil {
 		return fmt.Errorf("cannot write a session: %w", err)
 	}
@@ -47,12 +48,12 @@ func makeRoom(ctx context.Context, tx *sql.Tx, actorID string) error {
 }
 
 func noteSeen(ctx context.Context, tx *sql.Tx, token string, now time.Time) error {
-	_, err := tx.ExecContext(ctx, `UPDATE sessions SET seen_at = $2 WHERE token_hash = $1 AND seen_at < $2`, hashOf(token), store.At(now))
+	_, err := tx.ExecContext(ctx, `UPDATE sessions SET seen_at = $2 WHERE token_hash = $1 AND seen_at < $2`, api.HashSecret(token), store.At(now))
 	return err
 }
 
 func deleteSession(ctx context.Context, tx *sql.Tx, token string) error {
-	if _, err := tx.ExecContext(ctx, `DELETE FROM sessions WHERE token_hash = $1`, hashOf(token)); err != nil {
+	if _, err := tx.ExecContext(ctx, `DELETE FROM sessions WHERE token_hash = $1`, api.HashSecret(token)); err != nil {
 		return fmt.Errorf("cannot delete a session: %w", err)
 	}
 	return nil

@@ -1,12 +1,12 @@
 package operator
 
 import (
-	"crypto/rand"
 	"crypto/sha256"
-	"encoding/base64"
 	"maps"
 	"sync"
 	"time"
+
+	"muniment.example/gateway/api"
 )
 
 const (
@@ -27,7 +27,7 @@ type sessions struct {
 }
 
 func newSessions(now func() time.Time) *sessions {
-	return &sessions{now: now, name: "muniment_console_" + newSecret()[:8], links: secrets{}, open: secrets{}}
+	return &sessions{now: now, name: "muniment_console_" + api.NewSecret()[:8], links: secrets{}, open: secrets{}}
 }
 
 // link makes the token of a link.
@@ -70,7 +70,7 @@ type secrets map[[sha256.Size]byte]time.Time
 
 func (s secrets) add(now time.Time, age time.Duration) (secret string, until time.Time) {
 	maps.DeleteFunc(s, func(_ [sha256.Size]byte, until time.Time) bool { return !now.Before(until) })
-	secret, until = newSecret(), now.Add(age)
+	secret, until = api.NewSecret(), now.Add(age)
 	s[sha256.Sum256([]byte(secret))] = until
 	return secret, until
 }
@@ -81,10 +81,3 @@ func (s secrets) find(now time.Time, secret string) (until time.Time, ok bool) {
 }
 
 func (s secrets) remove(secret string) { delete(s, sha256.Sum256([]byte(secret))) }
-
-// newSecret returns 256 random bits in base64url.
-func newSecret() string {
-	var random [32]byte
-	rand.Read(random[:]) // never fails: crypto/rand crashes the process instead
-	return base64.RawURLEncoding.EncodeToString(random[:])
-}
