@@ -64,7 +64,7 @@ var packages = map[string][]string{
 	"control/export":            {"control/analyst", "control/route", "control/settle/rate", "control/store", "control/table", "gateway/api", "sealer", "sealer/keyfile", "sealer/terminal"},
 	"control/historytest":       {"gateway/api"},
 	"control/ingest":            {"control/node", "control/right", "control/route", "control/store", "control/tenant", "gateway/api", "gateway/auth", "sealer"},
-	"control/mailer":            {"control/store", "sealer/keyfile"},
+	"control/mailer":            {"control/store", "gateway/api", "sealer/keyfile"},
 	"control/mailer/mailertest": {},
 	"control/member":            {"control/mailer", "control/route", "control/sandbox", "control/store", "control/tenant", "gateway/api", "gateway/auth", "sealer"},
 	"control/meter":             {"control/calendar", "control/route", "control/store", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},

@@ -3,15 +3,9 @@ package access
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
-	"muniment.example/control/mailer"
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 )
@@ -104,34 +98,13 @@ func erase(ctx context.Context, tx *store.Tx, a *Application) error {
 	return nil
 }
 
-// cleanOutbox removes the mails of applications that are not APPROVED any more. It leaves other
-// files alone.
+// cleanOutbox removes the mails of applications that are not APPROVED any more.
 func (s *Service) cleanOutbox(ctx context.Context) error {
-	if s.cfg.Mails.Outbox == "" {
-		return nil
-	}
-	files, err := os.ReadDir(s.cfg.Mails.Outbox)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("cannot look through the outbox: %w", err)
-	}
-	for _, file := range files {
-		id, isMail := strings.CutSuffix(file.Name(), mailer.File)
-		if !isMail || !api.IsID(prefixApplication, id) {
-			continue
-		}
+	return s.cfg.Mails.Clean(prefixApplication, func(id string) (needed bool, err error) {
 		a, err := find(ctx, s.db.Read(), id)
-		if err != nil && !store.IsNone(err) {
-			return err
+		if err != nil && store.IsNone(err) {
+			return false, nil
 		}
-		if err == nil && a.State == Approved {
-			continue
-		}
-		if err := os.Remove(filepath.Join(s.cfg.Mails.Outbox, file.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("cannot remove a mail from the outbox: %w", err)
-		}
-	}
-	return nil
+		return err == nil && a.State == Approved, err
+	})
 }

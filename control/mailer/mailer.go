@@ -6,7 +6,11 @@ package mailer
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 	netmail "net/mail"
+	"os"
 	"path/filepath"
 	"strings"
 	"unicode"
@@ -14,6 +18,7 @@ import (
 	"github.com/wneessen/go-mail"
 
 	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 	"muniment.example/sealer/keyfile"
 )
 
@@ -70,6 +75,38 @@ func (m *Mails) Send(ctx context.Context, name string, letter Mail) *Error {
 	}
 	if err != nil {
 		return &Error{outboxFailed, err.Error(), false}
+	}
+	return nil
+}
+
+// Clean removes the mails in the outbox that are named by an id of the prefix, but for those that are needed still. It leaves
+// other files alone.
+func (m *Mails) Clean(prefix api.Prefix, needed func(id string) (bool, error)) error {
+	if m.Outbox == "" {
+		return nil
+	}
+	files, err := os.ReadDir(m.Outbox)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot look through the outbox: %w", err)
+	}
+	for _, file := range files {
+		id, isMail := strings.CutSuffix(file.Name(), File)
+		if !isMail || !api.IsID(prefix, id) {
+			continue
+		}
+		stays, err := needed(id)
+		if err != nil {
+			return err
+		}
+		if stays {
+			continue
+		}
+		if err := os.Remove(filepath.Join(m.Outbox, file.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("cannot remove a mail from the outbox: %w", err)
+		}
 	}
 	return nil
 }
