@@ -167,16 +167,22 @@ func TestDuplicateOfTheDayBefore(t *testing.T) {
 // noticing keeps the context of the last batch.
 type noticing struct {
 	driver.Conn
-	ctx context.Context
+	ctx   context.Context
+	stuck bool // no batch is prepared before its context ends
 }
 
 func (c *noticing) PrepareBatch(ctx context.Context, query string, opts ...driver.PrepareBatchOption) (driver.Batch, error) {
 	c.ctx = ctx
+	if c.stuck {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	return c.Conn.PrepareBatch(ctx, query, opts...)
 }
 
 // Once a batch was sent, its connection may be another call's, and must not be closed by what
-// the driver is told of the batch's context.
+// the driver is told of the batch's context. The server is not asked when the context ends: one of 26.7 aborts
+// if a client cancels an insert and resets the connection at once.
 func TestContextOfABatchEndsOnlyWhileItIsSent(t *testing.T) {
 	w := mustOpen(t, fresh(t, stacktest.ClickHouse(t)))
 	conn := &noticing{Conn: w.conn}
@@ -190,8 +196,8 @@ func TestContextOfABatchEndsOnlyWhileItIsSent(t *testing.T) {
 		require.Fail(t, "ended after its batch was sent")
 	default:
 	}
-	require.Error(t, insert(ctx, w.servers, "positions", positionColumns, positions))
-	<-conn.ctx.Done()
+	conn.stuck = true
+	require.ErrorIs(t, insert(ctx, w.servers, "positions", positionColumns, positions), context.Canceled)
 }
 
 func TestLoadEndsWithItsContextOrItsTimeout(t *testing.T) {
