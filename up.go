@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"muniment.example/control/plane"
+	"muniment.example/control/reserve"
 	"muniment.example/control/sandbox"
 	"muniment.example/control/signing"
 	"muniment.example/control/store"
@@ -168,7 +169,7 @@ type embedded struct {
 
 // openEngines opens them, and checks that they fit each other.
 func (c *upCmd) openEngines(p *process.Process) (e embedded, err error) {
-	if e.db, err = store.Open(p.Ctx, store.Config{Path: filepath.Join(c.Data, "control.db"), Reserve: store.Reserve, Logger: p.Logger, Registerer: p.Registry, OnFailure: p.Fail}); err != nil {
+	if e.db, err = store.Open(p.Ctx, store.Config{Path: filepath.Join(c.Data, "control.db"), Reserve: reserve.Bytes, Logger: p.Logger, Registerer: p.Registry, OnFailure: p.Fail}); err != nil {
 		return e, err
 	}
 	p.AtEnd(e.db.Close)

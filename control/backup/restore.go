@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"muniment.example/control/proof"
+	"muniment.example/control/reserve"
 	"muniment.example/control/signing"
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
@@ -185,7 +186,7 @@ func (w *restoreWriter) room() (total int64, err error) {
 		}
 		total += f.Bytes
 	}
-	free, err := store.Free(w.dir)
+	free, err := reserve.Free(w.dir)
 	if err == nil && free < total {
 		err = fmt.Errorf("it has %s, and %s has space for %s: make space, or restore to another disk", megabytes(total), filepath.Dir(w.Data), megabytes(free))
 	}

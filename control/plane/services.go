@@ -32,6 +32,7 @@ import (
 	"muniment.example/control/payable"
 	"muniment.example/control/playground"
 	"muniment.example/control/proof"
+	"muniment.example/control/reserve"
 	"muniment.example/control/right"
 	"muniment.example/control/sandbox"
 	"muniment.example/control/settle"
@@ -219,7 +220,7 @@ func (p *Plane) openSandbox(ctx context.Context) (err error) {
 			return p.Call(ctx, caller, method, target, body)
 		},
 		Deliver: p.watched.Watch(p.deliverSandbox), Dropped: p.watched.Dropped, CountPacks: p.packs.CountPacks, DropPacks: p.packs.Drop, MaxTenants: int64(cfg.Flags.Sandbox.Tenants),
-		Bytes: cfg.Flags.Sandbox.Bytes, MinFree: cfg.Flags.Sandbox.Free, Free: func() (int64, error) { return store.Free(cfg.Data) }, LogKeep: cfg.LogKeep,
+		Bytes: cfg.Flags.Sandbox.Bytes, MinFree: cfg.Flags.Sandbox.Free, Free: func() (int64, error) { return reserve.Free(cfg.Data) }, LogKeep: cfg.LogKeep,
 		Limits: cfg.Flags.Sandbox.Limits, Shared: cfg.Shared, Idle: cfg.Flags.Sandbox.Idle, Logger: cfg.Logger,
 	})
 	if err != nil {

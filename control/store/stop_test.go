@@ -204,7 +204,7 @@ func TestTwoStopsSpendTheReserve(t *testing.T) {
 	err := f.Stop(t.Context(), func(tx *Tx) error {
 		if !second {
 			second = true
-			released, err := f.DB.reserve.release() // as another stop does at this moment
+			released, err := f.DB.reserve.Release() // as another stop does at this moment
 			require.NoError(t, err)
 			require.True(t, released)
 			_, err = tx.ExecContext(t.Context(), "PRAGMA max_page_count = 1")
@@ -226,7 +226,7 @@ func TestKeysTakeNothingOfTheReserve(t *testing.T) {
 	f.limit(1_000_000)
 	before, _, err := f.Attempt(t.Context(), KeyedRequest{TenantID: "tnt_a", KeyHash: "before", RequestHash: "r"})
 	require.NoError(t, err)
-	_, err = f.DB.reserve.release()
+	_, err = f.DB.reserve.Release()
 	require.NoError(t, err)
 	_, _, err = f.Attempt(t.Context(), KeyedRequest{TenantID: "tnt_a", KeyHash: "after", RequestHash: "r"})
 	f.refusal(err)

@@ -25,7 +25,7 @@
 // opens or changes keys (keylock.go).
 //
 // A stop (a suspension, revocation or expulsion) can be recorded although the disk is full, because
-// a reserve is kept for it. If it still can't be recorded, no node gets a lease (stop.go).
+// a reserve is kept for it (control/reserve). If it still can't be recorded, no node gets a lease (stop.go).
 //
 // Database and log hold one history between them. If one of them is an older copy, the start
 // detects it (history.go), and it also detects a stop that was removed from the database
@@ -88,6 +88,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
+	"muniment.example/control/reserve"
 	"muniment.example/gateway/api"
 )
 
@@ -166,7 +167,7 @@ type engine struct {
 	jobs    broadcast // raised by a commit that queued jobs, and when one ends here
 
 	full    atomic.Bool // the last change failed because the disk was full
-	reserve reserve
+	reserve reserve.File
 	// unrecorded is set from a stop that could not be recorded until a probe succeeds.
 	unrecorded atomic.Bool
 	stopped    atomic.Uint64 // the number of the newest event of a stop, in this process
@@ -206,7 +207,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		cfg.confirmWithin = confirmWithin
 	}
 	if cfg.free == nil {
-		cfg.free = Free
+		cfg.free = reserve.Free
 	}
 	if cfg.OnFailure == nil {
 		cfg.OnFailure = func(error) {}
@@ -252,8 +253,8 @@ func (db *DB) open(ctx context.Context) error {
 		return err
 	}
 	if db.pg == nil && db.cfg.Reserve > 0 {
-		db.reserve.path, db.reserve.size = filepath.Join(filepath.Dir(db.cfg.Path), reserveFile), db.cfg.Reserve
-		if err := db.reserve.allocate(); err != nil { // the start may use what is left of the disk; Watch then refuses changes
+		db.reserve.Place(filepath.Dir(db.cfg.Path), db.cfg.Reserve)
+		if err := db.reserve.Allocate(); err != nil { // the start may use what is left of the disk; Watch then refuses changes
 			db.cfg.Logger.Warn("cannot reserve disk space for stops", "err", err)
 		}
 	}
