@@ -34,11 +34,11 @@ import (
 	"muniment.example/control/proof"
 	"muniment.example/control/reserve"
 	"muniment.example/control/right"
+	"muniment.example/control/rollback"
 	"muniment.example/control/sandbox"
 	"muniment.example/control/settle"
 	"muniment.example/control/signing"
 	"muniment.example/control/statement"
-	"muniment.example/control/store"
 	"muniment.example/control/tenant"
 	"muniment.example/control/verifier"
 	"muniment.example/control/webhook"
@@ -326,8 +326,8 @@ func (p *Plane) titles(ctx context.Context, tenantID string, rightIDs []string) 
 
 // Replays are the services whose records are restored from events that are newer than the
 // database.
-func Replays() []store.Replay {
-	return []store.Replay{
+func Replays() []rollback.Replay {
+	return []rollback.Replay{
 		{Kinds: []string{"right"}, Missed: true, Apply: right.ReplayMove},
 		{Kinds: []string{"right"}, Newest: true, Final: right.IsRevoked, Apply: right.Replay},
 		{Kinds: []string{"offer"}, Newest: true, Apply: offer.Replay},
