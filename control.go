@@ -18,6 +18,7 @@ import (
 	"muniment.example/control/objects"
 	"muniment.example/control/plane"
 	"muniment.example/control/proof"
+	"muniment.example/control/rollback"
 	"muniment.example/control/signing"
 	"muniment.example/control/store"
 	"muniment.example/deploy/process"
@@ -106,7 +107,11 @@ func (c *controlCmd) serve(p *process.Process) error {
 	if err != nil {
 		return err
 	}
-	db, log, warehouse, err := c.openEngines(p, waits, packs)
+	db, log, warehouse, err := c.openEngines(p, waits)
+	if err != nil {
+		return err
+	}
+	search, err := c.reconcile(p.Ctx, waits, p.Logger, db, log, packs)
 	if err != nil {
 		return err
 	}
@@ -119,8 +124,8 @@ func (c *controlCmd) serve(p *process.Process) error {
 	}
 	ctl.ServeNodes(p.Parts())
 	background := p.Parts()
-	background.Run("the high-water mark", func(ctx context.Context) error { return db.Follow(ctx, log) })
-	background.Run("the search for stops", db.SearchStops)
+	background.Run("the high-water mark", func(ctx context.Context) error { return rollback.Follow(ctx, db, log) })
+	background.Run("the search for stops", search.Run)
 	background.Run("the held rows' node", ctl.HeldNode().Run)
 	ctl.Start(background)
 	p.AtEnd(served.Stop) // before what it needs
@@ -163,7 +168,7 @@ func (c *controlCmd) openPacks(p *process.Process, waits *process.Awaited) (obje
 func bucketAway(err error) bool { return api.From(err).Reason == api.EngineUnavailable }
 
 // openEngines opens the engines of control. It waits for the database and the log.
-func (c *controlCmd) openEngines(p *process.Process, waits *process.Awaited, packs objects.Place) (db *store.DB, log *kafka.Log, warehouse *clickhouse.Warehouse, err error) {
+func (c *controlCmd) openEngines(p *process.Process, waits *process.Awaited) (db *store.DB, log *kafka.Log, warehouse *clickhouse.Warehouse, err error) {
 	database, err := c.databaseFlags.config(p.Logger, p.Registry)
 	if err != nil {
 		return nil, nil, nil, err
@@ -199,7 +204,7 @@ func (c *controlCmd) openEngines(p *process.Process, waits *process.Awaited, pac
 		return nil, nil, nil, err
 	}
 	p.AtEnd(warehouse.Close)
-	return db, log, warehouse, c.reconcile(p.Ctx, waits, p.Logger, db, log, packs)
+	return db, log, warehouse, nil
 }
 
 // noted shows a check in /readyz without making the process unready.
@@ -233,27 +238,29 @@ func (c *controlCmd) openDatabase(ctx context.Context, waits *process.Awaited, c
 }
 
 // reconcile compares the database with the log, once the log can be read.
-func (c *controlCmd) reconcile(ctx context.Context, waits *process.Awaited, logger *slog.Logger, db *store.DB, log *kafka.Log, packs objects.Place) error {
+func (c *controlCmd) reconcile(ctx context.Context, waits *process.Awaited, logger *slog.Logger, db *store.DB, log *kafka.Log, packs objects.Place) (search *rollback.Search, err error) {
 	if err := waits.Retry(ctx, logger, "log", func(error) bool { return true }, log.Ready); err != nil {
-		return err
+		return nil, err
 	}
 	if err := c.sameTopic(ctx, db, log); err != nil {
-		return err
+		return nil, err
 	}
 	waits.Note("database", errors.New("it is being compared with the log"))
-	err := waits.Retry(ctx, logger, "bucket of packs", bucketAway, func() error {
-		return db.Reconcile(ctx, store.History{Log: log, Keys: signing.KeyIDs, Replays: plane.Replays(), Accept: c.AcceptRollback, Append: log, Older: func(ctx context.Context, take func(event []byte) error) error {
-			known, err := proof.Files(ctx, db.Read())
-			if err != nil {
-				return err
-			}
-			return proof.PackEvents(ctx, packs, known, take)
-		}})
+	history := rollback.History{Log: log, Keys: signing.KeyIDs, Replays: plane.Replays(), Accept: c.AcceptRollback, Append: log, Older: func(ctx context.Context, take func(event []byte) error) error {
+		known, err := proof.Files(ctx, db.Read())
+		if err != nil {
+			return err
+		}
+		return proof.PackEvents(ctx, packs, known, take)
+	}}
+	err = waits.Retry(ctx, logger, "bucket of packs", bucketAway, func() error {
+		search, err = history.Reconcile(ctx, db)
+		return err
 	})
-	if errors.Is(err, store.ErrOlder) {
+	if errors.Is(err, rollback.ErrOlder) {
 		err = fmt.Errorf("%w\nRestore the newest copy of the database, or start once with --accept-rollback to go on with what is here", err)
 	}
-	return err
+	return search, err
 }
 
 // sameTopic refuses a topic that was recreated, or restored, since the database saw it,
@@ -261,7 +268,7 @@ func (c *controlCmd) reconcile(ctx context.Context, waits *process.Awaited, logg
 func (c *controlCmd) sameTopic(ctx context.Context, db *store.DB, log *kafka.Log) error {
 	n, err := log.Partitions(ctx)
 	for i := range n {
-		mark, known, err := db.HighWater(ctx, int32(i))
+		mark, known, err := rollback.HighWater(ctx, db, int32(i))
 		if err != nil {
 			return err
 		}

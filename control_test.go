@@ -40,7 +40,7 @@ func TestDatabaseGaugeAtStart(t *testing.T) {
 	c.Database, c.ClickHouse = "postgres://u:p@127.0.0.1:1/muniment?sslmode=disable", "clickhouse://u:p@127.0.0.1:1/muniment"
 	waits, opened := process.NewAwaited(errors.New("control starts")), make(chan error, 1)
 	go func() {
-		_, _, _, err := c.openEngines(p, waits, nil)
+		_, _, _, err := c.openEngines(p, waits)
 		opened <- err
 	}()
 	waittest.Until(t, func() bool { return strings.Contains(waits.Ready(t.Context()).Error(), "database") })

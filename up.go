@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"muniment.example/control/plane"
+	"muniment.example/control/reserve"
+	"muniment.example/control/rollback"
 	"muniment.example/control/sandbox"
 	"muniment.example/control/signing"
 	"muniment.example/control/store"
@@ -160,6 +162,7 @@ type embedded struct {
 	db        *store.DB
 	warehouse *sqlite.Warehouse
 	log       *segment.Log
+	search    *rollback.Search
 	loader    *pipeline.Loader
 	retention segment.Retention
 	admitted  *admission.Admission
@@ -168,7 +171,7 @@ type embedded struct {
 
 // openEngines opens them, and checks that they fit each other.
 func (c *upCmd) openEngines(p *process.Process) (e embedded, err error) {
-	if e.db, err = store.Open(p.Ctx, store.Config{Path: filepath.Join(c.Data, "control.db"), Reserve: store.Reserve, Logger: p.Logger, Registerer: p.Registry, OnFailure: p.Fail}); err != nil {
+	if e.db, err = store.Open(p.Ctx, store.Config{Path: filepath.Join(c.Data, "control.db"), Reserve: reserve.Bytes, Logger: p.Logger, Registerer: p.Registry, OnFailure: p.Fail}); err != nil {
 		return e, err
 	}
 	p.AtEnd(e.db.Close)
@@ -176,7 +179,7 @@ func (c *upCmd) openEngines(p *process.Process) (e embedded, err error) {
 		return e, err
 	}
 	p.AtEnd(e.warehouse.Close)
-	e.log, err = c.openLog(p.Ctx, e.db, e.warehouse, segment.Config{
+	e.log, e.search, err = c.openLog(p.Ctx, e.db, e.warehouse, segment.Config{
 		Dir: filepath.Join(c.Data, "log"), Indexed: true, Log: p.Logger, Registerer: p.Registry, OnFailure: p.Fail,
 	})
 	if err != nil {
@@ -214,8 +217,8 @@ func (e *embedded) run(background *process.Parts) {
 	background.Run("the loader", e.loader.Run)
 	background.Run("the admission of deliveries", e.admitted.Run)
 	background.Run("the log's retention", e.retention.Run)
-	background.Run("the high-water mark", func(ctx context.Context) error { return e.db.Follow(ctx, e.log) })
-	background.Run("the search for stops", e.db.SearchStops)
+	background.Run("the high-water mark", func(ctx context.Context) error { return rollback.Follow(ctx, e.db, e.log) })
+	background.Run("the search for stops", e.search.Run)
 }
 
 // openControl opens control on the engines.
@@ -280,17 +283,17 @@ func (c *upCmd) next(ctx context.Context, ctl *plane.Plane, apiURL string) strin
 
 // openLog opens the event log, and compares it with database and warehouse, which both record
 // the length that it had.
-func (c *upCmd) openLog(ctx context.Context, db *store.DB, warehouse *sqlite.Warehouse, cfg segment.Config) (log *segment.Log, err error) {
-	history := store.History{Loaded: warehouse, Keys: signing.KeyIDs, Replays: plane.Replays(), Older: packedAndLoaded(c.Data, warehouse), Accept: c.AcceptRollback}
-	mark, known, err := db.HighWater(ctx, segment.Partition)
+func (c *upCmd) openLog(ctx context.Context, db *store.DB, warehouse *sqlite.Warehouse, cfg segment.Config) (log *segment.Log, search *rollback.Search, err error) {
+	history := rollback.History{Loaded: warehouse, Keys: signing.KeyIDs, Replays: plane.Replays(), Older: packedAndLoaded(c.Data, warehouse), Accept: c.AcceptRollback}
+	mark, known, err := rollback.HighWater(ctx, db, segment.Partition)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if known {
 		cfg.AtLeast = &mark
 	}
 	if loaded, ok, err := warehouse.Resume(ctx, segment.Partition); err != nil {
-		return nil, err
+		return nil, nil, err
 	} else if ok && (!known || loaded.Compare(mark) > 0) {
 		cfg.AtLeast = &loaded
 	}
@@ -301,16 +304,16 @@ func (c *upCmd) openLog(ctx context.Context, db *store.DB, warehouse *sqlite.War
 	}
 	if err == nil {
 		history.Log = log
-		if err = db.Reconcile(ctx, history); err == nil {
-			return log, nil
+		if search, err = history.Reconcile(ctx, db); err == nil {
+			return log, search, nil
 		}
 		err = errors.Join(err, log.Close())
 	}
-	if errors.Is(err, segment.ErrRollback) || errors.Is(err, store.ErrOlder) {
+	if errors.Is(err, segment.ErrRollback) || errors.Is(err, rollback.ErrOlder) {
 		err = fmt.Errorf("%w\nPut the newest copies of control.db, warehouse.db and log back together, "+
 			"or start once with --accept-rollback to go on with what is here", err)
 	}
-	return nil, c.damaged(err)
+	return nil, nil, c.damaged(err)
 }
 
 // damaged adds to the error of a damaged log what to do.

@@ -27,7 +27,7 @@ func TestEmbeddedStartWaitsForNoAppend(t *testing.T) {
 	warehouse, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(data, "warehouse.db"), Logger: quiet})
 	require.NoError(t, err)
 	defer warehouse.Close()
-	log, err := (&upCmd{Data: data}).openLog(t.Context(), db, warehouse, segment.Config{Dir: filepath.Join(data, "log"), Log: quiet})
+	log, _, err := (&upCmd{Data: data}).openLog(t.Context(), db, warehouse, segment.Config{Dir: filepath.Join(data, "log"), Log: quiet})
 	require.NoError(t, err)
 	defer log.Close()
 	first, end, err := log.Bounds(context.Background(), segment.Partition)

@@ -25,6 +25,7 @@ import (
 	"muniment.example/control/payable"
 	"muniment.example/control/proof"
 	"muniment.example/control/right"
+	"muniment.example/control/rollback"
 	"muniment.example/control/sandbox"
 	"muniment.example/control/settle"
 	"muniment.example/control/signing"
@@ -38,7 +39,7 @@ import (
 // filter of GET /v1/events and the catalogue in the document read them here.
 var Kinds = store.KindsOf(slices.Concat(
 	event.Nouns, right.Nouns, offer.Nouns, challenge.Nouns, dispute.Nouns, ingest.Nouns, beacon.Nouns, settle.Nouns, payable.Nouns, statement.Nouns, webhook.Nouns,
-	proof.Nouns, dsar.Nouns, erasure.Nouns, tenant.Nouns, member.Nouns, sandbox.Nouns, signing.Nouns, node.Nouns, access.Nouns, store.Nouns,
+	proof.Nouns, dsar.Nouns, erasure.Nouns, tenant.Nouns, member.Nouns, sandbox.Nouns, signing.Nouns, node.Nouns, access.Nouns, rollback.Nouns,
 ))
 
 // eventKinds is the catalogue of tenants' events in the document: their types, the scopes of which a

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/bench/waittest"
+	"muniment.example/control/rollback"
 	"muniment.example/control/store"
 	"muniment.example/control/tenant"
 	"muniment.example/deploy/stack/stacktest"
@@ -82,7 +83,8 @@ func TestEndOfAKeyIsInTheLog(t *testing.T) {
 	log, err := segment.Open(segment.Config{Dir: t.TempDir(), SegmentBytes: 64 << 10})
 	require.NoError(t, err)
 	defer log.Close()
-	require.NoError(t, h.db.Reconcile(t.Context(), store.History{Log: log}))
+	_, err = rollback.History{Log: log}.Reconcile(t.Context(), h.db)
+	require.NoError(t, err)
 	end := func() answer { return h.call(key, "POST", "/v1/api-keys/"+id+"/rotate", `{"overlapSeconds":0}`) }
 	require.Contains(t, end().refused(503, api.InternalError), "nothing was changed")
 	h.call(key, "GET", "/v1/tenant", "").ok()

@@ -23,6 +23,7 @@ import (
 	"muniment.example/bench/load"
 	"muniment.example/bench/system/systemtest"
 	"muniment.example/control/backup"
+	"muniment.example/control/rollback"
 	"muniment.example/control/signing"
 	"muniment.example/control/store"
 	"muniment.example/gate"
@@ -185,7 +186,7 @@ func TestBackupBeforeTheNewKeyIsTold(t *testing.T) {
 		require.NoError(t, err)
 	}
 	deliver(1)
-	require.NoError(t, db.SetHighWater(t.Context(), end))
+	require.NoError(t, rollback.SetHighWater(t.Context(), db, end))
 
 	to := filepath.Join(t.TempDir(), "backup")
 	_, err = backup.Backup{Data: h.Data, To: to, OpenLog: func(dir string) (backup.LogCopier, error) {

@@ -20,7 +20,7 @@ func find(ctx context.Context, q store.Querier, id string) (*Application, error)
 	return applications.Find(ctx, q, api.SystemTenant, id)
 }
 
-// Replay applies the newest event of an application for store.Replay: one that is open is closed as
+// Replay applies the newest event of an application for rollback.Replay: one that is open is closed as
 // the record says.
 func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
 	return applications.ReplayClosed(ctx, tx, e)

@@ -59,6 +59,7 @@ import (
 	"time"
 
 	"muniment.example/control/proof"
+	"muniment.example/control/rollback"
 	"muniment.example/control/signing"
 	"muniment.example/control/store"
 	"muniment.example/sealer"
@@ -111,7 +112,7 @@ type File struct {
 
 // LogCopier is the log of a data folder, as a backup needs it.
 type LogCopier interface {
-	store.Reader
+	rollback.Reader
 	io.Closer
 	// Copy writes the log into a new folder, up to the last group that ends at or
 	// before limit, and returns where the copy ends.
@@ -379,7 +380,7 @@ func (w *backupWriter) log(ctx context.Context) error {
 	}
 	defer log.Close()
 	var limit sealer.Position
-	history := store.History{Log: log, Keys: signing.KeyIDs}
+	history := rollback.History{Log: log, Keys: signing.KeyIDs}
 	if err := w.read(func(db *sql.DB) (err error) {
 		limit, err = history.Meets(ctx, db, logPartition)
 		return err

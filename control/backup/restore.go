@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"muniment.example/control/proof"
+	"muniment.example/control/reserve"
+	"muniment.example/control/rollback"
 	"muniment.example/control/signing"
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
@@ -28,7 +30,7 @@ import (
 
 // OpenLog is the log of a restored folder, open for its next generation.
 type OpenLog interface {
-	store.Reader
+	rollback.Reader
 	io.Closer
 }
 
@@ -46,9 +48,9 @@ type Restore struct {
 	// generation, after it has read and checked all of it. It fails if the
 	// folder's warehouse does not fit that log.
 	Continue func(ctx context.Context, data string, end sealer.Position, generation uint32) (OpenLog, error)
-	// Replays are as in store.History: the backup's database may have been edited.
-	Replays []store.Replay
-	// Older is as in store.History, for the new data folder; nil: there are none.
+	// Replays are as in rollback.History: the backup's database may have been edited.
+	Replays []rollback.Replay
+	// Older is as in rollback.History, for the new data folder; nil: there are none.
 	Older func(ctx context.Context, data string, take func(event []byte) error) error
 	// Tombstones are the events since the backup was made, as the operator has given them; of these
 	// the erasures are applied. No event at all is the operator's word that nobody was erased. The
@@ -185,7 +187,7 @@ func (w *restoreWriter) room() (total int64, err error) {
 		}
 		total += f.Bytes
 	}
-	free, err := store.Free(w.dir)
+	free, err := reserve.Free(w.dir)
 	if err == nil && free < total {
 		err = fmt.Errorf("it has %s, and %s has space for %s: make space, or restore to another disk", megabytes(total), filepath.Dir(w.Data), megabytes(free))
 	}
@@ -356,7 +358,7 @@ func (w *restoreWriter) goOn(ctx context.Context, db *store.DB, done *Restored) 
 		return err
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
-	h := store.History{Log: log, Keys: signing.KeyIDs, Replays: w.Replays}
+	h := rollback.History{Log: log, Keys: signing.KeyIDs, Replays: w.Replays}
 	h.Older = func(ctx context.Context, take func(event []byte) error) error {
 		for _, event := range w.erased {
 			if err := take(event); err != nil {
@@ -372,7 +374,7 @@ func (w *restoreWriter) goOn(ctx context.Context, db *store.DB, done *Restored) 
 	for tenantID, at := range w.upTo {
 		done.TombstonesUpTo[tenantID] = sealer.FormatTime(at)
 	}
-	reapplied, ends, err := db.BeginIncarnation(ctx, h)
+	reapplied, ends, err := h.BeginIncarnation(ctx, db)
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ func (s *Service) Count(ctx context.Context, tenantID string) (int64, error) {
 	return store.Count(ctx, s.db.Read(), "challenges", `SELECT COUNT(*) FROM challenges WHERE tenant_id = $1`, tenantID)
 }
 
-// Replay applies the newest event of a challenge for store.Replay: one that is OPEN is
+// Replay applies the newest event of a challenge for rollback.Replay: one that is OPEN is
 // closed as the record says.
 func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
 	return challenges.ReplayClosed(ctx, tx, e)

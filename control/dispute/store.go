@@ -77,7 +77,7 @@ func listUpheld(ctx context.Context, q store.Querier, tenantID string, period Wi
 		inPeriod+` AND outcome = 'UPHELD' AND (state <> 'RESOLVED' OR outcome = 'UPHELD')`, tenantID, period.From, period.To)
 }
 
-// Replay applies the newest event of a dispute for store.Replay. It also writes a dispute that the
+// Replay applies the newest event of a dispute for rollback.Replay. It also writes a dispute that the
 // database lacks: otherwise a statement would bill the disputed deliveries.
 func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
 	was, said, err := disputes.InEvent(ctx, tx, e)

@@ -9,7 +9,7 @@ import (
 	"muniment.example/sealer"
 )
 
-// Replay applies an event of an erasure for store.Replay: it adds the tombstone and the record of an
+// Replay applies an event of an erasure for rollback.Replay: it adds the tombstone and the record of an
 // erasure that the database lacks, and queues the erasure of the restored data. Those of one person may
 // come in any order.
 func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment.example/control/rollback"
 	"muniment.example/control/roomtest"
 	"muniment.example/control/store"
 	"muniment.example/deploy/stack/stacktest"
@@ -599,7 +600,8 @@ func TestErasureIsInTheLog(t *testing.T) {
 	log, err := segment.Open(segment.Config{Dir: t.TempDir(), SegmentBytes: 64 << 10})
 	require.NoError(t, err)
 	defer log.Close()
-	require.NoError(t, s.db.Reconcile(t.Context(), store.History{Log: log}))
+	_, err = rollback.History{Log: log}.Reconcile(t.Context(), s.db)
+	require.NoError(t, err)
 	_, refused := s.erase(t, "key_1", "ada", "")
 	token := refused.ConfirmationToken
 	for range 2 { // the second finds that it was begun

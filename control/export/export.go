@@ -27,7 +27,7 @@ import (
 	"strings"
 	"time"
 
-	"muniment.example/control/store"
+	"muniment.example/control/reserve"
 	"muniment.example/sealer/keyfile"
 )
 
@@ -195,7 +195,7 @@ func (r *run) identity() map[string]string {
 
 // room returns an error if the disk has too little space for more.
 func (r *run) room() error {
-	free, err := store.Free(filepath.Dir(r.cfg.Out))
+	free, err := reserve.Free(filepath.Dir(r.cfg.Out))
 	if err == nil && free < r.cfg.LeastFree {
 		err = fmt.Errorf("the disk of %s has less than %d MiB free: free some, then run the same command again", r.cfg.Out, r.cfg.LeastFree>>20)
 	}

@@ -10,7 +10,7 @@ import (
 	"muniment.example/sealer"
 )
 
-// ReplayMapping applies the newest event of a mapping for store.Replay, so a player that was remapped
+// ReplayMapping applies the newest event of a mapping for rollback.Replay, so a player that was remapped
 // after an older database was copied goes on to the new right: a mapping that was retired is retired
 // again, and one that is missing is written. Nodes get the windows of its vendor's id under a new
 // revision, and held rows that it covers are delivered. A mapping of a right that the database lacks

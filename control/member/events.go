@@ -20,7 +20,7 @@ var (
 // Nouns are the nouns of this package's events.
 var Nouns = []*store.Noun{memberEvents}
 
-// Replay applies the newest event of a member for store.Replay: role and state are those of the event's record. A
+// Replay applies the newest event of a member for rollback.Replay: role and state are those of the event's record. A
 // member of whom the database knows nothing stays unknown, as no event has an address.
 func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
 	was, said, err := members.NewerInEvent(ctx, tx, e)

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/bench/waittest"
+	"muniment.example/control/rollback"
 	"muniment.example/control/signing"
 	"muniment.example/control/store"
 	"muniment.example/deploy/stack/stacktest"
@@ -104,7 +105,8 @@ func TestJoinIsInTheLog(t *testing.T) {
 	log, err := segment.Open(segment.Config{Dir: t.TempDir(), SegmentBytes: 64 << 10})
 	require.NoError(t, err)
 	defer log.Close()
-	require.NoError(t, joining.db.Reconcile(t.Context(), store.History{Log: log}))
+	_, err = rollback.History{Log: log}.Reconcile(t.Context(), joining.db)
+	require.NoError(t, err)
 	chain := trusted(t, joining)
 	q := joinRequest(t, chain, f.now)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -140,7 +142,8 @@ func TestExpelWithoutTheLog(t *testing.T) {
 	defer log.Close()
 	_, err = r.keys.Directory(t.Context()) // the log has the directory key
 	require.NoError(t, err)
-	require.NoError(t, r.db.Reconcile(t.Context(), store.History{Log: log}))
+	_, err = rollback.History{Log: log}.Reconcile(t.Context(), r.db)
+	require.NoError(t, err)
 	r.mustStartNode(t, "nod_a")
 	expel := func(ctx context.Context) error {
 		_, err := r.Expel(ctx, "nod_a", Expulsion{Revocation: signing.Revocation{Reason: "drill", Force: true}}, store.ByOperator())

@@ -9,7 +9,7 @@ import (
 	"muniment.example/sealer"
 )
 
-// Replay applies one event about nodes to an older database, for store.Replay: a node that was
+// Replay applies one event about nodes to an older database, for rollback.Replay: a node that was
 // asked to leave or was expelled stays so, and the name of a node that was expelled, or that an
 // operator asked to leave, stays barred unless an operator has lifted the bar.
 func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"muniment.example/control/store"
+	"muniment.example/control/reserve"
 	"muniment.example/sealer/keyfile"
 )
 
@@ -32,7 +32,7 @@ func openFolder(dir string) (folder, error) {
 }
 
 // Free implements Place.
-func (f folder) Free() (int64, error) { return store.Free(f.dir) }
+func (f folder) Free() (int64, error) { return reserve.Free(f.dir) }
 
 // unfinished matches the end of the names of files that are not renamed to their keys yet.
 var unfinished = regexp.MustCompile(`\.[0-9a-f]+\.tmp$`)

@@ -42,7 +42,7 @@ func (s *Service) Count(ctx context.Context, tenantID string) (int64, error) {
 	return store.Count(ctx, s.db.Read(), "offers", `SELECT COUNT(*) FROM offers WHERE tenant_id = $1`, tenantID)
 }
 
-// Replay applies the newest event of an offer for store.Replay: one that is PROPOSED is closed as
+// Replay applies the newest event of an offer for rollback.Replay: one that is PROPOSED is closed as
 // the record says. The record becomes exactly the event's, since a derived right's contentHash
 // covers it.
 func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {

@@ -32,7 +32,7 @@ func emit(ctx context.Context, tx *store.Tx, changed []Payable, by sealer.Ref) e
 // Nouns are the nouns of this package's events.
 var Nouns = []*store.Noun{issuerEvents, payableEvents}
 
-// Replay applies the newest event of a payable for store.Replay: its number, amounts and payments. The
+// Replay applies the newest event of a payable for rollback.Replay: its number, amounts and payments. The
 // parties stay as the older database has them; no event shows them.
 func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
 	was, said, err := payables.NewerInEvent(ctx, tx, e)
@@ -45,7 +45,7 @@ func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, e
 	return true, payables.Restore(ctx, tx, was, said)
 }
 
-// ReplayIssuer applies the newest event of an issuer for store.Replay. What the database has of names and
+// ReplayIssuer applies the newest event of an issuer for rollback.Replay. What the database has of names and
 // addresses may be outdated, and no event shows them: it forgets them, and Issue refuses to issue until they
 // are set again.
 func ReplayIssuer(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {

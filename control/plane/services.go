@@ -32,12 +32,13 @@ import (
 	"muniment.example/control/payable"
 	"muniment.example/control/playground"
 	"muniment.example/control/proof"
+	"muniment.example/control/reserve"
 	"muniment.example/control/right"
+	"muniment.example/control/rollback"
 	"muniment.example/control/sandbox"
 	"muniment.example/control/settle"
 	"muniment.example/control/signing"
 	"muniment.example/control/statement"
-	"muniment.example/control/store"
 	"muniment.example/control/tenant"
 	"muniment.example/control/verifier"
 	"muniment.example/control/webhook"
@@ -219,7 +220,7 @@ func (p *Plane) openSandbox(ctx context.Context) (err error) {
 			return p.Call(ctx, caller, method, target, body)
 		},
 		Deliver: p.watched.Watch(p.deliverSandbox), Dropped: p.watched.Dropped, CountPacks: p.packs.CountPacks, DropPacks: p.packs.Drop, MaxTenants: int64(cfg.Flags.Sandbox.Tenants),
-		Bytes: cfg.Flags.Sandbox.Bytes, MinFree: cfg.Flags.Sandbox.Free, Free: func() (int64, error) { return store.Free(cfg.Data) }, LogKeep: cfg.LogKeep,
+		Bytes: cfg.Flags.Sandbox.Bytes, MinFree: cfg.Flags.Sandbox.Free, Free: func() (int64, error) { return reserve.Free(cfg.Data) }, LogKeep: cfg.LogKeep,
 		Limits: cfg.Flags.Sandbox.Limits, Shared: cfg.Shared, Idle: cfg.Flags.Sandbox.Idle, Logger: cfg.Logger,
 	})
 	if err != nil {
@@ -325,8 +326,8 @@ func (p *Plane) titles(ctx context.Context, tenantID string, rightIDs []string) 
 
 // Replays are the services whose records are restored from events that are newer than the
 // database.
-func Replays() []store.Replay {
-	return []store.Replay{
+func Replays() []rollback.Replay {
+	return []rollback.Replay{
 		{Kinds: []string{"right"}, Missed: true, Apply: right.ReplayMove},
 		{Kinds: []string{"right"}, Newest: true, Final: right.IsRevoked, Apply: right.Replay},
 		{Kinds: []string{"offer"}, Newest: true, Apply: offer.Replay},

@@ -256,7 +256,7 @@ func (d *draft) promise(ctx context.Context) error {
 	}
 	d.promised = true
 	err := d.db.Change(ctx, func(tx *store.Tx) error {
-		return reserve(ctx, tx, d.tenantID, d.next.tree.Size(), d.next.tree.Root(), d.began)
+		return promise(ctx, tx, d.tenantID, d.next.tree.Size(), d.next.tree.Root(), d.began)
 	})
 	if err == nil {
 		err = d.step("sign")

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/control/proof/prooftest"
+	"muniment.example/control/rollback"
 	"muniment.example/control/signing"
 	"muniment.example/control/store"
 	"muniment.example/control/store/storetest"
@@ -79,12 +80,16 @@ func TestOlderDatabaseBesideATopic(t *testing.T) {
 	}
 	// follow brings the marks to the log's end, as Follow does before it ends, and
 	// returns them.
+	reconcile := func(db *store.DB, history rollback.History) error {
+		_, err := history.Reconcile(t.Context(), db)
+		return err
+	}
 	follow := func(db *store.DB) (marks []string) {
 		ended, end := context.WithCancel(t.Context())
 		end()
-		require.NoError(t, db.Follow(ended, h.Log))
+		require.NoError(t, rollback.Follow(ended, db, h.Log))
 		for p := range int32(5) {
-			mark, known, err := db.HighWater(t.Context(), p)
+			mark, known, err := rollback.HighWater(t.Context(), db, p)
 			require.NoError(t, err)
 			require.True(t, known)
 			_, end, err := h.Log.Bounds(t.Context(), p)
@@ -96,7 +101,7 @@ func TestOlderDatabaseBesideATopic(t *testing.T) {
 	}
 	sealBoth()
 	marked := follow(h.DB)
-	require.NoError(t, h.DB.Reconcile(t.Context(), store.History{Log: h.Log, Keys: signing.KeyIDs, Loaded: h.Warehouse}))
+	require.NoError(t, reconcile(h.DB, rollback.History{Log: h.Log, Keys: signing.KeyIDs, Loaded: h.Warehouse}))
 	h.Close()
 	older, err := os.MkdirTemp("", "muniment-proof-")
 	require.NoError(t, err)
@@ -104,17 +109,17 @@ func TestOlderDatabaseBesideATopic(t *testing.T) {
 	storetest.Copy(t, h.Dir, older)
 	h.open(Config{})
 	sealBoth()
-	require.NoError(t, h.DB.Reconcile(t.Context(), store.History{Log: h.Log, Keys: signing.KeyIDs, Loaded: h.Warehouse}))
+	require.NoError(t, reconcile(h.DB, rollback.History{Log: h.Log, Keys: signing.KeyIDs, Loaded: h.Warehouse}))
 
 	path, url := storetest.Place(t, older)
 	db, err := store.Open(t.Context(), store.Config{Path: path, URL: url, Now: h.Now, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	defer db.Close()
-	err = db.Reconcile(t.Context(), store.History{Log: h.Log, Keys: signing.KeyIDs, Loaded: h.Warehouse})
-	require.ErrorIs(t, err, store.ErrOlder)
+	err = reconcile(db, rollback.History{Log: h.Log, Keys: signing.KeyIDs, Loaded: h.Warehouse})
+	require.ErrorIs(t, err, rollback.ErrOlder)
 	require.ErrorContains(t, err, "2 events of control that it never wrote")
 	replayed := map[string][]string{}
-	require.NoError(t, db.Reconcile(t.Context(), store.History{Log: h.Log, Keys: signing.KeyIDs, Loaded: h.Warehouse, Accept: true, Replays: []store.Replay{
+	require.NoError(t, reconcile(db, rollback.History{Log: h.Log, Keys: signing.KeyIDs, Loaded: h.Warehouse, Accept: true, Replays: []rollback.Replay{
 		{Kinds: []string{"pack"}, Apply: func(_ context.Context, _ *store.Tx, e *sealer.Event) (bool, error) {
 			replayed[e.TenantID] = append(replayed[e.TenantID], e.Type)
 			return false, nil
@@ -122,10 +127,10 @@ func TestOlderDatabaseBesideATopic(t *testing.T) {
 	}}))
 	require.Equal(t, map[string][]string{a: {typeSealed}, b: {typeSealed}}, replayed)
 	for _, p := range []int32{h.Partition(a), h.Partition(b)} {
-		mark, _, err := db.HighWater(t.Context(), p)
+		mark, _, err := rollback.HighWater(t.Context(), db, p)
 		require.NoError(t, err)
 		require.NotEqual(t, marked[p], mark.String())
 	}
 	follow(db)
-	require.NoError(t, db.Reconcile(t.Context(), store.History{Log: h.Log, Keys: signing.KeyIDs, Loaded: h.Warehouse}), "one history again")
+	require.NoError(t, reconcile(db, rollback.History{Log: h.Log, Keys: signing.KeyIDs, Loaded: h.Warehouse}), "one history again")
 }

@@ -101,6 +101,7 @@ import (
 
 	"muniment.example/control/objects"
 	"muniment.example/control/proof/sums"
+	"muniment.example/control/reserve"
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/pipeline"
@@ -262,7 +263,7 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 		db: cfg.DB, warehouse: cfg.Warehouse, log: cfg.Log, keys: cfg.Keys, cfg: cfg,
 		metrics: newMetrics(), step: func(string) error { return nil },
 	}
-	a.folder = folder{packs: cfg.Packs, dir: cfg.Dir, free: func() (int64, error) { return store.Free(cfg.Dir) }, step: func(name string) error { return a.step(name) }}
+	a.folder = folder{packs: cfg.Packs, dir: cfg.Dir, free: func() (int64, error) { return reserve.Free(cfg.Dir) }, step: func(name string) error { return a.step(name) }}
 	var err error
 	if a.codec, err = sums.NewCodec(); err != nil {
 		return nil, fmt.Errorf("cannot open proof packs: %w", err)

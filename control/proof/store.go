@@ -118,10 +118,10 @@ func addSums(ctx context.Context, tx *store.Tx, p *Pack, days []sums.Day) error 
 	return nil
 }
 
-// reserve promises the root of one size of a tenant's log. After it has returned nil and the
+// promise records the root of one size of a tenant's log. After it has returned nil and the
 // transaction is committed, that root may be signed. It returns errForked if another root was
 // promised for this size.
-func reserve(ctx context.Context, tx *store.Tx, tenantID string, size uint64, root sealer.Hash, now time.Time) error {
+func promise(ctx context.Context, tx *store.Tx, tenantID string, size uint64, root sealer.Hash, now time.Time) error {
 	_, err := tx.ExecContext(ctx, `INSERT INTO proof_roots (tenant_id, tree_size, root_hash, reserved_at) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (tenant_id, tree_size) DO NOTHING`, tenantID, int64(size), root.String(), store.At(now))
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"muniment.example/sealer"
 )
 
-// Replay applies the newest event of a right for store.Replay: the right is at least as severely
+// Replay applies the newest event of a right for rollback.Replay: the right is at least as severely
 // stopped as the event says, here and in the feed. No stop is ever lifted. A record that is older
 // than the event gets a new revision even if its state stays the same: otherwise a delivery under
 // the old revision would look as if the node had missed a stop. It emits no event.

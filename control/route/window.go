@@ -91,6 +91,11 @@ type LogBounds interface {
 	Bounds(ctx context.Context, partition int32) (first, end sealer.Position, err error)
 }
 
+// Loaded says how far a warehouse has loaded the log, with the contract of pipeline.Sink.
+type Loaded interface {
+	Resume(ctx context.Context, partition int32) (next sealer.Position, ok bool, err error)
+}
+
 // retryLoading is the Retry-After for a position that isn't loaded yet.
 const retryLoading = time.Second
 
@@ -99,7 +104,7 @@ const retryLoading = time.Second
 // WAREHOUSE_BEHIND: a warehouse that is being rebuilt will reach it, and must not give another
 // response for a position than before. A position after the end of the log, or in another
 // partition than the tenant's, was in no response, and is VALIDATION_FAILED.
-func (a AsOf) Position(ctx context.Context, w store.Loaded, log LogBounds, tenantID string) (*sealer.Position, error) {
+func (a AsOf) Position(ctx context.Context, w Loaded, log LogBounds, tenantID string) (*sealer.Position, error) {
 	partition, err := log.PartitionOf(ctx, tenantID)
 	if err != nil {
 		return nil, err

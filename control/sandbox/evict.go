@@ -153,7 +153,7 @@ func (s *budget) dropIf(ctx context.Context, tenantID, reason string, by sealer.
 	return dropped, err
 }
 
-// Replay returns a function that applies each event of the sandbox for store.Replay. A tenant that
+// Replay returns a function that applies each event of the sandbox for rollback.Replay. A tenant that
 // was dropped is dropped again from the tables of all services. A secret from before a rotation is
 // replaced again, since the reason for the rotation may have been that it leaked.
 func Replay(tables store.Tables) func(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {

@@ -7,7 +7,7 @@ import (
 	"muniment.example/sealer"
 )
 
-// Replay applies the newest event of a counterparty or a rule for store.Replay, so the database
+// Replay applies the newest event of a counterparty or a rule for rollback.Replay, so the database
 // agrees with the log, which packs are rated by. It clears what is private of
 // a counterparty: no event has it, and the older database may name an account that was changed since.
 func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {

@@ -23,7 +23,7 @@ type keyRecord struct {
 	Successor  *keyRecord    `json:"successor"`
 }
 
-// Replay applies each event of signing keys for store.Replay. A key that was enrolled gets its
+// Replay applies each event of signing keys for rollback.Replay. A key that was enrolled gets its
 // row back, with the same beginning, since what it signed could not be verified otherwise. A key
 // whose record has an end or a revocation gets these back, too.
 func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"muniment.example/control/rollback"
 	"muniment.example/control/store"
 	"muniment.example/control/store/storetest"
 	"muniment.example/sealer"
@@ -29,8 +30,8 @@ type place struct {
 	sealTime time.Duration
 	log      bytes.Buffer
 	metrics  prometheus.Registerer
-	sealed   time.Time    // when the newest pack was sealed
-	events   store.Reader // that a start checks the database against; nil: none
+	sealed   time.Time       // when the newest pack was sealed
+	events   rollback.Reader // that a start checks the database against; nil: none
 }
 
 func newPlace(t *testing.T) *place {
@@ -54,7 +55,8 @@ func (p *place) start(t *testing.T) (r *Service, stop func(), err error) {
 	require.NoError(t, err)
 	t.Cleanup(func() { db.Close() })
 	if p.events != nil {
-		require.NoError(t, db.Reconcile(t.Context(), store.History{Log: p.events}))
+		_, err := rollback.History{Log: p.events}.Reconcile(t.Context(), db)
+		require.NoError(t, err)
 	}
 	r, err = New(t.Context(), Config{
 		DB: db, Dir: p.keys(), SealTime: p.sealTime, Logger: slog.New(slog.NewTextHandler(&p.log, nil)), Registerer: p.metrics,

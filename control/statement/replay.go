@@ -19,7 +19,7 @@ func uncorrectable(id string) error {
 		"the period stays stated, so it is not billed again")
 }
 
-// Replay applies the newest event of a statement for store.Replay, so an issued statement occupies
+// Replay applies the newest event of a statement for rollback.Replay, so an issued statement occupies
 // its period again. No event has the text of a statement: a draft that the database lacks becomes
 // DISCARDED.
 func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {

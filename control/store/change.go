@@ -48,7 +48,7 @@ func (db *engine) change(ctx context.Context, fn func(tx *Tx) error, stops bool)
 		return fmt.Errorf("cannot begin a change: %w", err)
 	}
 	defer inner.Rollback() // without effect after the commit
-	tx := &Tx{Tx: inner, db: db, epoch: db.epoch}
+	tx := &Tx{Tx: inner, db: db, epoch: db.epoch.Number}
 	if err := tx.start(ctx); err != nil {
 		return fmt.Errorf("cannot begin a change: %w", err)
 	}
@@ -98,7 +98,7 @@ func (tx *Tx) start(ctx context.Context) error {
 	if err := tx.lockChanges(ctx); err != nil {
 		return err
 	}
-	if tx.db.id == "" {
+	if tx.db.epoch.Incarnation == "" {
 		return nil // the first change finds out the incarnation
 	}
 	_, err := tx.db.state(ctx, tx, seen)
@@ -201,6 +201,12 @@ func (tx *Tx) emit(ctx context.Context, events []*outgoing) error {
 	}
 	tx.emitted = uint64(last)
 	return nil
+}
+
+// EmitSystem emits an event of the system's tenant, with record as its data: of nodes, signing
+// keys, or the database itself.
+func (tx *Tx) EmitSystem(ctx context.Context, kind *Kind, by, subject sealer.Ref, record any) error {
+	return tx.EmitRecord(ctx, kind, sealer.Event{TenantID: api.SystemTenant, Actor: by, Subject: subject}, record)
 }
 
 // ByKey, ByOperator and BySystem name the actor of an event: an API key, or the member whose id is in

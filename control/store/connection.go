@@ -122,7 +122,7 @@ func (r markedRows) Next(row []driver.Value) error { return mark(r.Rows.Next(row
 // kernel detects a lost machine after deadAfter. Requests are answered 503 DATABASE_UNAVAILABLE;
 // background work retries until the server is back. Then new requests don't fail because of
 // connections that broke meanwhile (connection.go). No process has to be restarted, unless the
-// database that comes back is an older one, or on another server: then it ends by itself (history.go).
+// database that comes back is an older one, or on another server: then it ends by itself (control/rollback).
 //
 // If a connection breaks while a change is committed, the outcome is uncertain. It is never
 // answered as a success, nor repeated here. A caller that retries finds the state of every record

@@ -56,7 +56,7 @@ func TestFullDisk(t *testing.T) {
 
 // TestRelayCopiesNothingWhileRowsStay has the outbox refuse to be cleared.
 func TestRelayCopiesNothingWhileRowsStay(t *testing.T) {
-	db, log := mustOpenFile(t, filepath.Join(t.TempDir(), "control.db")), newMemoryLog()
+	db, log := mustOpenFile(t, filepath.Join(t.TempDir(), "control.db")), new(faultyLog)
 	for _, subject := range []string{"rgh_a", "rgh_b"} {
 		db.mustEmit(t, "tnt_a", subject)
 	}
@@ -69,14 +69,14 @@ func TestRelayCopiesNothingWhileRowsStay(t *testing.T) {
 		_, err := db.relay(t.Context(), log)
 		require.ErrorContains(t, err, "no space")
 	}
-	require.Len(t, log.entries, 2)
+	require.Len(t, log.records, 2)
 	trigger(`DROP TRIGGER stays`)
 	db.mustEmit(t, "tnt_a", "rgh_c")
 	for range 2 {
 		_, err := db.relay(t.Context(), log)
 		require.NoError(t, err)
 	}
-	require.Len(t, log.entries, 3)
+	require.Len(t, log.records, 3)
 	pending, err := db.pending(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, pending)

@@ -29,7 +29,7 @@ func (db *feed) Feed(ctx context.Context, req api.FeedRequest) (api.Feed, error)
 	if db.unrecorded.Load() {
 		return api.Feed{}, errUnrecorded
 	}
-	f := api.Feed{Incarnation: db.id, Promotions: db.promotions, PromotedAt: db.promotedAt, Changes: []api.Change{}}
+	f := api.Feed{Incarnation: db.epoch.Incarnation, Promotions: db.epoch.Promotions, PromotedAt: db.epoch.PromotedAt, Changes: []api.Change{}}
 	err := db.view(ctx, func(tx *sql.Tx, newest int64) (err error) {
 		f.Newest, f.UpTo = newest, newest
 		if req.After >= f.Newest {
@@ -79,7 +79,7 @@ func (db *feed) Snapshot(ctx context.Context, kind, id string) (s api.Snapshot, 
 		if found != nil {
 			s.Change = &found.Change
 		}
-		s.AsOf, s.Promotions = newest, db.promotions
+		s.AsOf, s.Promotions = newest, db.epoch.Promotions
 		return err
 	})
 	return s, err
@@ -92,7 +92,7 @@ const snapshotsAtOnce = 200
 func (db *feed) Snapshots(ctx context.Context, kind string, ids []string) (s api.Snapshots, err error) {
 	s.Changes = []api.Change{}
 	err = db.view(ctx, func(tx *sql.Tx, newest int64) error {
-		s.AsOf, s.Promotions = newest, db.promotions
+		s.AsOf, s.Promotions = newest, db.epoch.Promotions
 		for some := range slices.Chunk(ids, snapshotsAtOnce) {
 			args := []any{kind}
 			for _, id := range some {

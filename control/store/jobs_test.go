@@ -19,6 +19,7 @@ import (
 	"pgregory.net/rapid"
 
 	"muniment.example/control/rapidtest"
+	"muniment.example/control/reserve"
 	"muniment.example/gateway/api"
 )
 
@@ -418,7 +419,7 @@ func TestNoJobBeginsOnAFullDisk(t *testing.T) {
 		q.enqueue(NewJob{Lane: lane})
 	}
 	begun := q.claim()
-	q.dbs[0].reserve.spent.Store(true)
+	q.dbs[0].reserve.Spend()
 	_, err := q.dbs[0].Enqueue(t.Context(), NewJob{Kind: q.kind, TenantID: "tnt_a"})
 	require.Equal(t, api.StorageFull, api.From(err).Reason)
 	err = q.dbs[0].Change(t.Context(), func(tx *Tx) error {
@@ -430,7 +431,7 @@ func TestNoJobBeginsOnAFullDisk(t *testing.T) {
 	require.Equal(t, api.StorageFull, api.From(err).Reason)
 	require.NoError(t, begun.Done(t.Context()))
 	require.Len(t, q.list(), 1)
-	q.dbs[0].reserve.spent.Store(false)
+	q.dbs[0].reserve = reserve.File{}
 	require.NotNil(t, q.claim())
 }
 

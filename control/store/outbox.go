@@ -31,6 +31,10 @@ const (
 	relayRetryMax = 5 * time.Second
 )
 
+// number identifies an audit event: the epoch of the database that wrote it, and its sequence
+// number in that epoch.
+type number struct{ epoch, seq uint64 }
+
 // outbox holds the events that are not in the log yet.
 type outbox struct {
 	*engine
@@ -107,7 +111,7 @@ func (db *outbox) relay(ctx context.Context, log Appender) (int, error) {
 		r := &pending[i]
 		if _, err = log.Append(ctx, r); err != nil {
 			err = fmt.Errorf("cannot append %s: %w", r.EventID, err)
-			if isFull(err) && r.Epoch == db.epoch && r.Seq <= db.stopped.Load() {
+			if isFull(err) && r.Epoch == db.epoch.Number && r.Seq <= db.stopped.Load() {
 				db.spend() // a stop's event is waiting
 			}
 			break
@@ -135,6 +139,11 @@ func (db *outbox) clear(ctx context.Context) error {
 	return db.notify(context.WithoutCancel(ctx), db.write, channel)
 }
 
+// Outbox returns the events that are not in the log yet, in their order.
+func (tx *Tx) Outbox(ctx context.Context) ([]string, error) {
+	return List(ctx, tx, "the outbox", Text, `SELECT event FROM outbox ORDER BY epoch, seq`)
+}
+
 // pending reads the oldest rows of the outbox.
 func (db *outbox) pending(ctx context.Context) ([]sealer.Record, error) {
 	scan := func(row Row) (sealer.Record, error) {
@@ -146,11 +155,11 @@ func (db *outbox) pending(ctx context.Context) ([]sealer.Record, error) {
 		`SELECT epoch, seq, tenant_id, event_id, event, private FROM outbox ORDER BY epoch, seq LIMIT $1`, relayBatch)
 }
 
-// announce returns when the first event of the epoch is durable in the log, or with ctx's error: at once
+// Announce returns when the first event of the epoch is durable in the log, or with ctx's error: at once
 // if it is, also by another process's relay. The process that began the epoch may have ended before
 // that. Call it before Relay runs in this process.
-func (db *outbox) announce(ctx context.Context, log Appender) error {
-	waiting, err := One(ctx, db.read, "the epoch's first event", Text, `SELECT event_id FROM outbox WHERE epoch = $1 AND seq = 1`, db.epoch)
+func (db *outbox) Announce(ctx context.Context, log Appender) error {
+	waiting, err := One(ctx, db.read, "the epoch's first event", Text, `SELECT event_id FROM outbox WHERE epoch = $1 AND seq = 1`, db.epoch.Number)
 	if waiting == nil || err != nil {
 		return err
 	}
@@ -158,21 +167,20 @@ func (db *outbox) announce(ctx context.Context, log Appender) error {
 	defer stop()
 	ended := make(chan error, 1)
 	go func() { ended <- db.Relay(relaying, log) }()
-	err = db.drain(ctx, "")
+	err = db.Drain(ctx, "")
 	stop()
 	return errors.Join(err, <-ended)
 }
 
-// Drain returns when every event of the tenant that was in the outbox at the call is durable in the
-// log, or with ctx's error. The caller must have Relay running.
+// Drain returns when every event of the tenant, or of all tenants if the id is empty, that was in the
+// outbox at the call is durable in the log, or with ctx's error. The caller must have Relay running.
 func (db *engine) Drain(ctx context.Context, tenantID string) error {
 	if err := db.drain(ctx, tenantID); err != nil {
-		return fmt.Errorf("cannot drain the outbox of %s: %w", tenantID, err)
+		return fmt.Errorf("cannot drain the outbox: %w", err)
 	}
 	return nil
 }
 
-// drain is Drain, of all tenants if the id is empty.
 func (db *engine) drain(ctx context.Context, tenantID string) error {
 	which := `tenant_id = $1`
 	if tenantID == "" {

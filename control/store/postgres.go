@@ -31,7 +31,7 @@ import (
 //     every node's poll read the feed again.
 //
 // If the database is replaced by an older copy while processes run, each of them detects it: see
-// history.go.
+// epoch.go.
 
 // Advisory locks are numbers.
 const (
@@ -136,6 +136,11 @@ func (tx *Tx) lockChanges(ctx context.Context) error {
 	}
 	_, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(lockChange))
 	return err
+}
+
+// execer is the writing connection or a change.
+type execer interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
 // notify notifies every process, within a transaction at its commit. On SQLite there is no other

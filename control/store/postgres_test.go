@@ -1,7 +1,6 @@
 package store
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"net/url"
@@ -15,7 +14,6 @@ import (
 	"muniment.example/control/store/storetest"
 	"muniment.example/deploy/stack/stacktest"
 	"muniment.example/gateway/api"
-	"muniment.example/sealer"
 )
 
 // onPostgres skips a test that is about several processes on one database, unless
@@ -176,7 +174,8 @@ func TestRestoreUnderARunningProcess(t *testing.T) {
 	_, at := storetest.Place(t, dir)
 	running := mustOpenAt(t, Config{URL: at, Logger: slog.New(slog.NewTextHandler(said, nil))})
 	running.mustPublish(t, "rgh_a", api.RightActive)
-	older := copyDB(t, dir)
+	older := t.TempDir()
+	storetest.Copy(t, dir, older)
 	waittest.Until(t, func() bool { // its connections were closed for the copy
 		return running.Change(t.Context(), func(*Tx) error { return nil }) == nil
 	})
@@ -205,26 +204,13 @@ func TestRestoreUnderARunningProcess(t *testing.T) {
 	require.Equal(t, 1, said.count("level=ERROR"), said)
 }
 
-// TestAcceptedRollbackStopsOtherProcesses: an incarnation that one process begins is not
-// that of the others.
-func TestAcceptedRollbackStopsOtherProcesses(t *testing.T) {
-	onPostgres(t)
-	dir, log := t.TempDir(), newMemoryLog()
+// TestEpochOfAnotherProcess: an epoch that one process begins is not that of the others.
+func TestEpochOfAnotherProcess(t *testing.T) {
+	dir := t.TempDir()
 	running, accepting := mustOpen(t, dir), mustOpen(t, dir)
-	_, err := log.Append(t.Context(), &sealer.Record{TenantID: "tnt_a", EventID: "evt_x", Node: Node, Epoch: 1, Seq: 9, Event: []byte(`{}`)})
-	require.NoError(t, err)
-	log.entries[0].Event = lateRevocation(t)
-	require.NoError(t, accepting.Reconcile(t.Context(), History{Log: log, Accept: true}))
-	require.ErrorIs(t, running.Change(context.Background(), func(*Tx) error { return nil }), ErrWentBack)
+	require.NoError(t, accepting.BeginEpoch(t.Context(), Epoch{Incarnation: accepting.NewIncarnation(), Number: 2}, func(*Tx) error { return nil }))
+	require.ErrorIs(t, running.Change(t.Context(), func(*Tx) error { return nil }), ErrWentBack)
 	require.NoError(t, accepting.Change(t.Context(), func(*Tx) error { return nil }))
-}
-
-func lateRevocation(t *testing.T) []byte {
-	e := event("tnt_a", "rgh_a")
-	e.EventID, e.At, e.Type = api.NewID(api.PrefixEvent, now), At(now).Time, "right.revoked"
-	text, err := sealer.AppendEvent(nil, &e)
-	require.NoError(t, err)
-	return text
 }
 
 func TestURLKeepsItsPassword(t *testing.T) {

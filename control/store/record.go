@@ -325,11 +325,11 @@ func (t text) Scan(column any) error {
 	return t.read(s)
 }
 
-// InEvent reads, for Replay.Apply, the record that an event holds (said), and the one that the
+// InEvent reads, for rollback.Replay.Apply, the record that an event holds (said), and the one that the
 // database has (was). said is nil if the event holds no record of this kind, or one of a tenant that
 // the database does not know; was is nil if the database has none.
 func (k *Records[R]) InEvent(ctx context.Context, tx *Tx, e *sealer.Event) (was, said *R, err error) {
-	if e.Subject.Kind != k.Noun || revisionOf(e) == 0 {
+	if e.Subject.Kind != k.Noun || RevisionOf(e) == 0 {
 		return nil, nil, nil
 	}
 	known, err := One(ctx, tx, "the tenant "+e.TenantID, Text, `SELECT tenant_id FROM tenants WHERE tenant_id = $1`, e.TenantID)
@@ -451,4 +451,15 @@ func (i *Instant) Scan(column any) error {
 		return fmt.Errorf("a %T is not a time", column)
 	}
 	return nil
+}
+
+// RevisionOf reads the revision of the record in an event's data, 0 when it has none.
+func RevisionOf(e *sealer.Event) int64 {
+	var record struct {
+		Revision int64 `json:"revision"`
+	}
+	if json.Unmarshal(e.Data, &record) != nil {
+		return 0
+	}
+	return record.Revision
 }

@@ -21,7 +21,7 @@ import (
 //   - The server is identified by its system identifier and its timeline. A running primary keeps
 //     both; its promoted standby has another timeline, and another cluster another system. A process
 //     knows one server, that of its first connection, and takes any other for a database that went
-//     back (ErrWentBack). history.go describes what the next start does.
+//     back (ErrWentBack). control/rollback describes what the next start does.
 //   - Settings are made by a statement, because PgBouncer refuses those of the startup packet, or
 //     drops them if it is told to ignore them.
 //   - synchronous_commit is remote_apply: an answered change is on disk, and if the server has
@@ -91,7 +91,6 @@ func (s session) begin(ctx context.Context, conn *pgx.Conn) error {
 
 // server is the one that a process knows.
 type server struct {
-	fixed   bool                          // the name is a test's
 	changed func(known, met string) error // returns the error of a connection to another server
 
 	mu   sync.Mutex
@@ -100,7 +99,7 @@ type server struct {
 
 // meet takes the server at the other end of a connection. nil takes every one.
 func (s *server) meet(name string) error {
-	if s == nil || s.fixed {
+	if s == nil {
 		return nil
 	}
 	s.mu.Lock()

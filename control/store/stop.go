@@ -4,23 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	"golang.org/x/sys/unix"
 	"modernc.org/sqlite"
 	codes "modernc.org/sqlite/lib"
 
 	"muniment.example/gateway/api"
-	"muniment.example/sealer"
 )
 
 // Stop is Change for a suspension, a revocation or an expulsion. It may use the reserve, so fn may
@@ -82,29 +74,33 @@ var errConflictUnconfirmed = api.Unavailable(api.LogUnavailable, "the request co
 
 // Confirm returns once all events of the changes that were made before are in the log: whatever
 // becomes of PostgreSQL, a start on a promoted standby finds them there. A server may lose what it has
-// committed, also one with synchronous standbys (history.go), so a stop is confirmed before it is
+// committed, also one with synchronous standbys (control/rollback), so a stop is confirmed before it is
 // acknowledged, and a node's key before it signs. After an error, which is a 503, they are recorded
 // nevertheless. An embedded service has its database and its log on one disk: it returns at once.
 func (db *engine) Confirm(ctx context.Context) error {
-	if db.pg == nil || !db.hasLog.Load() {
+	if db.pg == nil || !db.checked.Load() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, db.cfg.confirmWithin)
 	defer cancel()
-	if err := db.drain(ctx, ""); err != nil {
+	if err := db.Drain(ctx, ""); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnconfirmed, err)
 	}
 	return nil
 }
 
+// CheckedAgainstLog says that the database and the log hold one history (control/rollback). Before that
+// Confirm returns at once.
+func (db *engine) CheckedAgainstLog() { db.checked.Store(true) }
+
 // spend releases the reserve; false if there was none.
 func (db *engine) spend() bool {
-	released, err := db.reserve.release()
+	released, err := db.reserve.Release()
 	if err != nil {
 		db.cfg.Logger.Error("cannot release the reserve", "err", err)
 	}
 	if released {
-		db.cfg.Logger.Error("the disk is full: the reserve was released for stops, all other changes are refused until there is space", "bytes", db.reserve.size)
+		db.cfg.Logger.Error("the disk is full: the reserve was released for stops, all other changes are refused until there is space", "bytes", db.reserve.Size())
 	}
 	return released
 }
@@ -148,203 +144,10 @@ func (db *engine) probe(ctx context.Context) error {
 	return err
 }
 
-// SearchStops reads searchReads records and then pauses. It takes a few percent of a processor, and
-// 30 MB a second of a disk.
-const (
-	searchReads = 10_000
-	searchPause = 500 * time.Millisecond
-	searchRetry = 10 * time.Second
-)
-
-// unsearched is the part of the log that a start has not searched for stops.
-type unsearched struct {
-	History
-	missed missed
-	stops  *stops // found so far
-}
-
-// SearchStops reads the part of the log that Reconcile left out so that the service is ready soon,
-// and re-applies the stops that the database lacks. Only then does the next start read less, so
-// nothing is skipped if the process ends before. It returns nil when it is done, or when ctx is;
-// History.Log must outlive it. Call it once, after Reconcile.
-func (db *reconciler) SearchStops(ctx context.Context) error {
-	u := db.unsearched
-	if u == nil {
-		return nil
-	}
-	db.cfg.Logger.Info("searching the log since the last start for stops", "partitions", len(u.stops.left))
-	for {
-		err := u.search(ctx)
-		if err == nil {
-			u.stops.left = nil
-			err = db.holdAgainst(ctx, u.History, u.missed, u.stops)
-		}
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err == nil:
-			db.unsearched = nil
-			db.cfg.Logger.Info("searched the log since the last start for stops")
-			return nil
-		}
-		db.cfg.Logger.Warn("cannot search the log since the last start for stops, retrying", "err", err)
-		pause(ctx, time.After(searchRetry))
-	}
-}
-
-// search reads what is left, and then what came meanwhile, since a stop may have been lifted.
-func (u *unsearched) search(ctx context.Context) error {
-	for i := range u.stops.left {
-		if err := u.read(ctx, &u.stops.left[i].from, u.stops.left[i].to); err != nil {
-			return err
-		}
-	}
-	for i := range u.stops.ends {
-		_, end, err := u.Log.Bounds(ctx, int32(i))
-		if err != nil {
-			return err
-		}
-		if err := u.read(ctx, &u.stops.ends[i], end); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// read adds the stops of a span, and advances from. Records that the log no longer holds are
-// skipped.
-func (u *unsearched) read(ctx context.Context, from *sealer.Position, to sealer.Position) error {
-	for from.Compare(to) < 0 {
-		first, _, err := u.Log.Bounds(ctx, from.Partition)
-		if err != nil {
-			return err
-		}
-		if from.Offset = max(from.Offset, first.Offset); from.Compare(to) >= 0 {
-			break
-		}
-		some := to
-		some.Offset = min(to.Offset, from.Offset+searchReads)
-		if err := u.stops.scan(ctx, u.Log, *from, some); err != nil {
-			return err
-		}
-		if *from = some; some != to {
-			if pause(ctx, time.After(searchPause)); ctx.Err() != nil {
-				return ctx.Err()
-			}
-		}
-	}
-	return nil
-}
-
-// # The reserve
-//
-// A full disk must not prevent the revocation of a right or a key: otherwise an attacker could keep
-// a stolen key active by filling the disk. So a file occupies a part of the disk, and is removed
-// when a stop (Stop), or its event in the log (Relay), finds the disk full. From then on only stops
-// use this space: other changes are refused, and other writers on the same disk call Reserved
-// first. Watch allocates the reserve again once there is space for it and a quarter more.
-//
-// It is for an embedded service, whose log and warehouse are on the disk of the database.
-// PostgreSQL may run on another machine and has no reserve.
-
-// Reserve is how many bytes an embedded service keeps free: a segment of the log, which is
-// allocated as a whole, and space for thousands of stops in the database.
-const Reserve = 96 << 20
-
-const reserveFile = "reserve"
-
-// reserve is the file that occupies the space.
-type reserve struct {
-	path string // empty: there is no reserve
-	size int64
-
-	mu    sync.Mutex // held while the file is made or removed
-	spent atomic.Bool
-}
-
-// release removes the file; false if there was none.
-func (r *reserve) release() (released bool, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.path == "" || r.spent.Load() {
-		return false, nil
-	}
-	r.spent.Store(true) // before other writers can use the space
-	err = os.Remove(r.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// allocate creates the file, unless it exists.
-func (r *reserve) allocate() (err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.path == "" {
-		return nil
-	}
-	if info, err := os.Stat(r.path); err == nil && info.Size() == r.size {
-		r.spent.Store(false)
-		return nil
-	}
-	free, err := Free(filepath.Dir(r.path))
-	if err != nil {
-		return err
-	}
-	if free < r.size+r.size/4 { // otherwise it would be released again at once
-		return fmt.Errorf("%d bytes are free of the %d that it needs: %w", free, r.size+r.size/4, unix.ENOSPC)
-	}
-	making := r.path + ".new"
-	if err = r.fill(making); err == nil {
-		err = os.Rename(making, r.path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(making))
-	}
-	r.spent.Store(false)
-	return nil
-}
-
-// fill makes a file that really occupies the space.
-func (r *reserve) fill(name string) error {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	if err = allocate(f, r.size); errors.Is(err, errors.ErrUnsupported) {
-		err = writeRandom(f, r.size)
-	}
-	return errors.Join(err, f.Close())
-}
-
-// writeRandom writes bytes that no file system can compress.
-func writeRandom(f *os.File, size int64) error {
-	random := rand.NewChaCha8([32]byte{})
-	block := make([]byte, 1<<20)
-	for written := int64(0); written < size; written += int64(len(block)) {
-		block = block[:min(int64(len(block)), size-written)]
-		_, _ = random.Read(block) // never fails
-		if _, err := f.Write(block); err != nil {
-			return err
-		}
-	}
-	return f.Sync()
-}
-
-// Free returns how many bytes may still be written to the disk of a folder.
-func Free(dir string) (int64, error) {
-	var s unix.Statfs_t
-	if err := unix.Statfs(dir, &s); err != nil {
-		return 0, fmt.Errorf("cannot read how much space is free in %s: %w", dir, err)
-	}
-	return int64(s.Bavail) * int64(s.Bsize), nil
-}
-
 // Reserved returns a 503 while the free disk space is for stops alone. All other writers to the
 // disk of the database call it first.
 func (db *engine) Reserved() error {
-	if db.reserve.spent.Load() {
+	if db.reserve.Spent() {
 		return errFull
 	}
 	return nil
@@ -369,10 +172,10 @@ func (db *engine) Watch(ctx context.Context) error {
 }
 
 func (db *engine) watch(ctx context.Context) {
-	was := db.reserve.spent.Load()
-	err := db.reserve.allocate()
+	was := db.reserve.Spent()
+	err := db.reserve.Allocate()
 	switch {
-	case isFull(err) && !db.reserve.spent.Swap(true):
+	case isFull(err) && db.reserve.Spend():
 		db.cfg.Logger.Error("the disk has no space for the reserve: all changes but stops are refused until it has", "err", err)
 	case err == nil && was:
 		db.cfg.Logger.Info("the reserve is allocated again, changes are accepted")

@@ -157,7 +157,7 @@ func TestWhoIsRefusedStopsNobody(t *testing.T) {
 
 // fullLog has no space while a file is there.
 type fullLog struct {
-	*memoryLog
+	faultyLog
 	until string
 }
 
@@ -165,14 +165,14 @@ func (l *fullLog) Append(ctx context.Context, r *sealer.Record) (sealer.Position
 	if _, err := os.Stat(l.until); err == nil {
 		return sealer.Position{}, fmt.Errorf("log is full: %w", &os.PathError{Op: "fallocate", Path: "x.seg", Err: syscall.ENOSPC})
 	}
-	return l.memoryLog.Append(ctx, r)
+	return l.faultyLog.Append(ctx, r)
 }
 
 // TestRelaySpendsTheReserve: the event of a stop needs another segment of the log.
 func TestRelaySpendsTheReserve(t *testing.T) {
 	f := newFullDB(t)
 	f.limit(1_000_000)
-	log := &fullLog{newMemoryLog(), f.reserve}
+	log := &fullLog{until: f.reserve}
 	require.NoError(t, f.long(f.Change, "issued"))
 	_, err := f.relay(t.Context(), log)
 	require.ErrorIs(t, err, syscall.ENOSPC)
@@ -183,7 +183,7 @@ func TestRelaySpendsTheReserve(t *testing.T) {
 	require.NoFileExists(t, f.reserve)
 	_, err = f.relay(t.Context(), log)
 	require.NoError(t, err)
-	require.Len(t, log.entries, 2)
+	require.Len(t, log.records, 2)
 }
 
 // TestNoRoomForTheReserve: a disk that is too small for it takes stops alone.
@@ -204,7 +204,7 @@ func TestTwoStopsSpendTheReserve(t *testing.T) {
 	err := f.Stop(t.Context(), func(tx *Tx) error {
 		if !second {
 			second = true
-			released, err := f.DB.reserve.release() // as another stop does at this moment
+			released, err := f.DB.reserve.Release() // as another stop does at this moment
 			require.NoError(t, err)
 			require.True(t, released)
 			_, err = tx.ExecContext(t.Context(), "PRAGMA max_page_count = 1")
@@ -226,7 +226,7 @@ func TestKeysTakeNothingOfTheReserve(t *testing.T) {
 	f.limit(1_000_000)
 	before, _, err := f.Attempt(t.Context(), KeyedRequest{TenantID: "tnt_a", KeyHash: "before", RequestHash: "r"})
 	require.NoError(t, err)
-	_, err = f.DB.reserve.release()
+	_, err = f.DB.reserve.Release()
 	require.NoError(t, err)
 	_, _, err = f.Attempt(t.Context(), KeyedRequest{TenantID: "tnt_a", KeyHash: "after", RequestHash: "r"})
 	f.refusal(err)

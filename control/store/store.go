@@ -25,13 +25,10 @@
 // opens or changes keys (keylock.go).
 //
 // A stop (a suspension, revocation or expulsion) can be recorded although the disk is full, because
-// a reserve is kept for it. If it still can't be recorded, no node gets a lease (stop.go).
+// a reserve is kept for it (control/reserve). If it still can't be recorded, no node gets a lease (stop.go).
 //
-// Database and log hold one history between them. If one of them is an older copy, the start
-// detects it (history.go), and it also detects a stop that was removed from the database
-// (replay.go). Both are backed up and restored together (control/backup); a restored database
-// begins a new incarnation. So does a standby of PostgreSQL that is promoted and lacks what the log
-// has.
+// A database only moves forward: a process that meets an older state of it, or another server, ends
+// (epoch.go), and the next start compares it with the log (control/rollback).
 //
 // Services own their tables and their SQL. This package owns the transaction, the outbox, the feed
 // and the migrations, because a schema has one order. It doesn't know what a right or a key means,
@@ -88,7 +85,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
-	"muniment.example/gateway/api"
+	"muniment.example/control/reserve"
 )
 
 //go:embed migrations/*.sql
@@ -124,7 +121,6 @@ type Config struct {
 	OnFailure func(error)
 
 	server                  *server                         // see session.go
-	serverName              string                          // of a server in its place, for tests
 	confirmWithin           time.Duration                   // see stop.go
 	maxLifetime             time.Duration                   // see connection.go
 	maxKeys                 int64                           // see idempotency.go
@@ -144,7 +140,6 @@ type DB struct {
 	*jobQueue
 	*attempts
 	*keyLock
-	*reconciler
 	*scrubber
 }
 
@@ -156,8 +151,8 @@ type engine struct {
 	read  *sql.DB
 	pg    *postgres // nil: SQLite
 
-	incarnation
-	hasLog atomic.Bool // Reconcile has checked the database against the log, to which the outbox is relayed
+	epoch   Epoch       // changed by a start alone
+	checked atomic.Bool // against the log, to which the outbox is relayed
 
 	changed broadcast // raised by a commit that took a revision
 	queued  broadcast // raised by a commit that emitted an event
@@ -166,7 +161,7 @@ type engine struct {
 	jobs    broadcast // raised by a commit that queued jobs, and when one ends here
 
 	full    atomic.Bool // the last change failed because the disk was full
-	reserve reserve
+	reserve reserve.File
 	// unrecorded is set from a stop that could not be recorded until a probe succeeds.
 	unrecorded atomic.Bool
 	stopped    atomic.Uint64 // the number of the newest event of a stop, in this process
@@ -206,16 +201,15 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		cfg.confirmWithin = confirmWithin
 	}
 	if cfg.free == nil {
-		cfg.free = Free
+		cfg.free = reserve.Free
 	}
 	if cfg.OnFailure == nil {
 		cfg.OnFailure = func(error) {}
 	}
 	e := &engine{}
-	cfg.server = &server{changed: e.otherServer, fixed: cfg.serverName != "", name: cfg.serverName}
+	cfg.server = &server{changed: e.otherServer}
 	e.cfg = cfg
-	events := &outbox{engine: e}
-	db := &DB{e, &notes{e}, &feed{e}, events, &jobQueue{e}, &attempts{e}, newKeyLock(e), &reconciler{engine: e, outbox: events}, &scrubber{e}}
+	db := &DB{e, &notes{e}, &feed{e}, &outbox{engine: e}, &jobQueue{e}, &attempts{e}, newKeyLock(e), &scrubber{e}}
 	if err := db.open(ctx); err != nil {
 		if cfg.URL != "" && Unreachable(err) && !errors.Is(err, errReadOnly) {
 			err = fmt.Errorf("%w: %w", errUnreachable, err)
@@ -248,12 +242,12 @@ func (db *DB) open(ctx context.Context) error {
 	}
 	db.read.SetMaxOpenConns(readers)
 	db.read.SetMaxIdleConns(readers)
-	if err := db.loadIncarnation(ctx); err != nil {
+	if err := db.loadEpoch(ctx); err != nil {
 		return err
 	}
 	if db.pg == nil && db.cfg.Reserve > 0 {
-		db.reserve.path, db.reserve.size = filepath.Join(filepath.Dir(db.cfg.Path), reserveFile), db.cfg.Reserve
-		if err := db.reserve.allocate(); err != nil { // the start may use what is left of the disk; Watch then refuses changes
+		db.reserve.Place(filepath.Dir(db.cfg.Path), db.cfg.Reserve)
+		if err := db.reserve.Allocate(); err != nil { // the start may use what is left of the disk; Watch then refuses changes
 			db.cfg.Logger.Warn("cannot reserve disk space for stops", "err", err)
 		}
 	}
@@ -330,40 +324,6 @@ func refuseNewer(have, known int64) error {
 	return fmt.Errorf("schema version %d is newer than %d, the newest that this program knows: run the version that migrated it, or a newer one, or restore a backup that this version made", have, known)
 }
 
-const prefixIncarnation api.Prefix = "inc_"
-
-// incarnation is the database's newest incarnation, as this process knows it.
-type incarnation struct {
-	id    string
-	epoch uint64 // of the events; a promotion that lost nothing begins one within the incarnation
-	// server is the one that the epoch began on; empty on SQLite.
-	server string
-	// promotions counts the epochs before this one of the same id, and promotedAt is the newest
-	// revision that the server had when the epoch began.
-	promotions, promotedAt int64
-}
-
-// loadIncarnation reads the database's incarnation, and begins the first one.
-func (db *DB) loadIncarnation(ctx context.Context) error {
-	return db.Change(ctx, func(tx *Tx) error {
-		i := &db.incarnation
-		err := tx.QueryRowContext(ctx, `SELECT epoch, id, server, promoted_at, (SELECT COUNT(*) FROM incarnations e WHERE e.id = i.id) - 1
-			FROM incarnations i ORDER BY epoch DESC LIMIT 1`).Scan(&i.epoch, &i.id, &i.server, &i.promotedAt, &i.promotions)
-		if !errors.Is(err, sql.ErrNoRows) {
-			return err
-		}
-		*i = incarnation{id: api.NewID(prefixIncarnation, db.Now()), epoch: 1, server: db.cfg.server.current()}
-		return tx.insertIncarnation(ctx, i)
-	})
-}
-
-// insertIncarnation writes the row of a new epoch.
-func (tx *Tx) insertIncarnation(ctx context.Context, i *incarnation) error {
-	_, err := tx.ExecContext(ctx, `INSERT INTO incarnations (epoch, id, started_at, server, promoted_at) VALUES ($1, $2, $3, $4, $5)`,
-		i.epoch, i.id, Millis(tx.db.Now()), i.server, i.promotedAt)
-	return err
-}
-
 // Close closes all connections. Relay must have returned.
 func (db *DB) Close() error {
 	db.pg.close()
@@ -380,12 +340,12 @@ func (db *DB) Close() error {
 // committed state. It refuses to write.
 func (db *engine) Read() *sql.DB { return db.read }
 
+// Logger is what the database logs to.
+func (db *engine) Logger() *slog.Logger { return db.cfg.Logger }
+
 // Now is the database's clock, in UTC and whole milliseconds, the precision of
 // every time that is stored.
 func (db *engine) Now() time.Time { return db.cfg.Now().UTC().Truncate(time.Millisecond) }
-
-// Incarnation is the id of the database's incarnation. A restore begins a new one.
-func (db *engine) Incarnation() string { return db.id }
 
 // Changed returns a channel that is closed by the next commit that took a revision, or sooner. Get
 // the channel before reading, so that no commit is missed.

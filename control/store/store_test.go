@@ -343,25 +343,6 @@ func TestFeedNeverEndsInsideARevision(t *testing.T) {
 	}
 }
 
-func TestHighWaterOnlyRises(t *testing.T) {
-	db := mustOpen(t, t.TempDir())
-	_, ok, err := db.HighWater(t.Context(), 0)
-	require.NoError(t, err)
-	require.False(t, ok)
-	for _, c := range []struct{ set, want sealer.Position }{
-		{sealer.Position{Offset: 7}, sealer.Position{Offset: 7}},
-		{sealer.Position{Offset: 6}, sealer.Position{Offset: 7}},
-		{sealer.Position{Generation: 1, Offset: 2}, sealer.Position{Generation: 1, Offset: 2}},
-		{sealer.Position{Offset: 9}, sealer.Position{Generation: 1, Offset: 2}},
-	} {
-		require.NoError(t, db.SetHighWater(t.Context(), c.set))
-		got, ok, err := db.HighWater(t.Context(), 0)
-		require.NoError(t, err)
-		require.True(t, ok)
-		require.Equal(t, c.want, got)
-	}
-}
-
 func TestInstant(t *testing.T) {
 	db := mustOpen(t, t.TempDir())
 	var got, none Instant

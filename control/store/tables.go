@@ -183,7 +183,7 @@ func (db *scrubber) roomToRewrite(ctx context.Context) error {
 		return err
 	}
 	free, err := db.cfg.free(filepath.Dir(db.cfg.Path))
-	if need := 2*size + db.reserve.size; err == nil && free < need {
+	if need := 2*size + db.reserve.Size(); err == nil && free < need {
 		err = fmt.Errorf("%d bytes are free of the %d that rewriting it needs: %w", free, need, errFull)
 	}
 	return err

@@ -75,7 +75,7 @@ func TestScrubLeavesRoomForStops(t *testing.T) {
 	require.NoError(t, db.Scrub(t.Context(), nil, nil), "nothing has to be rewritten")
 	free = 1 << 30
 	require.NoError(t, db.Scrub(t.Context(), nil, []string{"developer"}))
-	db.reserve.spent.Store(true)
+	db.reserve.Spend()
 	require.ErrorIs(t, db.Scrub(t.Context(), nil, []string{"developer"}), errFull)
 }
 

@@ -11,7 +11,7 @@ import (
 	"muniment.example/sealer"
 )
 
-// Replay applies the newest event of an API key for store.Replay: a revocation or an earlier end
+// Replay applies the newest event of an API key for rollback.Replay: a revocation or an earlier end
 // in the event's record is applied to the key and to the feed, without another event.
 func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
 	if e.Subject.Kind != "key" {

@@ -9,7 +9,7 @@ import (
 	"muniment.example/sealer"
 )
 
-// Replay applies the newest event of a webhook for store.Replay, so that a restored older database
+// Replay applies the newest event of a webhook for rollback.Replay, so that a restored older database
 // sends nothing to webhooks that were deleted, disabled or paused since. A secret that was rotated
 // since is the old one again; receivers notice that by the signatures.
 func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {

@@ -1,24 +1,24 @@
-package store
+package rollback
 
 import (
 	"bytes"
 	"context"
 	"errors"
 	"log/slog"
-	"path/filepath"
 	"testing"
 	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
+	"muniment.example/control/store"
 	"muniment.example/sealer"
 )
 
 // replayed reconciles, and returns the events of rights that were replayed, as if each held
 // something new.
-func (db *DB) replayed(t *testing.T, log Reader, older func(take func([]byte) error) error) (replayed []string) {
+func (db *database) replayed(t *testing.T, log Reader, older func(take func([]byte) error) error) (replayed []string) {
 	t.Helper()
-	h := History{Log: log, Replays: []Replay{ofRights(func(_ context.Context, _ *Tx, e *sealer.Event) (bool, error) {
+	h := History{Log: log, Replays: []Replay{ofRights(func(_ context.Context, _ *store.Tx, e *sealer.Event) (bool, error) {
 		replayed = append(replayed, e.Type+" "+e.Subject.ID)
 		return false, nil
 	})}}
@@ -67,12 +67,10 @@ func TestStartReadsWhatCameSince(t *testing.T) {
 		`UPDATE high_water SET position = '1.0.99999' WHERE name = 'stops'`,
 		`UPDATE high_water SET position = '9.0.0' WHERE name = 'stops'`,
 	} {
-		_, err := db.write.ExecContext(t.Context(), statement)
-		require.NoError(t, err)
+		db.exec(t, statement)
 		require.Equal(t, all, start(), statement)
 		require.Equal(t, 1, calls, statement)
-		_, err = db.write.ExecContext(t.Context(), `DELETE FROM high_water WHERE name = 'stops'`)
-		require.NoError(t, err)
+		db.exec(t, `DELETE FROM high_water WHERE name = 'stops'`)
 		require.Equal(t, all, start())
 	}
 	log.cut(log.end.Offset, 2)
@@ -84,7 +82,7 @@ func TestStartReadsWhatCameSince(t *testing.T) {
 // it has not read is searched afterwards, however often that was broken off.
 func TestStartReadsNoMoreThanItsBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db, log := mustOpenFile(t, filepath.Join(t.TempDir(), "control.db")), newMemoryLog()
+		db, log := mustOpenFile(t, t.TempDir(), nil), newMemoryLog()
 		defer db.Close() // its goroutines are the test's
 		require.Empty(t, db.replayed(t, log, nil))
 		for _, right := range []string{"rgh_a", "rgh_lifted", "rgh_b"} {
@@ -94,7 +92,7 @@ func TestStartReadsNoMoreThanItsBound(t *testing.T) {
 		}
 		log.end = log.entries[2].Next()
 		undone := map[string]string{}
-		h := History{Log: log, Replays: []Replay{ofRights(func(_ context.Context, _ *Tx, e *sealer.Event) (bool, error) {
+		h := History{Log: log, Replays: []Replay{ofRights(func(_ context.Context, _ *store.Tx, e *sealer.Event) (bool, error) {
 			was := undone[e.Subject.ID]
 			undone[e.Subject.ID] = e.Type
 			return was != e.Type, nil
@@ -105,13 +103,13 @@ func TestStartReadsNoMoreThanItsBound(t *testing.T) {
 			require.Equal(t, map[string]string{"rgh_b": "right.suspended"}, undone)
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
-			require.NoError(t, db.SearchStops(ctx))
+			require.NoError(t, db.search.Run(ctx))
 		}
 		db.emitRight(t, "right.resumed", "rgh_lifted")
 		db.relayAll(t, log)
 		log.fail(errors.New("away"))
 		searched := make(chan error)
-		go func() { searched <- db.SearchStops(t.Context()) }()
+		go func() { searched <- db.search.Run(t.Context()) }()
 		synctest.Wait()
 		log.fail(nil)
 		require.NoError(t, <-searched)
@@ -121,7 +119,7 @@ func TestStartReadsNoMoreThanItsBound(t *testing.T) {
 		log.scanned = 0
 		require.NoError(t, db.Reconcile(t.Context(), h))
 		require.Less(t, log.scanned, 4, "what was searched is not read again")
-		require.Nil(t, db.unsearched)
+		require.Nil(t, db.search)
 	})
 }
 
@@ -139,14 +137,14 @@ func TestNewestEventCounts(t *testing.T) {
 	var last string
 	require.NoError(t, db.Reconcile(t.Context(), History{
 		Log: log,
-		Replays: []Replay{ofRights(func(_ context.Context, _ *Tx, e *sealer.Event) (bool, error) {
+		Replays: []Replay{ofRights(func(_ context.Context, _ *store.Tx, e *sealer.Event) (bool, error) {
 			last = e.Type
 			return e.Type == "right.suspended", nil // which the database does not show
 		})},
 		Older: func(context.Context, func([]byte) error) error {
 			db.emitRight(t, "right.resumed", "rgh_a")
-			_, err := db.relay(t.Context(), log)
-			return err
+			db.relay(t, log)
+			return nil
 		},
 	}))
 	require.Equal(t, "right.resumed", last, "on its way meanwhile")
@@ -166,12 +164,11 @@ func TestNewestEventCounts(t *testing.T) {
 			}
 		}
 		db := mustOpen(t, t.TempDir()) // of an attacker who wants to lift the suspensions
-		_, err := db.write.ExecContext(t.Context(), `UPDATE counters SET value = $1 WHERE name = 'revision'`, maxRevision)
-		require.NoError(t, err)
+		db.exec(t, `UPDATE counters SET value = $1 WHERE name = 'revision'`, maxRevision)
 		db.emitRight(t, "right.resumed", "rgh_a")
-		pending, err := db.pending(t.Context())
+		forged, err := sealer.AppendEvent(nil, &db.pending(t)[0])
 		require.NoError(t, err)
-		require.NoError(t, take(pending[0].Event))
+		require.NoError(t, take(forged))
 		return take([]byte("no event"))
 	}), "behind what a pack holds")
 }
@@ -179,30 +176,27 @@ func TestNewestEventCounts(t *testing.T) {
 // TestReappliedStopsAreTold: by an event, and by a line of the log each. Revisions go on
 // behind those that were given, whatever the database says.
 func TestReappliedStopsAreTold(t *testing.T) {
-	db, log := mustOpen(t, t.TempDir()), newMemoryLog()
+	dir, log := t.TempDir(), newMemoryLog()
+	db := mustOpenFile(t, dir, nil)
 	var suspended int64
 	for range 5 {
 		suspended = db.emitRight(t, "right.suspended", "rgh_a")
 	}
 	db.relayAll(t, log)
-	_, err := db.write.ExecContext(t.Context(), `UPDATE counters SET value = 1 WHERE name = 'revision'`)
-	require.NoError(t, err)
+	db.exec(t, `UPDATE counters SET value = 1 WHERE name = 'revision'`)
+	require.NoError(t, db.Close())
 	var said bytes.Buffer
-	db.cfg.Logger = slog.New(slog.NewTextHandler(&said, nil))
-	db.newest.Store(0) // as in a process that has just started
-	require.NoError(t, db.Reconcile(t.Context(), History{Log: log, Replays: []Replay{ofRights(func(ctx context.Context, tx *Tx, e *sealer.Event) (bool, error) {
+	db = mustOpenFile(t, dir, slog.New(slog.NewTextHandler(&said, nil)))
+	require.NoError(t, db.Reconcile(t.Context(), History{Log: log, Replays: []Replay{ofRights(func(ctx context.Context, tx *store.Tx, e *sealer.Event) (bool, error) {
 		revision, err := tx.Revision(ctx)
 		require.Greater(t, revision, suspended)
 		return true, err
 	})}}))
 	require.Contains(t, said.String(), `stop="right.suspended: rgh_a of tnt_a"`)
-	pending, err := db.pending(t.Context())
-	require.NoError(t, err)
-	require.Len(t, pending, 1)
-	e, err := sealer.ParseEvent(pending[0].Event)
-	require.NoError(t, err)
+	require.Len(t, db.pending(t), 1)
+	e := db.pending(t)[0]
 	require.Equal(t, "database.stops_reapplied", e.Type)
-	require.Equal(t, BySystem(), e.Actor)
+	require.Equal(t, store.BySystem(), e.Actor)
 	require.JSONEq(t, `{"reapplied":1}`, string(e.Data))
 }
 
@@ -217,7 +211,7 @@ func TestFinalEventCounts(t *testing.T) {
 	events := log.entries
 	for name, order := range map[string][]int{"in order": {0, 1, 2}, "newest first": {2, 1, 0}} {
 		s := newStops([]Replay{{Kinds: []string{"right"}, Newest: true, Final: func(record []byte) bool {
-			return revisionOf(&sealer.Event{Data: record}) == revisionOfEntry(t, events[0])
+			return store.RevisionOf(&sealer.Event{Data: record}) == revisionOfEntry(t, events[0])
 		}}}, 0)
 		for _, i := range order {
 			require.NoError(t, s.take(events[i].Event))
@@ -235,7 +229,7 @@ func TestMissedEventsCount(t *testing.T) {
 		db.emitRight(t, "right.suspended", right)
 	}
 	db.relayAll(t, log)
-	missed := ofRights(func(context.Context, *Tx, *sealer.Event) (bool, error) { return false, nil })
+	missed := ofRights(func(context.Context, *store.Tx, *sealer.Event) (bool, error) { return false, nil })
 	missed.Missed = true
 	for first := range log.entries {
 		s := newStops([]Replay{missed}, revisionOfEntry(t, log.entries[first]))
@@ -250,5 +244,5 @@ func revisionOfEntry(t *testing.T, e sealer.Entry) int64 {
 	t.Helper()
 	event, err := sealer.ParseEvent(e.Event)
 	require.NoError(t, err)
-	return revisionOf(&event)
+	return store.RevisionOf(&event)
 }

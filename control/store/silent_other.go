@@ -2,13 +2,7 @@
 
 package store
 
-import (
-	"errors"
-	"os"
-	"syscall"
-)
+import "syscall"
 
 // endSilent does nothing: the kernel's defaults apply.
 func endSilent(string, string, syscall.RawConn) error { return nil }
-
-func allocate(*os.File, int64) error { return errors.ErrUnsupported }

@@ -1,151 +1,16 @@
-package store
+package rollback
 
 import (
-	"bytes"
 	"context"
-	"crypto/ed25519"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"log/slog"
-	"path/filepath"
-	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"muniment.example/control/store/storetest"
-	"muniment.example/gate"
+	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
 )
-
-// memoryLog is a log whose history tests rewrite.
-type memoryLog struct {
-	mu      sync.Mutex // for TestFollow, where the log is used while it changes
-	entries []sealer.Entry
-	end     sealer.Position
-	fault   error
-	scanned int
-}
-
-func newMemoryLog() *memoryLog { return &memoryLog{end: sealer.Position{Generation: 1}} }
-
-func (l *memoryLog) Append(_ context.Context, r *sealer.Record) (sealer.Position, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	at := l.end
-	l.entries = append(l.entries, sealer.Entry{Position: at, Record: *r})
-	l.end = at.Next()
-	return at, nil
-}
-
-func (l *memoryLog) Partitions(context.Context) (int, error) { return 1, nil }
-
-func (l *memoryLog) Bounds(context.Context, int32) (first, end sealer.Position, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.entries) == 0 {
-		return l.end, l.end, l.fault
-	}
-	return l.entries[0].Position, l.end, l.fault
-}
-
-func (l *memoryLog) Scan(_ context.Context, from, to sealer.Position, fn func(sealer.Entry) error) error {
-	if from != l.end && (len(l.entries) == 0 || from.Compare(l.entries[0].Position) < 0 || from.Compare(l.end) > 0) {
-		return fmt.Errorf("%s is no longer in the log", from)
-	}
-	for _, e := range l.entries {
-		if e.Compare(from) < 0 || e.Compare(to) >= 0 {
-			continue
-		}
-		l.scanned++
-		if err := fn(e); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// fail makes Bounds fail, or work again.
-func (l *memoryLog) fail(err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.fault = err
-}
-
-// cut forgets all from an offset on, and goes on there in another generation.
-func (l *memoryLog) cut(offset int64, generation uint32) {
-	l.entries = l.entries[:offset]
-	l.end = sealer.Position{Generation: generation, Partition: l.end.Partition, Offset: offset}
-}
-
-// deliver appends what other nodes write.
-func (l *memoryLog) deliver(t *testing.T, n int) {
-	for range n {
-		_, err := l.Append(t.Context(), &sealer.Record{Node: "nod_a", Epoch: 9, Seq: 999, Event: []byte("of no interest")})
-		require.NoError(t, err)
-	}
-}
-
-// relayAll brings the outbox into the log, and the mark behind it.
-func (db *DB) relayAll(t *testing.T, log *memoryLog) {
-	t.Helper()
-	_, err := db.relay(t.Context(), log)
-	require.NoError(t, err)
-	require.NoError(t, db.SetHighWater(t.Context(), log.end))
-}
-
-// emitRight emits an event about a right whose record has a revision.
-func (db *DB) emitRight(t *testing.T, eventType, right string) int64 {
-	t.Helper()
-	var revision int64
-	require.NoError(t, db.Change(t.Context(), func(tx *Tx) (err error) {
-		if revision, err = tx.Revision(t.Context()); err != nil {
-			return err
-		}
-		data, err := sealer.Canonical(map[string]any{"id": right, "revision": revision})
-		if err != nil {
-			return err
-		}
-		return tx.Emit(t.Context(), &Kind{Type: eventType}, sealer.Event{
-			TenantID: "tnt_a", Actor: ByKey("key_a"), Subject: sealer.Ref{Kind: "right", ID: right}, Data: data,
-		})
-	}))
-	return revision
-}
-
-// copyDB is an older copy of a database, as an operator makes it of a stopped one.
-func copyDB(t *testing.T, dir string) string {
-	t.Helper()
-	older := t.TempDir()
-	storetest.Copy(t, dir, older)
-	return older
-}
-
-// systemEvents are the outbox's events of the system, by type.
-func (db *DB) systemEvents(t *testing.T) map[string]map[string]any {
-	t.Helper()
-	pending, err := db.pending(t.Context())
-	require.NoError(t, err)
-	found := map[string]map[string]any{}
-	for _, r := range pending {
-		if r.TenantID != api.SystemTenant {
-			continue
-		}
-		e, err := sealer.ParseEvent(r.Event)
-		require.NoError(t, err)
-		require.Equal(t, ByOperator(), e.Actor)
-		var data map[string]any
-		require.NoError(t, json.Unmarshal(e.Data, &data))
-		require.NotContains(t, found, e.Type)
-		found[e.Type] = data
-	}
-	return found
-}
 
 func TestOneHistoryNeedsNoConsent(t *testing.T) {
 	dir, log := t.TempDir(), newMemoryLog()
@@ -200,7 +65,7 @@ func TestOlderDatabaseIsRefusedUntilAllowed(t *testing.T) {
 	// A replay that fails leaves everything as it was.
 	broken := errors.New("no")
 	err = db.Reconcile(t.Context(), History{Log: log, Accept: true, Replays: []Replay{
-		ofRights(func(context.Context, *Tx, *sealer.Event) (bool, error) { return false, broken }),
+		ofRights(func(context.Context, *store.Tx, *sealer.Event) (bool, error) { return false, broken }),
 	}})
 	require.ErrorIs(t, err, broken)
 	require.ErrorContains(t, err, "right.revoked of rgh_a")
@@ -209,12 +74,12 @@ func TestOlderDatabaseIsRefusedUntilAllowed(t *testing.T) {
 
 	var replayed []string
 	accept := History{Log: log, Accept: true, Replays: []Replay{
-		ofRights(func(ctx context.Context, tx *Tx, e *sealer.Event) (bool, error) {
+		ofRights(func(ctx context.Context, tx *store.Tx, e *sealer.Event) (bool, error) {
 			replayed = append(replayed, e.Type)
 			revision, err := tx.Revision(ctx)
 			require.NoError(t, err)
 			require.Greater(t, revision, newest, "no revision names two states")
-			return true, Publish(ctx, tx, api.Rights, &api.Right{ID: "rgh_a", State: api.RightRevoked, Revision: revision})
+			return true, store.Publish(ctx, tx, api.Rights, &api.Right{ID: "rgh_a", State: api.RightRevoked, Revision: revision})
 		}),
 		replayNothing(),
 	}}
@@ -229,7 +94,7 @@ func TestOlderDatabaseIsRefusedUntilAllowed(t *testing.T) {
 		"incarnation": db.Incarnation(), "previous": before, "missed": 2.0, "reapplied": 1.0,
 		"missedFrom": []any{"1.0.21"}, "logEnd": []any{log.end.String()}, "gaps": []any{},
 	}}, db.systemEvents(t))
-	mark, _, err := db.HighWater(t.Context(), 0)
+	mark, _, err := HighWater(t.Context(), db.DB, 0)
 	require.NoError(t, err)
 	require.Greater(t, mark.Compare(marked), 0)
 
@@ -242,15 +107,6 @@ func TestOlderDatabaseIsRefusedUntilAllowed(t *testing.T) {
 	db = mustOpen(t, older)
 	require.Equal(t, incarnation, db.Incarnation())
 	require.NoError(t, db.Reconcile(t.Context(), History{Log: log}))
-}
-
-// ofRights is a Replay of the newest events of rights.
-func ofRights(apply func(context.Context, *Tx, *sealer.Event) (bool, error)) Replay {
-	return Replay{Kinds: []string{"right"}, Newest: true, Apply: apply}
-}
-
-func replayNothing() Replay {
-	return ofRights(func(context.Context, *Tx, *sealer.Event) (bool, error) { return false, nil })
 }
 
 // TestIncarnationsAreNotMixedUp restores the same old copy twice: the second incarnation must not
@@ -296,7 +152,7 @@ func TestMissingDatabaseAndMissingLog(t *testing.T) {
 	log.cut(0, 2)
 	require.NoError(t, db.Reconcile(t.Context(), History{Log: log, Accept: true}))
 	require.Equal(t, map[string]map[string]any{"log.rollback_accepted": {"endedAt": "1.0.1", "continuedAt": "2.0.0"}}, db.systemEvents(t))
-	mark, _, err := db.HighWater(t.Context(), 0)
+	mark, _, err := HighWater(t.Context(), db.DB, 0)
 	require.NoError(t, err)
 	require.Equal(t, sealer.Position{Generation: 2}, mark)
 }
@@ -365,65 +221,10 @@ func TestUnreadableLogIsNotTakenForAnOlderOne(t *testing.T) {
 	require.ErrorIs(t, err, errLog)
 	require.NotErrorIs(t, err, ErrOlder)
 	log.fault = nil
-	_, err = log.Append(t.Context(), &sealer.Record{Node: Node, Epoch: 7, Seq: 1, Event: []byte("no event")})
+	_, err = log.Append(t.Context(), &sealer.Record{Node: store.Node, Epoch: 7, Seq: 1, Event: []byte("no event")})
 	require.NoError(t, err)
 	err = db.Reconcile(t.Context(), History{Log: log, Accept: true})
 	require.ErrorContains(t, err, "record at 1.0.0")
-}
-
-// TestFollow follows a log that grows, over an outage that is logged once.
-func TestFollow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var said bytes.Buffer
-		dir := t.TempDir()
-		db, err := Open(t.Context(), Config{Path: filepath.Join(dir, "control.db"), Logger: slog.New(slog.NewTextHandler(&said, nil))})
-		require.NoError(t, err)
-		defer db.Close()
-		log := newMemoryLog()
-		mark := func() int64 {
-			p, _, err := db.HighWater(t.Context(), 0)
-			require.NoError(t, err)
-			return p.Offset
-		}
-		ctx, stop := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- db.Follow(ctx, log) }()
-		// The log is changed between two ticks.
-		time.Sleep(followEvery / 2)
-		log.deliver(t, 5)
-		time.Sleep(followEvery)
-		require.Equal(t, int64(5), mark())
-		log.fail(errLog)
-		log.deliver(t, 5)
-		time.Sleep(5 * followEvery)
-		require.Equal(t, int64(5), mark())
-		log.fail(nil)
-		time.Sleep(followEvery)
-		require.Equal(t, int64(10), mark())
-		log.deliver(t, 1)
-		stop()
-		require.NoError(t, <-done)
-		require.Equal(t, int64(11), mark(), "what a clean end leaves is known in full")
-		require.Equal(t, 1, bytes.Count(said.Bytes(), []byte("cannot record how far")))
-	})
-}
-
-// signedDelivery is a record of a node's, signed by another key each time.
-func signedDelivery(t *testing.T) (r *sealer.Record, keyID string) {
-	t.Helper()
-	pub, key, err := ed25519.GenerateKey(nil)
-	require.NoError(t, err)
-	at := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	s := sealer.Signer{KeyID: sealer.KeyID(pub), Node: "nod_a", Key: key}
-	event, err := s.SealDelivery(nil, &sealer.Delivery{
-		TenantID: "tnt_a", Actor: ByKey("key_a"), RightID: "rgh_a", RightRevision: 1, BasisID: "bas_a", Substrate: gate.DOOH,
-		Metering: gate.Metering{Metered: true, Reason: gate.ReasonMetered, Basis: gate.BasisGross, QuantityMs: 1, AttentionMs: -1},
-	}, &sealer.Receipt{
-		ReceiptID: api.NewID(api.PrefixReceipt, at), SpatialAnchorID: "a", IssuedAt: at, RenderedAt: at, DwellMs: 1,
-		Nonce: base64.RawURLEncoding.EncodeToString(make([]byte, 16)),
-	})
-	require.NoError(t, err)
-	return &sealer.Record{Node: "nod_a", Epoch: 1, Seq: 1, Event: event}, s.KeyID
 }
 
 // TestKeyThatTheDatabaseDoesNotKnow: a key signs from its commit on, and the event of it may come
@@ -433,7 +234,7 @@ func TestKeyThatTheDatabaseDoesNotKnow(t *testing.T) {
 	db := mustOpen(t, dir)
 	first, known := signedDelivery(t)
 	keys := []string{known}
-	history := History{Log: log, Keys: func(context.Context, Querier) ([]string, error) { return keys, nil }}
+	history := History{Log: log, Keys: func(context.Context, store.Querier) ([]string, error) { return keys, nil }}
 	db.emitRight(t, "key.enrolled", known)
 	db.relayAll(t, log)
 	_, err := log.Append(t.Context(), first)
@@ -456,27 +257,24 @@ func TestKeyThatTheDatabaseDoesNotKnow(t *testing.T) {
 	err = db.Reconcile(t.Context(), history)
 	require.ErrorIs(t, err, ErrOlder)
 	require.ErrorContains(t, err, "deliveries signed by the key "+unknown+", which it does not know, from position "+at.String()+" on")
-	m, err := db.missed(t.Context(), history)
-	require.NoError(t, err)
-	require.ErrorContains(t, db.provable(t.Context(), history, m), "nothing could prove them")
+	s := start{History: history, db: db.DB}
+	require.NoError(t, s.compare(t.Context()))
+	require.ErrorContains(t, s.provable(t.Context()), "nothing could prove them")
 
 	// The event of the key is there after all.
 	other := mustOpen(t, t.TempDir())
 	for range 3 {
 		other.emitRight(t, "key.rotated", unknown)
 	}
-	_, err = other.relay(t.Context(), log)
-	require.NoError(t, err)
-	m, err = db.missed(t.Context(), history)
-	require.NoError(t, err)
+	other.relay(t, log)
 	accept := history
-	accept.Accept, accept.Replays = true, []Replay{ofRights(func(_ context.Context, _ *Tx, e *sealer.Event) (bool, error) {
+	accept.Accept, accept.Replays = true, []Replay{ofRights(func(_ context.Context, _ *store.Tx, e *sealer.Event) (bool, error) {
 		if e.Subject.ID == unknown {
 			keys = []string{known, unknown}
 		}
 		return e.Subject.ID == unknown, nil
 	})}
 	require.NoError(t, db.Reconcile(t.Context(), accept))
-	require.NoError(t, db.provable(t.Context(), history, m))
+	require.NoError(t, s.provable(t.Context()))
 	require.NoError(t, db.Reconcile(t.Context(), history))
 }

@@ -2,7 +2,6 @@ package store
 
 import (
 	"errors"
-	"os"
 	"strings"
 	"syscall"
 
@@ -18,14 +17,4 @@ func endSilent(network, _ string, c syscall.RawConn) (err error) {
 		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(deadAfter.Milliseconds()))
 	})
 	return errors.Join(controlErr, err)
-}
-
-// allocate reserves so many bytes on the disk for the file; errors.ErrUnsupported if the file
-// system can't.
-func allocate(f *os.File, size int64) error {
-	err := unix.Fallocate(int(f.Fd()), 0, 0, size)
-	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
-		return errors.ErrUnsupported
-	}
-	return err
 }

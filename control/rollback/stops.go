@@ -1,4 +1,4 @@
-package store
+package rollback
 
 import (
 	"bytes"
@@ -6,27 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
+	"muniment.example/control/store"
 	"muniment.example/sealer"
 )
-
-// # Stops
-//
-// A person who can write the database's file can make a revoked right or API key active again
-// there, but can't remove its event from the log. So the database is checked against the stops in
-// the events, whatever its revisions are:
-//
-//   - a restore reads all events: those of the log, of the packs and of the warehouse;
-//   - a start reads the records that came into the log since the last start: the newest startReads
-//     of them before the service is ready, the others afterwards (SearchStops). If the position of
-//     the last start is unknown, it reads all events;
-//   - a start that accepts an older database reads from the position in that database;
-//   - a start on a promoted standby reads from the high-water mark: nobody is served before, and every
-//     event before the mark was committed before it. What came before, since the last start, is
-//     searched afterwards.
-//
-// A stop that is missing or undone is re-applied, by a change with a revision of its own. A stop
-// that was lifted later does not count, but nothing is lifted here.
 
 // startReads is how many records a start reads, over all partitions, to find stops: the service
 // must be ready in seconds however long it ran before.
@@ -50,7 +34,7 @@ type Replay struct {
 	// Apply returns changed false if the event is of no interest, or the database has its effect
 	// already. The event may be about a record that the database lacks, or older than the
 	// database's record. A change of a right or key is published, as usual.
-	Apply func(ctx context.Context, tx *Tx, e *sealer.Event) (changed bool, err error)
+	Apply func(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error)
 }
 
 // stops are the events to be replayed.
@@ -72,7 +56,7 @@ type replayed struct {
 	sealer.Event
 	revision int64
 	final    bool
-	apply    func(ctx context.Context, tx *Tx, e *sealer.Event) (changed bool, err error)
+	apply    func(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error)
 }
 
 type subject struct {
@@ -98,7 +82,7 @@ func (s *stops) take(text []byte) error {
 	}
 	for i := range s.replays {
 		if r := &s.replays[i]; slices.Contains(r.Kinds, e.Subject.Kind) {
-			s.add(r, replayed{e, revisionOf(&e), r.Final != nil && r.Final(e.Data), r.Apply})
+			s.add(r, replayed{e, store.RevisionOf(&e), r.Final != nil && r.Final(e.Data), r.Apply})
 		}
 	}
 	return nil
@@ -142,7 +126,7 @@ func (s *stops) scan(ctx context.Context, log Reader, from, to sealer.Position) 
 		return nil
 	}
 	return log.Scan(ctx, from, to, func(e sealer.Entry) error {
-		if e.Node != Node {
+		if e.Node != store.Node {
 			return nil
 		}
 		return s.take(e.Event)
@@ -179,7 +163,7 @@ func (s *stops) readOn(ctx context.Context, log Reader) error {
 // unknown. mark is where the last start ended. kind is that of the start's event, as restored has it:
 // nil reads at most the newest records, promotion from the high-water mark on, and an older database
 // from its mark on, or everything if the log no longer holds that.
-func (p *part) stopsFrom(mark sealer.Position, most int64, kind *Kind) (from sealer.Position, ok bool) {
+func (p *part) stopsFrom(mark sealer.Position, most int64, kind *store.Kind) (from sealer.Position, ok bool) {
 	older := kind != nil && kind != promotion
 	if older && p.mark.Compare(mark) < 0 {
 		mark = p.mark
@@ -198,9 +182,10 @@ func (p *part) stopsFrom(mark sealer.Position, most int64, kind *Kind) (from sea
 
 // findStops reads the events that the database is checked against: all of them after a restore, else
 // those that stopsFrom names. kind is that of restored, nil at a start that continues nothing.
-func (db *reconciler) findStops(ctx context.Context, h History, m missed, kind *Kind) (*stops, error) {
+func (s *start) findStops(ctx context.Context, kind *store.Kind) (*stops, error) {
+	m := &s.missed
 	all := kind == restored
-	marks, err := positions(ctx, db.read, stopMarks)
+	marks, err := positions(ctx, s.db.Read(), stopMarks)
 	if err != nil {
 		return nil, err
 	}
@@ -215,17 +200,17 @@ func (db *reconciler) findStops(ctx context.Context, h History, m missed, kind *
 			left = append(left, span{mark, from[i]})
 		}
 	}
-	var has int64
-	if err := db.read.QueryRowContext(ctx, `SELECT value FROM counters WHERE name = 'revision'`).Scan(&has); err != nil {
-		return nil, fmt.Errorf("cannot read the database's revision: %w", err)
+	head, err := store.ReadHead(ctx, s.db.Read())
+	if err != nil {
+		return nil, err
 	}
-	s := newStops(h.Replays, has)
-	s.ends = m.ends()
+	found := newStops(s.Replays, head.Revision)
+	found.ends = m.ends()
 	if !all {
-		s.left = left
+		found.left = left
 	}
-	if all && h.Older != nil {
-		if err := h.Older(ctx, s.take); err != nil {
+	if all && s.Older != nil {
+		if err := s.Older(ctx, found.take); err != nil {
 			return nil, fmt.Errorf("cannot read the stops before the log's beginning: %w", err)
 		}
 	}
@@ -234,38 +219,38 @@ func (db *reconciler) findStops(ctx context.Context, h History, m missed, kind *
 		if all {
 			from[i] = p.begin
 		}
-		if err := s.scan(ctx, h.Log, from[i], p.end); err != nil {
+		if err := found.scan(ctx, s.Log, from[i], p.end); err != nil {
 			return nil, fmt.Errorf("cannot read the log's stops: %w", err)
 		}
 	}
-	return s, nil
+	return found, nil
 }
 
 // replay applies the stops, and describes each that the database lacked. Events since the stops
 // were read are in the outbox, or in the log behind the ends that were read, which rescan reads
 // too, since one of them may lift a stop. No other change runs meanwhile, so the caller has read on
 // before (readOn).
-func (tx *Tx) replay(ctx context.Context, h History, m missed, s *stops, rescan bool) (reapplied []string, err error) {
-	pending, err := List(ctx, tx, "the outbox", Text, `SELECT event FROM outbox ORDER BY epoch, seq`)
+func (s *start) replay(ctx context.Context, tx *store.Tx, found *stops, rescan bool) (reapplied []string, err error) {
+	pending, err := tx.Outbox(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for _, text := range pending {
-		if err := s.take([]byte(text)); err != nil {
+		if err := found.take([]byte(text)); err != nil {
 			return nil, err
 		}
 	}
 	if rescan {
-		if _, err := s.scanOn(ctx, h.Log); err != nil {
+		if _, err := found.scanOn(ctx, s.Log); err != nil {
 			return nil, err
 		}
 	}
 	// Revisions continue after those that were given, so that none names two states.
-	if _, err := tx.ExecContext(ctx, `UPDATE counters SET value = $1 WHERE name = 'revision' AND value < $1`, max(m.revision, s.revision)); err != nil {
-		return nil, fmt.Errorf("cannot raise the revision counter: %w", err)
+	if err := tx.RaiseRevision(ctx, max(s.missed.revision, found.revision)); err != nil {
+		return nil, err
 	}
-	for i := range s.events {
-		e := &s.events[i]
+	for i := range found.events {
+		e := &found.events[i]
 		did, err := e.apply(ctx, tx, &e.Event)
 		if err != nil {
 			return nil, fmt.Errorf("%s of %s: %w", e.Type, e.Subject.ID, err)
@@ -274,40 +259,33 @@ func (tx *Tx) replay(ctx context.Context, h History, m missed, s *stops, rescan 
 			reapplied = append(reapplied, fmt.Sprintf("%s: %s of %s", e.Type, e.Subject.ID, e.TenantID))
 		}
 	}
-	ends := slices.DeleteFunc(slices.Clone(s.ends), func(end sealer.Position) bool {
-		return slices.ContainsFunc(s.left, func(l span) bool { return l.to.Partition == end.Partition })
+	ends := slices.DeleteFunc(slices.Clone(found.ends), func(end sealer.Position) bool {
+		return slices.ContainsFunc(found.left, func(l span) bool { return l.to.Partition == end.Partition })
 	})
-	return reapplied, tx.setPositions(ctx, stopMarks, ends...)
+	return reapplied, setPositions(ctx, tx, stopMarks, ends...)
 }
 
 // errUndone ends a change that would re-apply a stop.
 var errUndone = errors.New("a stop is undone")
 
 // holdStops re-applies the stops since the last start that the database lacks, and records it in an
-// event. SearchStops reads what it has not read.
-func (db *reconciler) holdStops(ctx context.Context, h History, m missed) error {
-	s, err := db.findStops(ctx, h, m, nil)
+// event. The search reads what it has not read.
+func (s *start) holdStops(ctx context.Context) (*Search, error) {
+	found, err := s.findStops(ctx, nil)
 	if err == nil {
-		err = db.holdAgainst(ctx, h, m, s)
+		err = s.holdAgainst(ctx, found)
 	}
-	if err == nil {
-		db.leave(h, m, s)
+	if err != nil {
+		return nil, err
 	}
-	return err
-}
-
-// leave leaves what was not read to SearchStops.
-func (db *reconciler) leave(h History, m missed, s *stops) {
-	if len(s.left) > 0 {
-		db.unsearched = &unsearched{h, m, s}
-	}
+	return s.search(found), nil
 }
 
 // holdAgainst re-applies those of some stops that the database lacks. All other processes wait
 // while a change runs, so it reads the log again only if a stop seems to be undone.
-func (db *reconciler) holdAgainst(ctx context.Context, h History, m missed, s *stops) error {
-	err := db.Change(ctx, func(tx *Tx) error {
-		undone, err := tx.replay(ctx, h, m, s, false)
+func (s *start) holdAgainst(ctx context.Context, found *stops) error {
+	err := s.db.Change(ctx, func(tx *store.Tx) error {
+		undone, err := s.replay(ctx, tx, found, false)
 		if err == nil && len(undone) > 0 {
 			err = errUndone
 		}
@@ -316,25 +294,126 @@ func (db *reconciler) holdAgainst(ctx context.Context, h History, m missed, s *s
 	if !errors.Is(err, errUndone) {
 		return err
 	}
-	if err := s.readOn(ctx, h.Log); err != nil {
+	if err := found.readOn(ctx, s.Log); err != nil {
 		return err
 	}
 	var reapplied []string
-	err = db.Change(ctx, func(tx *Tx) (err error) {
-		if reapplied, err = tx.replay(ctx, h, m, s, true); err != nil || len(reapplied) == 0 {
+	err = s.db.Change(ctx, func(tx *store.Tx) (err error) {
+		if reapplied, err = s.replay(ctx, tx, found, true); err != nil || len(reapplied) == 0 {
 			return err
 		}
-		return tx.EmitSystem(ctx, stopsReapplied, BySystem(), sealer.Ref{Kind: "database", ID: "control"},
+		return tx.EmitSystem(ctx, stopsReapplied, store.BySystem(), sealer.Ref{Kind: "database", ID: "control"},
 			map[string]any{"reapplied": len(reapplied)})
 	})
 	if err == nil {
-		db.logStops(reapplied)
+		s.logStops(reapplied)
 	}
 	return err
 }
 
-func (db *reconciler) logStops(reapplied []string) {
+func (s *start) logStops(reapplied []string) {
 	for _, stop := range reapplied {
-		db.cfg.Logger.Warn("the database lacked a stop that is in the log: it was re-applied", "stop", stop)
+		s.db.Logger().Warn("the database lacked a stop that is in the log: it was re-applied", "stop", stop)
+	}
+}
+
+// A search reads searchReads records and then pauses. It takes a few percent of a processor, and
+// 30 MB a second of a disk.
+const (
+	searchReads = 10_000
+	searchPause = 500 * time.Millisecond
+	searchRetry = 10 * time.Second
+)
+
+// Search is for the part of the log that a start has left out so that the service is ready soon.
+type Search struct {
+	start *start
+	found *stops // so far
+}
+
+// search is what a start leaves, nil for nothing.
+func (s *start) search(found *stops) *Search {
+	if found == nil || len(found.left) == 0 {
+		return nil
+	}
+	return &Search{s, found}
+}
+
+// Run reads that part, and re-applies the stops that the database lacked. Only then does the next start
+// read less, so nothing is skipped if the process ends before. It returns nil when it is done, or when ctx
+// is; History.Log must outlive it. A nil search has nothing to do. Call it once.
+func (s *Search) Run(ctx context.Context) error {
+	if s == nil {
+		return nil
+	}
+	logger := s.start.db.Logger()
+	logger.Info("searching the log since the last start for stops", "partitions", len(s.found.left))
+	for {
+		err := s.read(ctx)
+		if err == nil {
+			s.found.left = nil
+			err = s.start.holdAgainst(ctx, s.found)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil:
+			logger.Info("searched the log since the last start for stops")
+			return nil
+		}
+		logger.Warn("cannot search the log since the last start for stops, retrying", "err", err)
+		pause(ctx, searchRetry)
+	}
+}
+
+// read reads what is left, and then what came meanwhile, since a stop may have been lifted.
+func (s *Search) read(ctx context.Context) error {
+	for i := range s.found.left {
+		if err := s.readSpan(ctx, &s.found.left[i].from, s.found.left[i].to); err != nil {
+			return err
+		}
+	}
+	for i := range s.found.ends {
+		_, end, err := s.start.Log.Bounds(ctx, int32(i))
+		if err != nil {
+			return err
+		}
+		if err := s.readSpan(ctx, &s.found.ends[i], end); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readSpan adds the stops of a span, and advances from. Records that the log no longer holds are
+// skipped.
+func (s *Search) readSpan(ctx context.Context, from *sealer.Position, to sealer.Position) error {
+	log := s.start.Log
+	for from.Compare(to) < 0 {
+		first, _, err := log.Bounds(ctx, from.Partition)
+		if err != nil {
+			return err
+		}
+		if from.Offset = max(from.Offset, first.Offset); from.Compare(to) >= 0 {
+			break
+		}
+		some := to
+		some.Offset = min(to.Offset, from.Offset+searchReads)
+		if err := s.found.scan(ctx, log, *from, some); err != nil {
+			return err
+		}
+		if *from = some; some != to {
+			if pause(ctx, searchPause); ctx.Err() != nil {
+				return ctx.Err()
+			}
+		}
+	}
+	return nil
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
 	}
 }

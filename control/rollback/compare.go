@@ -1,4 +1,4 @@
-package store
+package rollback
 
 import (
 	"context"
@@ -10,14 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"muniment.example/control/store"
 	"muniment.example/sealer"
 )
-
-// number identifies an audit event: the epoch of the database that wrote it, and its sequence
-// number in that epoch.
-type number struct{ epoch, seq uint64 }
-
-func (n number) after(m number) bool { return n.epoch > m.epoch || n.epoch == m.epoch && n.seq > m.seq }
 
 // missed lists what an older database lacks.
 type missed struct {
@@ -129,43 +124,41 @@ func texts(positions []sealer.Position) []string {
 	return list
 }
 
-// missed reads each partition from its mark on. The marks of the database and the warehouse are
+// compare reads each partition from its mark on. The marks of the database and the warehouse are
 // read before the log's end, and what the database knows after it, because other processes may
 // write to all three meanwhile.
-func (db *reconciler) missed(ctx context.Context, h History) (m missed, err error) {
-	n, err := h.Log.Partitions(ctx)
+func (s *start) compare(ctx context.Context) error {
+	m := &s.missed
+	n, err := s.Log.Partitions(ctx)
 	if err != nil {
-		return m, err
+		return err
 	}
-	marks, err := highWater(ctx, db.read)
+	marks, err := positions(ctx, s.db.Read(), logMarks)
 	if err != nil {
-		return m, err
+		return err
 	}
 	m.parts = make([]part, n)
 	from := make([]sealer.Position, n)
 	for i := range m.parts {
 		p := &m.parts[i]
 		p.mark, p.marked = marks[int32(i)]
-		if from[i], err = p.bound(ctx, h, int32(i)); err != nil {
-			return m, err
+		if from[i], err = p.bound(ctx, s.History, int32(i)); err != nil {
+			return err
 		}
 	}
-	known, err := h.horizon(ctx, db.read)
+	known, err := s.horizon(ctx, s.db.Read())
 	for i := range m.parts {
 		if err == nil {
-			err = m.read(ctx, h.Log, &m.parts[i], from[i], known)
+			err = m.read(ctx, s.Log, &m.parts[i], from[i], known)
 		}
 	}
 	for i := range m.parts {
-		if err == nil && m.events > 0 && db.moved() {
-			err = m.readFirst(ctx, h.Log, from[i], m.parts[i].end)
+		if err == nil && m.events > 0 && s.moved() {
+			err = m.readFirst(ctx, s.Log, from[i], m.parts[i].end)
 		}
 	}
-	return m, err
+	return err
 }
-
-// moved says whether the newest epoch began on another server.
-func (db *reconciler) moved() bool { return db.server != db.cfg.server.current() }
 
 // readFirst reads the time of the first record of a span.
 func (m *missed) readFirst(ctx context.Context, log Reader, from, to sealer.Position) error {
@@ -238,7 +231,7 @@ func (m *missed) read(ctx context.Context, log Reader, p *part, from sealer.Posi
 		if event.At.After(m.last) {
 			m.last = event.At
 		}
-		m.revision = max(m.revision, revisionOf(&event))
+		m.revision = max(m.revision, store.RevisionOf(&event))
 		return nil
 	})
 }
@@ -246,7 +239,7 @@ func (m *missed) read(ctx context.Context, log Reader, p *part, from sealer.Posi
 // horizon is how far a database knows the log: the events of control that it has numbered, and the
 // keys that may have signed deliveries.
 type horizon struct {
-	last number
+	head store.Head
 	keys map[string]bool
 }
 
@@ -256,8 +249,8 @@ func (h horizon) beyond(ctx context.Context, log Reader, from, to sealer.Positio
 	return log.Scan(ctx, from, to, func(e sealer.Entry) error {
 		keyID := ""
 		switch {
-		case e.Node == Node:
-			if !(number{e.Epoch, e.Seq}).after(h.last) {
+		case e.Node == store.Node:
+			if h.head.Numbered(&e.Record) {
 				return nil
 			}
 		default:
@@ -285,7 +278,7 @@ func signedBy(event []byte) string {
 }
 
 // keys are the ids of all signing keys that a database knows.
-func (h *History) keys(ctx context.Context, q Querier) (map[string]bool, error) {
+func (h *History) keys(ctx context.Context, q store.Querier) (map[string]bool, error) {
 	known := map[string]bool{}
 	if h.Keys == nil {
 		return known, nil
@@ -297,30 +290,11 @@ func (h *History) keys(ctx context.Context, q Querier) (map[string]bool, error) 
 	return known, err
 }
 
-// Head is the newest state of a database.
-type Head struct {
-	Incarnation string
-	Epoch       uint64
-	Events      uint64 // the number of the newest event of the epoch
-	Revision    int64
-}
-
-// ReadHead reads the head of a database, which may be a copy.
-func ReadHead(ctx context.Context, q Querier) (s Head, err error) {
-	err = q.QueryRowContext(ctx, `SELECT epoch, id, (SELECT value FROM counters WHERE name = 'outbox'),
-		(SELECT value FROM counters WHERE name = 'revision') FROM incarnations ORDER BY epoch DESC LIMIT 1`).
-		Scan(&s.Epoch, &s.Incarnation, &s.Events, &s.Revision)
-	if err != nil {
-		err = fmt.Errorf("cannot read the head of the database: %w", err)
-	}
-	return s, err
-}
-
 // Meets returns the position up to which a partition of the log agrees with a database, which may
 // be a copy: the first record that came after the copy, or the partition's end. That record is an
 // event of control that the database did not write, or a delivery signed by a key that it does not
 // know. (A key may sign as soon as it is committed, before its event is in the log.)
-func (h *History) Meets(ctx context.Context, q Querier, partition int32) (at sealer.Position, err error) {
+func (h *History) Meets(ctx context.Context, q store.Querier, partition int32) (at sealer.Position, err error) {
 	first, at, err := h.Log.Bounds(ctx, partition)
 	if err != nil {
 		return at, err
@@ -329,7 +303,7 @@ func (h *History) Meets(ctx context.Context, q Querier, partition int32) (at sea
 	if err != nil {
 		return at, err
 	}
-	marks, err := highWater(ctx, q)
+	marks, err := positions(ctx, q, logMarks)
 	if err != nil {
 		return at, err
 	}
@@ -348,22 +322,12 @@ func (h *History) Meets(ctx context.Context, q Querier, partition int32) (at sea
 }
 
 // horizon is how far a database knows the log.
-func (h *History) horizon(ctx context.Context, q Querier) (known horizon, err error) {
-	s, err := ReadHead(ctx, q)
-	if err == nil {
-		known.last = number{s.Epoch, s.Events}
+func (h *History) horizon(ctx context.Context, q store.Querier) (known horizon, err error) {
+	if known.head, err = store.ReadHead(ctx, q); err == nil {
 		known.keys, err = h.keys(ctx, q)
 	}
 	return known, err
 }
 
-// revisionOf reads the revision that a record's event names, 0 when it names none.
-func revisionOf(e *sealer.Event) int64 {
-	var record struct {
-		Revision int64 `json:"revision"`
-	}
-	if json.Unmarshal(e.Data, &record) != nil {
-		return 0
-	}
-	return record.Revision
-}
+// errFound ends a scan.
+var errFound = errors.New("the record was found")

@@ -1,4 +1,4 @@
-package store
+package rollback
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
 )
@@ -70,10 +71,10 @@ func (w loadedTo) Resume(_ context.Context, partition int32) (next sealer.Positi
 }
 
 // marks are those of the first n partitions, "" where there is none.
-func (db *DB) marks(t *testing.T, n int) (all []string) {
+func (db *database) marks(t *testing.T, n int) (all []string) {
 	t.Helper()
 	for p := range int32(n) {
-		mark, ok, err := db.HighWater(t.Context(), p)
+		mark, ok, err := HighWater(t.Context(), db.DB, p)
 		require.NoError(t, err)
 		all = append(all, "")
 		if ok {
@@ -84,11 +85,11 @@ func (db *DB) marks(t *testing.T, n int) (all []string) {
 }
 
 // emit emits an event of a tenant.
-func (db *DB) emit(t *testing.T, tenantID, eventType, subject string) {
+func (db *database) emit(t *testing.T, tenantID, eventType, subject string) {
 	t.Helper()
-	require.NoError(t, db.Change(t.Context(), func(tx *Tx) error {
-		return tx.Emit(t.Context(), &Kind{Type: eventType}, sealer.Event{
-			TenantID: tenantID, Actor: ByOperator(), Subject: sealer.Ref{Kind: "right", ID: subject}, Data: []byte("{}"),
+	require.NoError(t, db.Change(t.Context(), func(tx *store.Tx) error {
+		return tx.Emit(t.Context(), &store.Kind{Type: eventType}, sealer.Event{
+			TenantID: tenantID, Actor: store.ByOperator(), Subject: sealer.Ref{Kind: "right", ID: subject}, Data: []byte("{}"),
 		})
 	}))
 }
@@ -99,7 +100,7 @@ func TestMarksOfPartitions(t *testing.T) {
 	require.Equal(t, []string{"", "", ""}, db.marks(t, 3))
 	log[1].deliver(t, 3)
 	log[11].deliver(t, 7)
-	require.NoError(t, db.follow(t.Context(), log))
+	require.NoError(t, follow(t.Context(), db.DB, log))
 	require.Equal(t, []string{"1.0.0", "1.1.3", "1.2.0"}, db.marks(t, 3))
 	require.Equal(t, "1.11.7", db.marks(t, 12)[11])
 
@@ -108,19 +109,19 @@ func TestMarksOfPartitions(t *testing.T) {
 	log[1].deliver(t, 1)
 	log[2].deliver(t, 1)
 	log[1].fail(errLog)
-	require.ErrorIs(t, db.follow(t.Context(), log), errLog)
+	require.ErrorIs(t, follow(t.Context(), db.DB, log), errLog)
 	require.Equal(t, []string{"1.0.1", "1.1.3", "1.2.1"}, db.marks(t, 3))
 	log[1].fail(nil)
-	require.NoError(t, db.follow(t.Context(), log))
+	require.NoError(t, follow(t.Context(), db.DB, log))
 	require.Equal(t, []string{"1.0.1", "1.1.4", "1.2.1"}, db.marks(t, 3))
 
 	// None waits for another.
 	slow := slowLog{log, new(sync.WaitGroup)}
 	slow.called.Add(len(log))
-	require.NoError(t, db.follow(t.Context(), slow))
+	require.NoError(t, follow(t.Context(), db.DB, slow))
 
 	// Each rises by itself.
-	require.NoError(t, db.SetHighWater(t.Context(), sealer.Position{Generation: 1, Partition: 1, Offset: 2}, sealer.Position{Generation: 2}))
+	require.NoError(t, SetHighWater(t.Context(), db.DB, sealer.Position{Generation: 1, Partition: 1, Offset: 2}, sealer.Position{Generation: 2}))
 	require.Equal(t, []string{"2.0.0", "1.1.4", "1.2.1"}, db.marks(t, 3))
 	require.NoError(t, db.Close())
 	require.Equal(t, []string{"2.0.0", "1.1.4", "1.2.1"}, mustOpen(t, dir).marks(t, 3))
@@ -133,9 +134,8 @@ func TestOlderDatabaseBesideSeveralPartitions(t *testing.T) {
 		db.emit(t, tenantID, "right.issued", "rgh_"+tenantID)
 	}
 	log[1].deliver(t, 10)
-	_, err := db.relay(t.Context(), log)
-	require.NoError(t, err)
-	require.NoError(t, db.follow(t.Context(), log))
+	db.relay(t, log)
+	require.NoError(t, follow(t.Context(), db.DB, log))
 	marked := db.marks(t, 3)
 	require.Equal(t, []string{"1.0.1", "1.1.11", "1.2.1"}, marked)
 	require.NoError(t, db.Reconcile(t.Context(), History{Log: log}))
@@ -147,15 +147,14 @@ func TestOlderDatabaseBesideSeveralPartitions(t *testing.T) {
 	db.emit(t, "tnt_b", "right.suspended", "rgh_tnt_b")
 	db.emit(t, api.SystemTenant, "signing_key.revoked", "key_a")
 	db.emit(t, "tnt_b", "right.revoked", "rgh_tnt_b")
-	_, err = db.relay(t.Context(), log)
-	require.NoError(t, err)
+	db.relay(t, log)
 	require.NoError(t, db.Close())
 
 	db = mustOpen(t, older)
 	for _, part := range log {
 		part.scanned = 0
 	}
-	err = db.Reconcile(t.Context(), History{Log: log})
+	err := db.Reconcile(t.Context(), History{Log: log})
 	require.ErrorIs(t, err, ErrOlder)
 	require.ErrorContains(t, err, "3 events of control that it never wrote, from position 1.1.11, 1.2.1 on")
 	require.Equal(t, []int{5, 2, 1}, []int{log[0].scanned, log[1].scanned, log[2].scanned}, "each from its mark on")
@@ -163,7 +162,7 @@ func TestOlderDatabaseBesideSeveralPartitions(t *testing.T) {
 
 	var replayed []string
 	require.NoError(t, db.Reconcile(t.Context(), History{Log: log, Accept: true, Replays: []Replay{
-		{Kinds: []string{"right"}, Apply: func(_ context.Context, _ *Tx, e *sealer.Event) (bool, error) {
+		{Kinds: []string{"right"}, Apply: func(_ context.Context, _ *store.Tx, e *sealer.Event) (bool, error) {
 			replayed = append(replayed, e.Type)
 			return true, nil
 		}},
@@ -176,8 +175,7 @@ func TestOlderDatabaseBesideSeveralPartitions(t *testing.T) {
 	require.EqualValues(t, 3, data["missed"])
 	require.EqualValues(t, 3, data["reapplied"])
 
-	_, err = db.relay(t.Context(), log)
-	require.NoError(t, err)
+	db.relay(t, log)
 	require.NoError(t, db.Reconcile(t.Context(), History{Log: log}), "one history again")
 }
 
@@ -187,7 +185,7 @@ func TestPartitionThatLostItsEnd(t *testing.T) {
 	for _, part := range log {
 		part.deliver(t, 5)
 	}
-	require.NoError(t, db.follow(t.Context(), log))
+	require.NoError(t, follow(t.Context(), db.DB, log))
 	ahead := loadedTo{2: {Generation: 1, Partition: 2, Offset: 9}}
 	for _, accept := range []bool{false, true} {
 		err := db.Reconcile(t.Context(), History{Log: log, Loaded: ahead, Accept: accept})
@@ -212,7 +210,7 @@ func TestGapOfOnePartition(t *testing.T) {
 	for _, part := range log {
 		part.deliver(t, 5)
 	}
-	require.NoError(t, db.follow(t.Context(), log))
+	require.NoError(t, follow(t.Context(), db.DB, log))
 	log[2].deliver(t, 5)
 	log[2].entries = slices.Delete(log[2].entries, 0, 7)
 	err := db.Reconcile(t.Context(), History{Log: log})
