@@ -63,7 +63,7 @@ func (a *applied) work() {
 	a.t.Helper()
 	for _, w := range []control.Worker{{Kind: access.AdmitJob, Do: a.access.Admit}, {Kind: access.MailJob, Do: a.access.SendMail}} {
 		for {
-			job, err := a.db.Claim(a.t.Context(), w.Kind, time.Minute)
+			job, err := a.db.Jobs.Claim(a.t.Context(), w.Kind, time.Minute)
 			require.NoError(a.t, err)
 			if job == nil {
 				break

@@ -171,8 +171,8 @@ func New(cfg Config) (*Control, error) {
 		return nil, fmt.Errorf("cannot open control: %w", err)
 	}
 	cfg.Sweeps = append(slices.Clone(cfg.Sweeps),
-		Sweep{Name: "forget old idempotency keys", Every: time.Minute, Do: cfg.DB.ForgetKeys},
-		Sweep{Name: "forget old failed jobs", Every: time.Hour, Do: cfg.DB.ForgetJobs},
+		Sweep{Name: "forget old idempotency keys", Every: time.Minute, Do: cfg.DB.Attempts.Forget},
+		Sweep{Name: "forget old failed jobs", Every: time.Hour, Do: cfg.DB.Jobs.Forget},
 	)
 	useContractErrors()
 	c := &Control{
@@ -242,7 +242,7 @@ func (c *Control) Run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (c *Control) relay(ctx context.Context) error { return c.cfg.DB.Relay(ctx, c.cfg.Log) }
+func (c *Control) relay(ctx context.Context) error { return c.cfg.DB.Outbox.Relay(ctx, c.cfg.Log) }
 
 // Tables are the tables of all services; a table that refers to another comes before it.
 var Tables = slices.Concat(

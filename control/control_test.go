@@ -246,7 +246,7 @@ func (h *fixture) events(tenantID string) (events []sealer.Event) {
 	ctx, cancel := context.WithCancel(h.t.Context())
 	done := make(chan error, 1)
 	go func() { done <- h.control().Run(ctx) }()
-	require.NoError(h.t, h.db.Drain(h.t.Context(), tenantID))
+	require.NoError(h.t, h.db.Outbox.Drain(h.t.Context(), tenantID))
 	cancel()
 	require.NoError(h.t, <-done)
 	for _, r := range h.log.records {

@@ -71,7 +71,7 @@ func (d *handler) once(ctx huma.Context, next func(huma.Context)) {
 		d.refuse(ctx, err)
 		return
 	}
-	attempt, kept, err := d.db.Attempt(ctx.Context(), request.KeyedRequest)
+	attempt, kept, err := d.db.Attempts.Begin(ctx.Context(), request.KeyedRequest)
 	if e, ok := errors.AsType[*api.Error](err); ok && e.Reason == api.StorageFull && route.Of(ctx.Operation()).Stops {
 		next(ctx) // a full disk must not prevent a stop
 		return
@@ -105,13 +105,13 @@ func (d *handler) attempt(ctx huma.Context, next func(huma.Context), request *ke
 	}
 	defer func() {
 		if !kept {
-			end(func(ctx context.Context) error { return d.db.Release(ctx, a) })
+			end(func(ctx context.Context) error { return d.db.Attempts.Release(ctx, a) })
 		}
 	}()
 	next(w)
 	if w.status == http.StatusOK && w.body.Len() <= maxKept {
 		kept = true
-		end(func(ctx context.Context) error { return d.db.Keep(ctx, a, request.seal(w.body.Bytes())) })
+		end(func(ctx context.Context) error { return d.db.Attempts.Keep(ctx, a, request.seal(w.body.Bytes())) })
 	}
 	w.send()
 }

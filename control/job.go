@@ -88,8 +88,8 @@ func (c *Control) work(ctx context.Context, w Worker) error {
 		case <-ctx.Done():
 			return nil
 		}
-		queued := c.cfg.DB.JobQueued()
-		job, err := c.cfg.DB.Claim(ctx, w.Kind, jobLease)
+		queued := c.cfg.DB.Jobs.Queued()
+		job, err := c.cfg.DB.Jobs.Claim(ctx, w.Kind, jobLease)
 		if job != nil {
 			busy.Go(func() {
 				defer func() { <-slots }()

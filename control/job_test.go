@@ -57,7 +57,7 @@ func (s *workshop) employ(w Worker) (fire func()) {
 }
 
 func (s *workshop) enqueue(lane string) {
-	_, err := s.db.Enqueue(s.t.Context(), store.NewJob{Kind: "test.job", TenantID: "tnt_a", Lane: lane})
+	_, err := s.db.Jobs.Enqueue(s.t.Context(), store.NewJob{Kind: "test.job", TenantID: "tnt_a", Lane: lane})
 	require.NoError(s.t, err)
 }
 
@@ -160,7 +160,7 @@ func TestJobIsGivenUp(t *testing.T) {
 			inWorkshop(t, func(s *workshop) {
 				s.enqueue("")
 				for range c.lose {
-					_, err := s.db.Claim(s.t.Context(), "test.job", time.Minute)
+					_, err := s.db.Jobs.Claim(s.t.Context(), "test.job", time.Minute)
 					require.NoError(t, err)
 					time.Sleep(time.Minute)
 				}
@@ -192,7 +192,7 @@ func TestJobIsTakenOver(t *testing.T) {
 	stacktest.Both(t)
 	inWorkshop(t, func(s *workshop) {
 		s.enqueue("")
-		killed, err := s.db.Claim(s.t.Context(), "test.job", 20*time.Second)
+		killed, err := s.db.Jobs.Claim(s.t.Context(), "test.job", 20*time.Second)
 		require.NoError(t, err)
 		began, begun := time.Now(), 0
 		var cause error

@@ -91,7 +91,7 @@ func TestEndOfAKeyIsInTheLog(t *testing.T) {
 
 	relaying, stop := context.WithCancel(t.Context())
 	relayed := make(chan error, 1)
-	go func() { relayed <- h.db.Relay(relaying, log) }()
+	go func() { relayed <- h.db.Outbox.Relay(relaying, log) }()
 	end().ok()
 	_, last, err := log.Bounds(t.Context(), segment.Partition)
 	require.NoError(t, err)

@@ -34,7 +34,7 @@ func (h *fixture) signedIn(email string) *http.Cookie {
 	require.NoError(h.t, h.members.RequestLink(post(), email))
 	done := func(kind string, do func(*store.Job) error) {
 		for {
-			job, err := h.db.Claim(h.t.Context(), kind, time.Minute)
+			job, err := h.db.Jobs.Claim(h.t.Context(), kind, time.Minute)
 			require.NoError(h.t, err)
 			if job == nil {
 				return

@@ -36,7 +36,7 @@ func (s *Source) Feed(ctx context.Context, req api.FeedRequest) (api.Feed, error
 	defer timeout.Stop()
 	for {
 		changed := s.db.Changed()
-		f, err := s.db.Feed(ctx, req)
+		f, err := s.db.Feed.Changes(ctx, req)
 		if err != nil {
 			return f, err
 		}
@@ -64,7 +64,7 @@ func (s *Source) withKeys(ctx context.Context, f api.Feed, req api.FeedRequest) 
 
 // Snapshot reads the newest snapshot of one record from the primary database.
 func (s *Source) Snapshot(ctx context.Context, kind, id string) (api.Snapshot, error) {
-	return s.db.Snapshot(ctx, kind, id)
+	return s.db.Feed.Snapshot(ctx, kind, id)
 }
 
 // Suspended reports whether rights were suspended at moments.
@@ -74,5 +74,5 @@ func (s *Source) Suspended(ctx context.Context, moments []api.RightMoment) ([]bo
 
 // Snapshots reads the newest snapshots of several records of a kind.
 func (s *Source) Snapshots(ctx context.Context, kind string, ids []string) (api.Snapshots, error) {
-	return s.db.Snapshots(ctx, kind, ids)
+	return s.db.Feed.Snapshots(ctx, kind, ids)
 }

@@ -382,7 +382,7 @@ func TestConsoleCountsApplications(t *testing.T) {
 	counts(2, 0)
 	o.operator("POST", "/"+ids["ada@example.org"]+"/approve").ok()
 	counts(1, 0)
-	job, err := o.db.Claim(t.Context(), access.MailJob, time.Minute)
+	job, err := o.db.Jobs.Claim(t.Context(), access.MailJob, time.Minute)
 	require.NoError(t, err)
 	require.NoError(t, o.db.Change(t.Context(), func(tx *store.Tx) error { return o.access.GiveUpMail(t.Context(), tx, job, "MAIL_REFUSED") }))
 	counts(1, 1)

@@ -188,7 +188,7 @@ func TestTwoProcessesCommit(t *testing.T) {
 			requireForward(t, truth[id], seen[i][id], fmt.Sprintf("node %d, right %s", i, id))
 		}
 	}
-	require.NoError(t, first.db.Drain(t.Context(), tenantID))
+	require.NoError(t, first.db.Outbox.Drain(t.Context(), tenantID))
 	t.Logf("%v commits at the two processes, %d looks", commits, looks)
 }
 

@@ -106,7 +106,7 @@ func TestSandboxDropsAll(t *testing.T) {
 	v.does("POST", "/offers/accept", fmt.Sprintf(`{"offerId":%q}`, get[string](t, offer, "offer", "id")))
 	v.does("POST", "/challenges/open", fmt.Sprintf(`{"rightId":%q,"reason":"ours"}`, right))
 	_, keep := p.visit()
-	keys, err := p.db.Feed(t.Context(), feedOfAll)
+	keys, err := p.db.Feed.Changes(t.Context(), feedOfAll)
 	require.NoError(t, err)
 	held := len(keys.Changes)
 	v.does("POST", "/reset", "")
@@ -132,7 +132,7 @@ func TestSandboxDropsAll(t *testing.T) {
 			require.NotZero(t, others, "of another tenant: %s", name)
 		}
 	}
-	after, err := p.db.Feed(t.Context(), feedOfAll)
+	after, err := p.db.Feed.Changes(t.Context(), feedOfAll)
 	require.NoError(t, err)
 	require.Len(t, after.Changes, held-6, "four rights, one derived, and a key")
 	events := p.events(id)

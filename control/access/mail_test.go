@@ -250,7 +250,7 @@ func TestMailProcessIsKilled(t *testing.T) {
 		h.confirmed(email)
 		_, err := h.approve(t.Context(), h.waiting(email).ID, "")
 		require.NoError(t, err)
-		job, err := h.db.Claim(t.Context(), MailJob, time.Minute)
+		job, err := h.db.Jobs.Claim(t.Context(), MailJob, time.Minute)
 		require.NoError(t, err)
 		require.NoError(t, h.SendMail(t.Context(), job))
 		_, first := read(t, m.Took())

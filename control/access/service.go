@@ -90,7 +90,7 @@ func (s *Service) apply(ctx context.Context, f Form) error {
 		if inserted, err = insertRequest(ctx, tx, request{api.NewID(prefixApplication, now), f, store.At(now)}); err != nil {
 			return err
 		}
-		return s.db.EnqueueIn(ctx, tx, store.NewJob{Kind: AdmitJob, TenantID: api.SystemTenant, Key: "all", Payload: struct{}{}})
+		return s.db.Jobs.EnqueueIn(ctx, tx, store.NewJob{Kind: AdmitJob, TenantID: api.SystemTenant, Key: "all", Payload: struct{}{}})
 	})
 	if err == nil && !inserted {
 		err = errTooMany()

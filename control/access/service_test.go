@@ -56,7 +56,7 @@ func (f *failure) Error() string { return f.code + ": " + f.err.Error() }
 
 // job does the next job of a kind as control does; false if none is due.
 func (h *fixture) job(kind string, do func(context.Context, *store.Job) error) (done bool, err error) {
-	job, claimed := h.db.Claim(h.t.Context(), kind, time.Minute)
+	job, claimed := h.db.Jobs.Claim(h.t.Context(), kind, time.Minute)
 	require.NoError(h.t, claimed)
 	if job == nil {
 		return false, nil

@@ -80,7 +80,7 @@ func newFixture(t testing.TB, change func(*Config)) *fixture {
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = loader.Run(ctx) })
-	running.Go(func() { _ = db.Relay(ctx, h.log) })
+	running.Go(func() { _ = db.Outbox.Relay(ctx, h.log) })
 	t.Cleanup(func() {
 		stop()
 		running.Wait()
@@ -189,7 +189,7 @@ func (h *fixture) export(requested Job) View {
 	v := h.mustCreate(h.t, requested)
 	_, err := h.run(h.t.Context(), requested.TenantID, v.ID, byKey)
 	require.NoError(h.t, err)
-	job, err := h.db.Claim(h.t.Context(), ExportJob, time.Minute)
+	job, err := h.db.Jobs.Claim(h.t.Context(), ExportJob, time.Minute)
 	require.NoError(h.t, err)
 	require.NotNil(h.t, job)
 	require.NoError(h.t, h.Export(h.t.Context(), job))

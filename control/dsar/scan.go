@@ -63,7 +63,7 @@ func (s *Service) spools(ctx context.Context, alive report) (pending map[string]
 func (s *Service) catchUp(ctx context.Context, tenantID string, alive report) (asOf sealer.Position, err error) {
 	drain, cancel := context.WithTimeoutCause(ctx, s.cfg.WaitFor, errors.New("the log has not accepted the tenant's events"))
 	defer cancel()
-	if err := s.db.Drain(drain, tenantID); err != nil {
+	if err := s.db.Outbox.Drain(drain, tenantID); err != nil {
 		return asOf, errors.Join(err, context.Cause(drain))
 	}
 	partition, err := s.cfg.Log.PartitionOf(ctx, tenantID)

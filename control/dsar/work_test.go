@@ -96,7 +96,7 @@ func TestUnwritten(t *testing.T) {
 	v := h.mustCreate(t, fullJob)
 	_, err := h.run(t.Context(), tenantID, v.ID, byKey)
 	require.NoError(t, err)
-	job, err := h.db.Claim(t.Context(), ExportJob, time.Minute)
+	job, err := h.db.Jobs.Claim(t.Context(), ExportJob, time.Minute)
 	require.NoError(t, err)
 	err = h.Export(t.Context(), job)
 	require.ErrorIs(t, err, full)
@@ -120,7 +120,7 @@ func TestMostBytes(t *testing.T) {
 	second := h.mustCreate(t, full())
 	_, err := h.run(t.Context(), tenantID, second.ID, byKey)
 	require.NoError(t, err)
-	job, err := h.db.Claim(t.Context(), ExportJob, time.Minute)
+	job, err := h.db.Jobs.Claim(t.Context(), ExportJob, time.Minute)
 	require.NoError(t, err)
 	require.NoError(t, h.Export(t.Context(), job))
 	_, second, err = find(t.Context(), h.db.Read(), tenantID, second.ID)
@@ -157,7 +157,7 @@ func TestStaleFinish(t *testing.T) {
 	v := h.mustCreate(t, full())
 	_, err := h.run(t.Context(), tenantID, v.ID, byKey)
 	require.NoError(t, err)
-	job, err := h.db.Claim(t.Context(), ExportJob, time.Minute)
+	job, err := h.db.Jobs.Claim(t.Context(), ExportJob, time.Minute)
 	require.NoError(t, err)
 	finished := false
 	h.reserved = func() error { // before the last bytes
@@ -227,7 +227,7 @@ func TestKills(t *testing.T) {
 			return err
 		}))
 		for tries, dies := 1, at%9+1; ; tries++ {
-			job, err := h.db.Claim(t.Context(), ExportJob, time.Minute)
+			job, err := h.db.Jobs.Claim(t.Context(), ExportJob, time.Minute)
 			require.NoError(t, err)
 			require.NotNil(t, job)
 			ctx, kill := context.WithCancel(t.Context())
@@ -249,7 +249,7 @@ func TestKills(t *testing.T) {
 				dies = 0
 			}
 			h.clock.advance(2 * time.Minute) // its lease is over
-			next, err := h.db.Claim(t.Context(), ExportJob, 0)
+			next, err := h.db.Jobs.Claim(t.Context(), ExportJob, 0)
 			require.NoError(t, err)
 			require.NotNil(t, next)
 			require.ErrorIs(t, h.db.Transact(t.Context(), func(tx *sql.Tx) error { return job.Hold(t.Context(), tx) }), store.ErrStale, "who has lost its lease writes nothing")
@@ -278,12 +278,12 @@ func TestLateWorker(t *testing.T) {
 	v := h.mustCreate(t, full())
 	_, err := h.run(t.Context(), tenantID, v.ID, byKey)
 	require.NoError(t, err)
-	job, err := h.db.Claim(t.Context(), ExportJob, time.Minute)
+	job, err := h.db.Jobs.Claim(t.Context(), ExportJob, time.Minute)
 	require.NoError(t, err)
 	j, err := h.beginCollecting(t.Context(), job, v.ID)
 	require.NoError(t, err)
 	h.clock.advance(2 * time.Minute)
-	next, err := h.db.Claim(t.Context(), ExportJob, time.Minute)
+	next, err := h.db.Jobs.Claim(t.Context(), ExportJob, time.Minute)
 	require.NoError(t, err)
 	require.NoError(t, h.Export(t.Context(), next))
 	require.NoError(t, next.Done(t.Context()))
@@ -335,7 +335,7 @@ func TestGivenUp(t *testing.T) {
 		v := h.mustCreate(t, full())
 		_, err := h.run(t.Context(), tenantID, v.ID, byKey)
 		require.NoError(t, err)
-		job, err := h.db.Claim(t.Context(), ExportJob, time.Minute)
+		job, err := h.db.Jobs.Claim(t.Context(), ExportJob, time.Minute)
 		require.NoError(t, err)
 		require.EqualError(t, h.Export(t.Context(), job), SourceReadFailed)
 		require.NoError(t, job.Fail(t.Context(), code, func(ctx context.Context, tx *store.Tx) error { return h.GiveUp(ctx, tx, job, code) }))
@@ -380,7 +380,7 @@ func TestVoidAndExpire(t *testing.T) {
 	_, err = h.run(t.Context(), tenantID, v.ID, byKey)
 	require.NoError(t, err)
 	claim := func() *store.Job {
-		job, err := h.db.Claim(t.Context(), ExportJob, time.Minute)
+		job, err := h.db.Jobs.Claim(t.Context(), ExportJob, time.Minute)
 		require.NoError(t, err)
 		require.NotNil(t, job)
 		require.Equal(t, 1, job.Attempts, "that it was made void while it was packaged is no attempt")

@@ -135,7 +135,7 @@ func (s *Service) Erase(ctx context.Context, job *store.Job) error {
 func (s *Service) drain(ctx context.Context, tenantID string) (by time.Time, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.drainFor, errors.New("the log has not accepted the tenant's events"))
 	defer cancel()
-	if err := s.db.Drain(ctx, tenantID); err != nil {
+	if err := s.db.Outbox.Drain(ctx, tenantID); err != nil {
 		return by, errors.Join(err, context.Cause(ctx))
 	}
 	return s.db.Now(), nil

@@ -179,12 +179,12 @@ func (s *stage) mustErase(t *testing.T, person string) Erasure {
 // work does one job, as a process that is killed where it fails.
 func (s *stage) work(t *testing.T) error {
 	t.Helper()
-	job, err := s.db.Claim(t.Context(), EraseJob, time.Minute)
+	job, err := s.db.Jobs.Claim(t.Context(), EraseJob, time.Minute)
 	require.NoError(t, err)
 	require.NotNil(t, job)
 	ctx, stop := context.WithCancel(t.Context())
 	var relaying sync.WaitGroup
-	relaying.Go(func() { _ = s.db.Relay(ctx, s.log) })
+	relaying.Go(func() { _ = s.db.Outbox.Relay(ctx, s.log) })
 	defer relaying.Wait()
 	defer stop()
 	if err := s.Erase(t.Context(), job); err != nil {
@@ -611,7 +611,7 @@ func TestErasureIsInTheLog(t *testing.T) {
 	}
 	relaying, stop := context.WithCancel(t.Context())
 	relayed := make(chan error, 1)
-	go func() { relayed <- s.db.Relay(relaying, log) }()
+	go func() { relayed <- s.db.Outbox.Relay(relaying, log) }()
 	_, refused = s.erase(t, "key_1", "ada", token)
 	require.Contains(t, refused.Message, "has begun the erasure")
 	stop()

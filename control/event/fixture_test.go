@@ -79,7 +79,7 @@ func (h *fixture) seal() []sealer.PackHeader {
 	done, err := h.packs.SealSome(h.T.Context(), h.Tenant, nil, prooftest.Operator)
 	require.NoError(h.T, err)
 	require.False(h.T, done.More)
-	require.NoError(h.T, h.DB.Drain(h.T.Context(), h.Tenant))
+	require.NoError(h.T, h.DB.Outbox.Drain(h.T.Context(), h.Tenant))
 	var headers []sealer.PackHeader
 	for _, text := range done.Packs {
 		header, err := sealer.ParsePackHeader(text)

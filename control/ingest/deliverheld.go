@@ -245,7 +245,7 @@ func (s *Service) Wake(ctx context.Context) error {
 		if waits {
 			continue
 		}
-		if _, err := s.db.Enqueue(ctx, replayJob(of.tenantID)); err != nil {
+		if _, err := s.db.Jobs.Enqueue(ctx, replayJob(of.tenantID)); err != nil {
 			return err
 		}
 		of.rightID = behindRights // the job is for all rights of the tenant

@@ -90,7 +90,7 @@ func (n *deliverer) deliver(ctx context.Context, tenant, keyID string, rows []De
 func (s *Service) work(t *testing.T) (last error) {
 	t.Helper()
 	for range 100 {
-		job, err := s.db.Claim(t.Context(), ReplayJob, time.Minute)
+		job, err := s.db.Jobs.Claim(t.Context(), ReplayJob, time.Minute)
 		require.NoError(t, err)
 		if job == nil {
 			return last
@@ -240,7 +240,7 @@ func TestOneFailingRightDelaysNoOther(t *testing.T) {
 		})
 		r.mustHold(t, held("1"), heldOn(rightA, 2), heldOn(rightB, 3))
 		require.NoError(t, r.Wake(t.Context()))
-		job, err := r.db.Claim(t.Context(), ReplayJob, time.Minute)
+		job, err := r.db.Jobs.Claim(t.Context(), ReplayJob, time.Minute)
 		require.NoError(t, err)
 		require.ErrorContains(t, r.Replay(t.Context(), job), "the node fails")
 		require.Len(t, n.delivered, 1, failing)
@@ -293,7 +293,7 @@ func TestReplayGoesPastWhatWaits(t *testing.T) {
 	for _, p := range players {
 		r.mustCreate(t, mappingFor(p, rightA, -1, 1))
 	}
-	job, err := r.db.Claim(t.Context(), ReplayJob, time.Minute)
+	job, err := r.db.Jobs.Claim(t.Context(), ReplayJob, time.Minute)
 	require.NoError(t, err)
 	left, err := r.replay(t.Context(), job)
 	require.NoError(t, err)
@@ -320,12 +320,12 @@ func TestReplayIsBegunAgain(t *testing.T) {
 	b.mustCreate(t, mappingFor("2", rightA, -1, 1))
 	b.mustCreate(t, mappingFor("1", rightA, 0, 1))
 	n.crash = 1
-	job, err := a.db.Claim(t.Context(), ReplayJob, time.Minute)
+	job, err := a.db.Jobs.Claim(t.Context(), ReplayJob, time.Minute)
 	require.NoError(t, err)
 	require.ErrorContains(t, a.Replay(t.Context(), job), "killed")
 	clock.Set(clock.Now().Add(2 * time.Minute)) // and its lease is over
 	n.refuse["2"] = api.Unavailable(api.LogUnavailable, "the log is away", time.Second)
-	job2, err := b.db.Claim(t.Context(), ReplayJob, time.Minute)
+	job2, err := b.db.Jobs.Claim(t.Context(), ReplayJob, time.Minute)
 	require.NoError(t, err)
 	require.Equal(t, job.ID, job2.ID)
 	require.ErrorContains(t, b.Replay(t.Context(), job2), "the log is away")

@@ -82,7 +82,7 @@ func (s *Service) hold(ctx context.Context, tenantID, keyID string, rows []api.H
 		if err := setUsage(ctx, tx, tenantID, u); err != nil || len(marked) == 0 {
 			return err
 		}
-		return s.db.EnqueueIn(ctx, tx, replayJob(tenantID))
+		return s.db.Jobs.EnqueueIn(ctx, tx, replayJob(tenantID))
 	})
 	return results, err
 }

@@ -146,7 +146,7 @@ func (s *Service) importSome(ctx context.Context, tenantID string, lines []impor
 	}
 	limited, cancel := context.WithTimeout(ctx, importWait)
 	defer cancel()
-	if err := s.db.Drain(limited, tenantID); err != nil {
+	if err := s.db.Outbox.Drain(limited, tenantID); err != nil {
 		return rows, errors.Join(errLogBehind, err)
 	}
 	return rows, nil

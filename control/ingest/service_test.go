@@ -84,7 +84,7 @@ func (s *Service) relay(t *testing.T) *log {
 	l := &log{}
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error)
-	go func() { ended <- s.db.Relay(ctx, l) }()
+	go func() { ended <- s.db.Outbox.Relay(ctx, l) }()
 	t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {
@@ -418,7 +418,7 @@ func TestWindowsAreBounded(t *testing.T) {
 	require.Greater(t, n, 40, "with the longest names")
 	require.Less(t, n, 1000)
 	key := api.VendorKey(tenantID, "acme", "player", "1")
-	s, err := r.db.Snapshot(t.Context(), "mapping", key)
+	s, err := r.db.Feed.Snapshot(t.Context(), "mapping", key)
 	require.NoError(t, err)
 	require.LessOrEqual(t, len(s.Change.Snapshot), maxSnapshot)
 	require.Equal(t, rightA, r.resolve(t, "1", float64(n-1)), "what was there stays")

@@ -65,7 +65,7 @@ func (s *Service) RequestLink(r *http.Request, email string) error {
 		if inserted, err = insertRequest(ctx, tx, api.NewID(prefixLink, now), email, store.At(now)); err != nil {
 			return err
 		}
-		return s.db.EnqueueIn(ctx, tx, store.NewJob{Kind: AdmitJob, TenantID: api.SystemTenant, Key: "all", Payload: struct{}{}})
+		return s.db.Jobs.EnqueueIn(ctx, tx, store.NewJob{Kind: AdmitJob, TenantID: api.SystemTenant, Key: "all", Payload: struct{}{}})
 	})
 	if err == nil && !inserted {
 		err = api.Unavailable(api.Overloaded, "too many people want to sign in at this moment; no mail was sent", time.Minute)
@@ -100,7 +100,7 @@ func (s *Service) Admit(ctx context.Context, _ *store.Job) error {
 				}
 				for _, m := range all {
 					job := store.NewJob{Kind: MailJob, TenantID: api.SystemTenant, Lane: m.ID, Key: m.ID, Payload: mailing{m.ID, true}}
-					if err := s.db.EnqueueIn(ctx, tx, job); err != nil {
+					if err := s.db.Jobs.EnqueueIn(ctx, tx, job); err != nil {
 						return err
 					}
 				}

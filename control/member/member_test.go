@@ -100,7 +100,7 @@ func (h *fixture) jobs() (failed []error) {
 			AdmitJob: func(j *store.Job) error { return h.Admit(h.t.Context(), j) },
 			MailJob:  func(j *store.Job) error { return h.SendMail(h.t.Context(), j) },
 		} {
-			job, err := h.db.Claim(h.t.Context(), kind, time.Minute)
+			job, err := h.db.Jobs.Claim(h.t.Context(), kind, time.Minute)
 			require.NoError(h.t, err)
 			if job == nil {
 				continue

@@ -239,7 +239,7 @@ func (l *leases) Await(ctx context.Context, revision int64) (p Propagation) {
 // revision.
 func (l *leases) advanced() <-chan struct{} {
 	if l.writer != nil {
-		return l.db.Noted()
+		return l.db.Notes.Written()
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -109,7 +109,7 @@ func (w *pollWriter) write(ctx context.Context, b *batch) {
 		values = append(values, fmt.Sprintf("($%d, $%d, $%d, $%d, $%d)", n+1, n+2, n+3, n+4, n+5))
 		args = append(args, id, b.polls[id].epoch, b.polls[id].applied, b.polls[id].spooled, rand.Int64N(1<<62)) // the first beat must differ from that of a removed row
 	}
-	if b.err = w.db.Note(ctx, `INSERT INTO node_polls (node_id, epoch, applied, spooled, beat) VALUES `+strings.Join(values, ", ")+`
+	if b.err = w.db.Notes.Write(ctx, `INSERT INTO node_polls (node_id, epoch, applied, spooled, beat) VALUES `+strings.Join(values, ", ")+`
 		ON CONFLICT (node_id) DO UPDATE SET epoch = excluded.epoch, applied = excluded.applied, spooled = excluded.spooled, beat = node_polls.beat + 1, gone = 0
 		WHERE excluded.epoch >= node_polls.epoch`, args...); b.err != nil {
 		return
@@ -193,12 +193,12 @@ func (l *leases) removeGone(ctx context.Context) error {
 	}
 	l.mu.Unlock()
 	for id, p := range mark {
-		if err := l.db.Note(ctx, `UPDATE node_polls SET gone = 1 WHERE node_id = $1 AND beat = $2`, id, p.beat); err != nil {
+		if err := l.db.Notes.Write(ctx, `UPDATE node_polls SET gone = 1 WHERE node_id = $1 AND beat = $2`, id, p.beat); err != nil {
 			return err
 		}
 	}
 	for id, p := range gone {
-		if err := l.db.Note(ctx, `DELETE FROM node_polls WHERE node_id = $1 AND beat = $2`, id, p.beat); err != nil {
+		if err := l.db.Notes.Write(ctx, `DELETE FROM node_polls WHERE node_id = $1 AND beat = $2`, id, p.beat); err != nil {
 			return err
 		}
 		l.mu.Lock()

@@ -137,7 +137,7 @@ func TestPollsShareStatements(t *testing.T) {
 	waittest.Until(t, joined)
 	require.Empty(t, answered)
 	require.Empty(t, a.mustPropagation(t, 7).Nodes)
-	noted := b.db.Noted()
+	noted := b.db.Notes.Written()
 	<-b.writer.writing
 	polls.Wait()
 	for range nodes {

@@ -42,7 +42,7 @@ func (r *Service) EndSilent(ctx context.Context) error {
 		}
 	}
 	if len(live) > 0 {
-		err := r.db.Note(ctx, `UPDATE nodes SET polled_at = $1 WHERE node_id IN (`+store.Marks(1, len(live))+`)`, append([]any{store.Millis(now)}, live...)...)
+		err := r.db.Notes.Write(ctx, `UPDATE nodes SET polled_at = $1 WHERE node_id IN (`+store.Marks(1, len(live))+`)`, append([]any{store.Millis(now)}, live...)...)
 		if err != nil {
 			return fmt.Errorf("cannot record which nodes have polled: %w", err)
 		}

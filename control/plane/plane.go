@@ -277,7 +277,7 @@ func driftCheck(cfg Config, packs *proof.Service, statements *statement.Service,
 		return ctx.Err() // not done: the next process goes on
 	}}
 	queue := control.Sweep{Name: "queue the check for drift", Every: 10 * time.Minute, Do: func(ctx context.Context) error {
-		_, err := cfg.DB.Enqueue(ctx, store.NewJob{Kind: driftJob, TenantID: api.SystemTenant, Key: driftJob})
+		_, err := cfg.DB.Jobs.Enqueue(ctx, store.NewJob{Kind: driftJob, TenantID: api.SystemTenant, Key: driftJob})
 		return err
 	}}
 	return work, queue, err

@@ -47,7 +47,7 @@ func TestProcessesWithoutASharedFolder(t *testing.T) {
 	for range 3 {
 		h.Deliver(deliveries(20)...)
 		h.sealAtOnce(t, other)
-		require.NoError(t, h.DB.Drain(t.Context(), tenant))
+		require.NoError(t, h.DB.Outbox.Drain(t.Context(), tenant))
 	}
 	require.Len(t, h.packs(), 3)
 	require.Len(t, h.files(), 3, "who loses takes its pack away")

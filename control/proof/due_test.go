@@ -54,7 +54,7 @@ func TestOldEventsAreSealedByThemselves(t *testing.T) {
 	h.Advance(time.Minute)
 	h.due()
 	require.Len(t, h.packs(), 1)
-	require.NoError(t, h.DB.Drain(t.Context(), tenant))
+	require.NoError(t, h.DB.Outbox.Drain(t.Context(), tenant))
 	h.Advance(48 * time.Hour)
 	h.due()
 	require.Len(t, h.packs(), 1, "that it was sealed is not new")

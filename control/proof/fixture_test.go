@@ -93,7 +93,7 @@ func (h *fixture) seal() []sealer.PackHeader {
 	h.T.Helper()
 	sealed, err := h.service.sealWhole(h.T.Context(), h.Tenant, operator)
 	require.NoError(h.T, err)
-	require.NoError(h.T, h.DB.Drain(h.T.Context(), h.Tenant))
+	require.NoError(h.T, h.DB.Outbox.Drain(h.T.Context(), h.Tenant))
 	return headers(h.T, sealed)
 }
 

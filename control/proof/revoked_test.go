@@ -28,7 +28,7 @@ func TestRevokedPackKey(t *testing.T) {
 	require.Len(t, h.packs(), 2)
 	for range 2 { // once is enough
 		require.NoError(t, h.service.Vouch(t.Context(), tenant, leaving.KeyID, operator))
-		require.NoError(t, h.DB.Drain(t.Context(), tenant))
+		require.NoError(t, h.DB.Outbox.Drain(t.Context(), tenant))
 		require.Len(t, h.packs(), 3)
 	}
 	h.Advance(time.Minute)

@@ -169,7 +169,7 @@ func TestDroppedTenant(t *testing.T) {
 		}))
 	}
 	deleteFiles := func() {
-		job, err := h.DB.Claim(t.Context(), DropJob, time.Minute)
+		job, err := h.DB.Jobs.Claim(t.Context(), DropJob, time.Minute)
 		require.NoError(t, err)
 		for range 2 { // the first process ends before it can say so
 			require.NoError(t, h.service.RunDrop(t.Context(), job))
@@ -210,7 +210,7 @@ func TestDroppedTenant(t *testing.T) {
 	require.Empty(t, h.files())
 
 	require.NoError(t, h.DB.Change(t.Context(), func(tx *store.Tx) error { return h.service.Drop(t.Context(), tx, "..") }))
-	job, err := h.DB.Claim(t.Context(), DropJob, time.Minute)
+	job, err := h.DB.Jobs.Claim(t.Context(), DropJob, time.Minute)
 	require.NoError(t, err)
 	require.ErrorContains(t, h.service.RunDrop(t.Context(), job), "is not a tenant id")
 }

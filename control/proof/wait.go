@@ -86,7 +86,7 @@ func (a *archive) AwaitRecorded(parent context.Context, tenantID string) error {
 // drain waits until the log has the tenant's audit events. It fails with 503 LOG_UNAVAILABLE if ctx,
 // which derives from parent, times out.
 func (a *archive) drain(ctx, parent context.Context, tenantID string) error {
-	err := a.db.Drain(ctx, tenantID)
+	err := a.db.Outbox.Drain(ctx, tenantID)
 	if err != nil && parent.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 		err = api.Unavailable(api.LogUnavailable, "the log has not accepted the tenant's audit events yet", retrySoon)
 	}

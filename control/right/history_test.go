@@ -154,7 +154,7 @@ func TestAncestorOfAnOlderDatabase(t *testing.T) {
 		return err
 	}))
 	firstCopy := func() []api.Change {
-		first, err := service.db.Feed(t.Context(), api.FeedRequest{})
+		first, err := service.db.Feed.Changes(t.Context(), api.FeedRequest{})
 		require.NoError(t, err)
 		return first.Changes
 	}

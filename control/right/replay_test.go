@@ -81,7 +81,7 @@ func TestReplay(t *testing.T) {
 			published, err := store.Newest(t.Context(), service.db, api.Rights, r.ID)
 			require.NoError(t, err)
 			require.Equal(t, c.want, published.State)
-			first, err := service.db.Feed(t.Context(), api.FeedRequest{})
+			first, err := service.db.Feed.Changes(t.Context(), api.FeedRequest{})
 			require.NoError(t, err)
 			require.Equal(t, len(c.moves) > 0, len(first.Changes) == 1, "what was ever stopped is in a node's first copy")
 			now, err := rights.Find(t.Context(), service.db.Read(), tenantID, r.ID)

@@ -59,7 +59,7 @@ func TestRightsAgainstAModel(t *testing.T) {
 		}
 		var logged []string
 		before := len(roomtest.Events(t, service.db))
-		f, err := service.db.Feed(ctx, api.FeedRequest{After: 1})
+		f, err := service.db.Feed.Changes(ctx, api.FeedRequest{After: 1})
 		require.NoError(t, err)
 		newest := f.Newest
 

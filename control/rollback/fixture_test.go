@@ -82,8 +82,8 @@ func (db *database) relay(t *testing.T, log store.Appender) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- db.Relay(ctx, log) }()
-	require.NoError(t, db.Drain(t.Context(), ""))
+	go func() { ended <- db.Outbox.Relay(ctx, log) }()
+	require.NoError(t, db.Outbox.Drain(t.Context(), ""))
 	stop()
 	require.NoError(t, <-ended)
 }

@@ -86,7 +86,7 @@ func TestOlderDatabaseIsRefusedUntilAllowed(t *testing.T) {
 	require.NoError(t, db.Reconcile(t.Context(), accept))
 	require.Equal(t, []string{"right.revoked"}, replayed, "only the newest counts")
 	require.NotEqual(t, before, db.Incarnation())
-	feed, err := db.Feed(t.Context(), api.FeedRequest{})
+	feed, err := db.Feed.Changes(t.Context(), api.FeedRequest{})
 	require.NoError(t, err)
 	require.Equal(t, db.Incarnation(), feed.Incarnation)
 	require.Len(t, feed.Changes, 1, "nodes get it with their first copy")

@@ -145,7 +145,7 @@ func (h History) Reconcile(ctx context.Context, db *store.DB) (*Search, error) {
 	s := start{History: h, db: db}
 	search, err := s.reconcile(ctx)
 	if err == nil && h.Append != nil {
-		err = db.Announce(ctx, h.Append)
+		err = db.Outbox.Announce(ctx, h.Append)
 	}
 	if err != nil {
 		return nil, err

@@ -26,7 +26,7 @@ func TestLogHasAKeyBeforeItSigns(t *testing.T) {
 	relaying := func(r *Service) (stop func()) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		go func() { ended <- r.db.Relay(ctx, log) }()
+		go func() { ended <- r.db.Outbox.Relay(ctx, log) }()
 		return func() { cancel(); require.NoError(t, <-ended) }
 	}
 	p := newPlace(t)
@@ -116,7 +116,7 @@ func TestKeysAreLoggedBeforeTheLogStops(t *testing.T) {
 	r, _ := p.mustStart(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- r.db.Relay(ctx, log) }()
+	go func() { ended <- r.db.Outbox.Relay(ctx, log) }()
 	require.NoError(t, r.Renew(t.Context()))
 	cancel()
 	require.NoError(t, <-ended)

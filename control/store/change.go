@@ -16,7 +16,7 @@ import (
 // and used by one goroutine.
 type Tx struct {
 	*sql.Tx
-	db       *engine
+	db       *DB
 	epoch    uint64 // of the events that the change emits
 	revision int64  // 0: none taken yet
 	emitted  uint64 // the number of the last event, 0 without any
@@ -32,12 +32,12 @@ type Tx struct {
 // released, the error is a 503 with reason STORAGE_FULL. While PostgreSQL is unavailable it has
 // reason DATABASE_UNAVAILABLE, and its message says whether the change may have been made. Stops
 // use Stop.
-func (db *engine) Change(ctx context.Context, fn func(tx *Tx) error) error {
+func (db *DB) Change(ctx context.Context, fn func(tx *Tx) error) error {
 	return db.unavailable(db.diskFull(db.change(ctx, fn, false)))
 }
 
 // change makes one attempt, for Change or for Stop.
-func (db *engine) change(ctx context.Context, fn func(tx *Tx) error, stops bool) error {
+func (db *DB) change(ctx context.Context, fn func(tx *Tx) error, stops bool) error {
 	leave, err := db.queue.enter(ctx, stops)
 	if err != nil {
 		return fmt.Errorf("cannot begin a change: %w", err)
@@ -87,7 +87,7 @@ func (db *engine) change(ctx context.Context, fn func(tx *Tx) error, stops bool)
 		db.queued.raise()
 	}
 	if tx.jobs {
-		db.jobs.raise()
+		db.jobQueued.raise()
 	}
 	return nil
 }
@@ -243,11 +243,11 @@ const maxTransactions = 4
 // nothing, so on PostgreSQL it doesn't wait for changes, nor do they wait for it. fn must lock the
 // rows that it reads and then writes. When fn fails, the transaction is rolled back and fn's error
 // is returned unchanged. While PostgreSQL is unavailable the error is the same as Change's.
-func (db *engine) Transact(ctx context.Context, fn func(tx *sql.Tx) error) error {
+func (db *DB) Transact(ctx context.Context, fn func(tx *sql.Tx) error) error {
 	return db.unavailable(db.diskFull(db.transact(ctx, fn)))
 }
 
-func (db *engine) transact(ctx context.Context, fn func(tx *sql.Tx) error) error {
+func (db *DB) transact(ctx context.Context, fn func(tx *sql.Tx) error) error {
 	pool := db.write
 	if db.pg != nil {
 		pool = db.pg.transactions
@@ -275,7 +275,7 @@ func (db *engine) transact(ctx context.Context, fn func(tx *sql.Tx) error) error
 // SkipLocked ends a query of rows that a transaction of Transact is going to write: rows that
 // another transaction has locked are left out. On SQLite, where transactions run one at a time, it
 // is empty.
-func (db *engine) SkipLocked() string {
+func (db *DB) SkipLocked() string {
 	if db.pg == nil {
 		return ""
 	}
@@ -284,28 +284,28 @@ func (db *engine) SkipLocked() string {
 
 // Shared says whether other processes may use the database: true on PostgreSQL; a SQLite file
 // belongs to one process.
-func (db *engine) Shared() bool { return db.pg != nil }
+func (db *DB) Shared() bool { return db.pg != nil }
 
-// notes are messages between processes that are no changes.
-type notes struct{ *engine }
+// Notes are messages between processes that are no changes.
+type Notes struct{ db *DB }
 
-// Note runs a statement that is for other processes and is no change of state: it takes no revision
-// and doesn't wait for changes. Once it is committed it wakes all who wait for Noted, in every
+// Write runs a statement that is for other processes and is no change of state: it takes no revision
+// and doesn't wait for changes. Once it is committed it wakes all who wait for Written, in every
 // process.
-func (db *notes) Note(ctx context.Context, statement string, args ...any) error {
-	if err := db.note(ctx, statement, args); err != nil {
+func (notes *Notes) Write(ctx context.Context, statement string, args ...any) error {
+	if err := notes.note(ctx, statement, args); err != nil {
 		return fmt.Errorf("cannot write a note: %w", err)
 	}
-	db.noted.raise()
+	notes.db.noted.raise()
 	return nil
 }
 
-func (db *notes) note(ctx context.Context, statement string, args []any) error {
-	if db.pg == nil {
-		_, err := db.write.ExecContext(ctx, statement, args...)
+func (notes *Notes) note(ctx context.Context, statement string, args []any) error {
+	if notes.db.pg == nil {
+		_, err := notes.db.write.ExecContext(ctx, statement, args...)
 		return err
 	}
-	tx, err := db.pg.notes.BeginTx(ctx, nil)
+	tx, err := notes.db.pg.notes.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -313,12 +313,12 @@ func (db *notes) note(ctx context.Context, statement string, args []any) error {
 	if _, err := tx.ExecContext(ctx, statement, args...); err != nil {
 		return err
 	}
-	if err := db.notify(ctx, tx, channelNotes); err != nil {
+	if err := notes.db.notify(ctx, tx, channelNotes); err != nil {
 		return err
 	}
 	return tx.Commit()
 }
 
-// Noted returns a channel that is closed by the next note of any process, or sooner. Get the
+// Written returns a channel that is closed by the next note of any process, or sooner. Get the
 // channel before reading, so that no note is missed.
-func (db *notes) Noted() <-chan struct{} { return db.noted.wait() }
+func (notes *Notes) Written() <-chan struct{} { return notes.db.noted.wait() }

@@ -79,7 +79,7 @@ func (q *changeQueue) leave() {
 }
 
 // WaitingChanges is how many changes of this process wait for the one that runs.
-func (db *engine) WaitingChanges() (n int) {
+func (db *DB) WaitingChanges() (n int) {
 	q := &db.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()

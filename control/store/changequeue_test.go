@@ -103,7 +103,7 @@ func TestWhoGivesUp(t *testing.T) {
 
 // TestWhoGivesUpAtItsTurn passes the turn on.
 func TestWhoGivesUpAtItsTurn(t *testing.T) {
-	var db engine
+	var db DB
 	q := &db.queue
 	for range 100 {
 		leave, err := q.enter(t.Context(), false)

@@ -183,7 +183,7 @@ func Unreachable(err error) bool {
 }
 
 // commit marks the error of a commit that may have been made.
-func (db *engine) commit(tx *sql.Tx) error {
+func (db *DB) commit(tx *sql.Tx) error {
 	err := tx.Commit()
 	if db.pg != nil && Unreachable(err) {
 		return fmt.Errorf("%w: %w", errUncertain, err)
@@ -192,7 +192,7 @@ func (db *engine) commit(tx *sql.Tx) error {
 }
 
 // unavailable turns the error of a change into the one that its caller gets.
-func (db *engine) unavailable(err error) error {
+func (db *DB) unavailable(err error) error {
 	_, known := errors.AsType[*api.Error](err)
 	if db.pg == nil || known || !Unreachable(err) {
 		return err
@@ -201,7 +201,7 @@ func (db *engine) unavailable(err error) error {
 }
 
 // Ready returns the reason why the database can't be used, nil if it can.
-func (db *engine) Ready(ctx context.Context) error {
+func (db *DB) Ready(ctx context.Context) error {
 	return db.view(ctx, func(*sql.Tx, int64) error { return nil })
 }
 

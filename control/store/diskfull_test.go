@@ -37,7 +37,7 @@ func TestFullDisk(t *testing.T) {
 		require.Equal(t, api.StorageFull, refused.Reason)
 		require.Positive(t, refused.RetryAfterSeconds())
 	}
-	pending, err := db.pending(t.Context())
+	pending, err := db.Outbox.pending(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, pending)
 	_, ok := errors.AsType[*api.Error](db.Change(t.Context(), func(tx *Tx) error {
@@ -66,18 +66,18 @@ func TestRelayCopiesNothingWhileRowsStay(t *testing.T) {
 	}
 	trigger(`CREATE TRIGGER stays BEFORE DELETE ON outbox BEGIN SELECT RAISE(ABORT, 'no space'); END`)
 	for range 3 {
-		_, err := db.relay(t.Context(), log)
+		_, err := db.Outbox.relay(t.Context(), log)
 		require.ErrorContains(t, err, "no space")
 	}
 	require.Len(t, log.records, 2)
 	trigger(`DROP TRIGGER stays`)
 	db.mustEmit(t, "tnt_a", "rgh_c")
 	for range 2 {
-		_, err := db.relay(t.Context(), log)
+		_, err := db.Outbox.relay(t.Context(), log)
 		require.NoError(t, err)
 	}
 	require.Len(t, log.records, 3)
-	pending, err := db.pending(t.Context())
+	pending, err := db.Outbox.pending(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, pending)
 }

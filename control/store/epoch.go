@@ -46,22 +46,22 @@ func (tx *Tx) insertEpoch(ctx context.Context, e *Epoch) error {
 }
 
 // Epoch is the database's newest one, as this process knows it.
-func (db *engine) Epoch() Epoch { return db.epoch }
+func (db *DB) Epoch() Epoch { return db.epoch }
 
 // Incarnation is the id of the database's incarnation. A restore begins a new one.
-func (db *engine) Incarnation() string { return db.epoch.Incarnation }
+func (db *DB) Incarnation() string { return db.epoch.Incarnation }
 
 // NewIncarnation returns the id of another incarnation.
-func (db *engine) NewIncarnation() string { return api.NewID(prefixIncarnation, db.Now()) }
+func (db *DB) NewIncarnation() string { return api.NewID(prefixIncarnation, db.Now()) }
 
 // Server names the server of PostgreSQL that this process uses, by its system identifier and its
 // timeline; it is empty on SQLite.
-func (db *engine) Server() string { return db.cfg.server.current() }
+func (db *DB) Server() string { return db.cfg.server.current() }
 
 // BeginEpoch begins an epoch on this server, by one change with what fn does: fn's events are the first
 // of it. next says the incarnation, the number and the promotions. Only a start calls it, before
 // anything else uses the database; other processes find that the database went on without them (ErrWentBack).
-func (db *engine) BeginEpoch(ctx context.Context, next Epoch, fn func(tx *Tx) error) error {
+func (db *DB) BeginEpoch(ctx context.Context, next Epoch, fn func(tx *Tx) error) error {
 	next.Server = db.Server()
 	err := db.Change(ctx, func(tx *Tx) error {
 		if err := tx.QueryRowContext(ctx, `SELECT value FROM counters WHERE name = 'revision'`).Scan(&next.PromotedAt); err != nil {
@@ -127,10 +127,10 @@ var ErrWentBack = errors.New("the database has gone back to an older state, or i
 // numbers a second time, and publish a revoked right as active.
 
 // seen is the newest revision that was committed before the call.
-func (db *engine) seen() int64 { return db.newest.Load() }
+func (db *DB) seen() int64 { return db.newest.Load() }
 
 // forward checks what a read found that began after seen(). Once it has failed, it always fails.
-func (db *engine) forward(seen, revision int64, incarnation string, epoch uint64) error {
+func (db *DB) forward(seen, revision int64, incarnation string, epoch uint64) error {
 	if known := &db.epoch; revision < seen || incarnation != known.Incarnation || epoch != known.Number {
 		return db.wentBack("seen", seen, "revision", revision, "incarnation", incarnation, "epoch", epoch, "expected", known.Incarnation, "expectedEpoch", known.Number)
 	}
@@ -142,7 +142,7 @@ func (db *engine) forward(seen, revision int64, incarnation string, epoch uint64
 }
 
 // wentBack returns ErrWentBack. The first time it logs why, and ends the process.
-func (db *engine) wentBack(why ...any) error {
+func (db *DB) wentBack(why ...any) error {
 	if db.back.CompareAndSwap(false, true) {
 		db.cfg.Logger.Error("the database has gone back", append(why, "err", ErrWentBack)...)
 		db.cfg.OnFailure(ErrWentBack)
@@ -151,19 +151,19 @@ func (db *engine) wentBack(why ...any) error {
 }
 
 // otherServer is called for a connection that leads to another server.
-func (db *engine) otherServer(known, met string) error {
+func (db *DB) otherServer(known, met string) error {
 	return db.wentBack("server", met, "expectedServer", known)
 }
 
 // saw records that a revision is committed.
-func (db *engine) saw(revision int64) {
+func (db *DB) saw(revision int64) {
 	for seen := db.newest.Load(); revision > seen && !db.newest.CompareAndSwap(seen, revision); {
 		seen = db.newest.Load()
 	}
 }
 
 // state reads the newest revision and the incarnation, and refuses a database that went back.
-func (db *engine) state(ctx context.Context, q Querier, seen int64) (revision int64, err error) {
+func (db *DB) state(ctx context.Context, q Querier, seen int64) (revision int64, err error) {
 	var id string
 	var epoch uint64
 	err = q.QueryRowContext(ctx, `SELECT value, id, epoch FROM counters, (SELECT id, epoch FROM incarnations ORDER BY epoch DESC LIMIT 1) AS newest

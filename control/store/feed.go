@@ -13,10 +13,10 @@ import (
 // feedLimit is the largest number of changes in one answer of the feed.
 const feedLimit = 1000
 
-// feed is what nodes poll.
-type feed struct{ *engine }
+// Feed is what nodes poll.
+type Feed struct{ db *DB }
 
-// Feed returns the changes after req.After at once, in the order of the revisions, as of one
+// Changes returns the changes after req.After at once, in the order of the revisions, as of one
 // committed state of the database. A superseded change is left out: its successor is in this answer
 // or a later one.
 //
@@ -25,12 +25,12 @@ type feed struct{ *engine }
 // it would get all later changes, and not only those that it may never forget.
 //
 // While a stop could not be recorded (Stop) the error is a 503: there are no leases.
-func (db *feed) Feed(ctx context.Context, req api.FeedRequest) (api.Feed, error) {
-	if db.unrecorded.Load() {
+func (feed *Feed) Changes(ctx context.Context, req api.FeedRequest) (api.Feed, error) {
+	if feed.db.unrecorded.Load() {
 		return api.Feed{}, errUnrecorded
 	}
-	f := api.Feed{Incarnation: db.epoch.Incarnation, Promotions: db.epoch.Promotions, PromotedAt: db.epoch.PromotedAt, Changes: []api.Change{}}
-	err := db.view(ctx, func(tx *sql.Tx, newest int64) (err error) {
+	f := api.Feed{Incarnation: feed.db.epoch.Incarnation, Promotions: feed.db.epoch.Promotions, PromotedAt: feed.db.epoch.PromotedAt, Changes: []api.Change{}}
+	err := feed.db.view(ctx, func(tx *sql.Tx, newest int64) (err error) {
 		f.Newest, f.UpTo = newest, newest
 		if req.After >= f.Newest {
 			return nil
@@ -41,11 +41,11 @@ func (db *feed) Feed(ctx context.Context, req api.FeedRequest) (api.Feed, error)
 		}
 		// One more than the answer holds, to see whether there are more.
 		f.Changes, err = changes(ctx, tx, `WHERE revision > $1 ORDER BY revision, kind, id LIMIT $2`,
-			req.After, db.cfg.feedLimit+1)
+			req.After, feed.db.cfg.feedLimit+1)
 		if err != nil {
 			return err
 		}
-		return cut(ctx, tx, &f, db.cfg.feedLimit)
+		return cut(ctx, tx, &f, feed.db.cfg.feedLimit)
 	})
 	if err != nil {
 		return api.Feed{}, fmt.Errorf("cannot read the feed after revision %d: %w", req.After, err)
@@ -73,13 +73,13 @@ func cut(ctx context.Context, tx *sql.Tx, f *api.Feed, n int) (err error) {
 }
 
 // Snapshot reads the newest snapshot of a record.
-func (db *feed) Snapshot(ctx context.Context, kind, id string) (s api.Snapshot, err error) {
-	err = db.view(ctx, func(tx *sql.Tx, newest int64) (err error) {
+func (feed *Feed) Snapshot(ctx context.Context, kind, id string) (s api.Snapshot, err error) {
+	err = feed.db.view(ctx, func(tx *sql.Tx, newest int64) (err error) {
 		found, err := published(ctx, tx, kind, id)
 		if found != nil {
 			s.Change = &found.Change
 		}
-		s.AsOf, s.Promotions = newest, db.epoch.Promotions
+		s.AsOf, s.Promotions = newest, feed.db.epoch.Promotions
 		return err
 	})
 	return s, err
@@ -89,10 +89,10 @@ func (db *feed) Snapshot(ctx context.Context, kind, id string) (s api.Snapshot, 
 const snapshotsAtOnce = 200
 
 // Snapshots reads the newest snapshots of several records. Records without one are left out.
-func (db *feed) Snapshots(ctx context.Context, kind string, ids []string) (s api.Snapshots, err error) {
+func (feed *Feed) Snapshots(ctx context.Context, kind string, ids []string) (s api.Snapshots, err error) {
 	s.Changes = []api.Change{}
-	err = db.view(ctx, func(tx *sql.Tx, newest int64) error {
-		s.AsOf, s.Promotions = newest, db.epoch.Promotions
+	err = feed.db.view(ctx, func(tx *sql.Tx, newest int64) error {
+		s.AsOf, s.Promotions = newest, feed.db.epoch.Promotions
 		for some := range slices.Chunk(ids, snapshotsAtOnce) {
 			args := []any{kind}
 			for _, id := range some {
@@ -122,7 +122,7 @@ var snapshotsOf = func() string {
 
 // Newest is the newest snapshot of a record, nil if there is none.
 func Newest[T any](ctx context.Context, db *DB, kind api.Kind[T], id string) (*T, error) {
-	s, err := db.Snapshot(ctx, kind.Name, id)
+	s, err := db.Feed.Snapshot(ctx, kind.Name, id)
 	if s.Change == nil || err != nil {
 		return nil, err
 	}
@@ -177,12 +177,12 @@ func published(ctx context.Context, q Querier, kind, id string) (*entry, error) 
 
 // View reads one committed state of the database. If the database went back to an older state, the
 // error is ErrWentBack.
-func (db *engine) View(ctx context.Context, fn func(q Querier) error) error {
+func (db *DB) View(ctx context.Context, fn func(q Querier) error) error {
 	return db.view(ctx, func(tx *sql.Tx, _ int64) error { return fn(tx) })
 }
 
 // view runs fn on one committed state of the database, with its newest revision.
-func (db *engine) view(ctx context.Context, fn func(tx *sql.Tx, newest int64) error) error {
+func (db *DB) view(ctx context.Context, fn func(tx *sql.Tx, newest int64) error) error {
 	seen := db.seen()
 	options := sql.TxOptions{ReadOnly: true}
 	if db.pg != nil {

@@ -60,21 +60,21 @@ type Attempt struct {
 	token string
 }
 
-// attempts keeps requests with an Idempotency-Key.
-type attempts struct{ *engine }
+// Attempts keeps requests with an Idempotency-Key.
+type Attempts struct{ db *DB }
 
-// Attempt begins an attempt. If there was an earlier request with the key, attempt is nil and
+// Begin begins an attempt. If there was an earlier request with the key, attempt is nil and
 // answer is the one that was kept. An error may be shown to the caller. A tenant that has used too
 // many keys is refused.
-func (db *attempts) Attempt(ctx context.Context, r KeyedRequest) (attempt *Attempt, answer *string, err error) {
-	if answer, err = r.earlier(ctx, db.read, db.Now()); answer != nil || err != nil {
-		return nil, answer, db.confirmLost(ctx, err)
+func (attempts *Attempts) Begin(ctx context.Context, r KeyedRequest) (attempt *Attempt, answer *string, err error) {
+	if answer, err = r.earlier(ctx, attempts.db.read, attempts.db.Now()); answer != nil || err != nil {
+		return nil, answer, attempts.confirmLost(ctx, err)
 	}
-	if err = db.Reserved(); err != nil { // the disk space that is left is for stops, not for keys
+	if err = attempts.db.Reserved(); err != nil { // the disk space that is left is for stops, not for keys
 		return nil, nil, err
 	}
 	attempt = &Attempt{r, rand.Text()}
-	err = db.Change(ctx, func(tx *Tx) error {
+	err = attempts.db.Change(ctx, func(tx *Tx) error {
 		if answer, err = r.earlier(ctx, tx, tx.Now()); answer != nil || err != nil {
 			return err
 		}
@@ -83,14 +83,14 @@ func (db *attempts) Attempt(ctx context.Context, r KeyedRequest) (attempt *Attem
 	if answer != nil || err != nil {
 		attempt = nil
 	}
-	return attempt, answer, db.confirmLost(ctx, err)
+	return attempt, answer, attempts.confirmLost(ctx, err)
 }
 
 // confirmLost confirms the change of which the answer was lost: of a stop, it may be that it was not
 // confirmed.
-func (db *attempts) confirmLost(ctx context.Context, err error) error {
+func (attempts *Attempts) confirmLost(ctx context.Context, err error) error {
 	if errors.Is(err, errAnswerLost) {
-		return cmp.Or(db.Confirm(ctx), err)
+		return cmp.Or(attempts.db.Confirm(ctx), err)
 	}
 	return err
 }
@@ -186,11 +186,11 @@ func (tx *Tx) update(ctx context.Context, a *Attempt, set string, args ...any) (
 
 // Keep ends an attempt with its answer, which every retry gets, unless ForgetAnswers has forgotten it. The
 // text is kept unchanged.
-func (db *attempts) Keep(ctx context.Context, a *Attempt, answer string) error {
-	if err := db.Reserved(); err != nil {
+func (attempts *Attempts) Keep(ctx context.Context, a *Attempt, answer string) error {
+	if err := attempts.db.Reserved(); err != nil {
 		return err
 	}
-	return db.Change(ctx, func(tx *Tx) error {
+	return attempts.db.Change(ctx, func(tx *Tx) error {
 		has, err := tx.update(ctx, a, `state = $4, answer = CASE WHEN lease_until > 0 THEN $5 ELSE answer END`, attemptDone, answer)
 		if err == nil && !has {
 			err = api.ErrKeyBusy
@@ -204,8 +204,8 @@ func (db *attempts) Keep(ctx context.Context, a *Attempt, answer string) error {
 
 // Release ends an attempt without an answer. If it made no change the key is free; otherwise a
 // retry gets the error that the answer was lost.
-func (db *attempts) Release(ctx context.Context, a *Attempt) error {
-	return db.Change(ctx, func(tx *Tx) error {
+func (attempts *Attempts) Release(ctx context.Context, a *Attempt) error {
+	return attempts.db.Change(ctx, func(tx *Tx) error {
 		n, err := tx.forget(ctx, `tenant_id = $1 AND key_hash = $2 AND token = $3 AND state = $4`, a.TenantID, a.KeyHash, a.token, attemptRunning)
 		if err == nil && n == 0 {
 			_, err = tx.update(ctx, a, `lease_until = $4`, 0)
@@ -232,15 +232,15 @@ func (tx *Tx) ForgetAnswers(ctx context.Context, tenantID string) error {
 	return nil
 }
 
-// ForgetKeys deletes the Idempotency-Keys whose time is over.
-func (db *attempts) ForgetKeys(ctx context.Context) error {
+// Forget deletes the Idempotency-Keys whose time is over.
+func (attempts *Attempts) Forget(ctx context.Context) error {
 	for {
-		now := Millis(db.Now())
-		ended, err := One(ctx, db.read, "an ended Idempotency-Key", Text, `SELECT key_hash FROM idempotency WHERE expires_at <= $1 LIMIT 1`, now)
+		now := Millis(attempts.db.Now())
+		ended, err := One(ctx, attempts.db.read, "an ended Idempotency-Key", Text, `SELECT key_hash FROM idempotency WHERE expires_at <= $1 LIMIT 1`, now)
 		if err != nil || ended == nil {
 			return err
 		}
-		err = db.Change(ctx, func(tx *Tx) error {
+		err = attempts.db.Change(ctx, func(tx *Tx) error {
 			_, err := tx.forget(ctx, `(tenant_id, key_hash) IN (SELECT tenant_id, key_hash FROM idempotency WHERE expires_at <= $1 LIMIT $2)`, now, forgetAtOnce)
 			return err
 		})

@@ -41,7 +41,7 @@ func (db *DB) usage(t *testing.T, tenantID string) (keys, bytes int64) {
 func TestIdempotencyKeysAreBounded(t *testing.T) {
 	db, clock := keyed(t)
 	attempt := func(tenantID, key string) (*Attempt, error) {
-		a, answer, err := db.Attempt(t.Context(), KeyedRequest{tenantID, key, "request"})
+		a, answer, err := db.Attempts.Begin(t.Context(), KeyedRequest{tenantID, key, "request"})
 		require.Nil(t, answer)
 		return a, err
 	}
@@ -58,15 +58,15 @@ func TestIdempotencyKeysAreBounded(t *testing.T) {
 	require.NoError(t, err)
 
 	// A refusal frees its key, an answer does not, and a key that is taken over counts once.
-	require.NoError(t, db.Release(t.Context(), attempts[0]))
-	require.NoError(t, db.Keep(t.Context(), attempts[1], "answer"))
+	require.NoError(t, db.Attempts.Release(t.Context(), attempts[0]))
+	require.NoError(t, db.Attempts.Keep(t.Context(), attempts[1], "answer"))
 	keys, bytes := db.usage(t, "tnt_a")
 	require.Equal(t, []int64{2, 6}, []int64{keys, bytes})
 	*clock = clock.Add(attemptLease)
 	_, err = attempt("tnt_a", "2")
 	require.NoError(t, err)
-	require.NoError(t, db.Release(t.Context(), attempts[2]), "which has lost its key")
-	require.ErrorIs(t, db.Keep(t.Context(), attempts[2], "too late"), api.ErrKeyBusy)
+	require.NoError(t, db.Attempts.Release(t.Context(), attempts[2]), "which has lost its key")
+	require.ErrorIs(t, db.Attempts.Keep(t.Context(), attempts[2], "too late"), api.ErrKeyBusy)
 	_, err = attempt("tnt_a", "one more")
 	require.NoError(t, err)
 	_, err = attempt("tnt_a", "and another")
@@ -75,7 +75,7 @@ func TestIdempotencyKeysAreBounded(t *testing.T) {
 	require.EqualValues(t, 3, keys)
 
 	*clock = clock.Add(keepKeys)
-	require.NoError(t, db.ForgetKeys(t.Context()))
+	require.NoError(t, db.Attempts.Forget(t.Context()))
 	for _, tenantID := range []string{"tnt_a", "tnt_b"} {
 		keys, bytes := db.usage(t, tenantID)
 		require.Equal(t, []int64{0, 0}, []int64{keys, bytes})
@@ -95,7 +95,7 @@ func TestIdempotencyKeysAreBounded(t *testing.T) {
 func TestChangeOfALostAttempt(t *testing.T) {
 	db, clock := keyed(t)
 	request := KeyedRequest{"tnt_a", "key", "request"}
-	first, _, err := db.Attempt(t.Context(), request)
+	first, _, err := db.Attempts.Begin(t.Context(), request)
 	require.NoError(t, err)
 	emit := func(a *Attempt, then error) error {
 		ctx := WithAttempt(t.Context(), a)
@@ -109,13 +109,13 @@ func TestChangeOfALostAttempt(t *testing.T) {
 	refused := api.Conflict("no")
 	require.ErrorIs(t, emit(first, refused), refused)
 	*clock = clock.Add(attemptLease)
-	second, _, err := db.Attempt(t.Context(), request)
+	second, _, err := db.Attempts.Begin(t.Context(), request)
 	require.NoError(t, err, "nothing was changed yet")
 	require.ErrorIs(t, emit(first, nil), api.ErrKeyBusy)
 	require.NoError(t, emit(second, nil))
 	require.NoError(t, emit(second, nil), "an attempt may make several changes")
-	require.NoError(t, db.Release(t.Context(), second))
-	_, _, err = db.Attempt(t.Context(), request)
+	require.NoError(t, db.Attempts.Release(t.Context(), second))
+	_, _, err = db.Attempts.Begin(t.Context(), request)
 	require.ErrorIs(t, err, errAnswerLost)
 	n, err := Count(t.Context(), db.Read(), "events", `SELECT COUNT(*) FROM outbox WHERE tenant_id = $1`, "tnt_a")
 	require.NoError(t, err)
@@ -127,18 +127,18 @@ func TestChangeOfALostAttempt(t *testing.T) {
 func TestForgottenAnswers(t *testing.T) {
 	db, _ := keyed(t)
 	request := KeyedRequest{"tnt_a", "key", "request"}
-	first, _, err := db.Attempt(t.Context(), request)
+	first, _, err := db.Attempts.Begin(t.Context(), request)
 	require.NoError(t, err)
-	require.NoError(t, db.Keep(t.Context(), first, "answer"))
-	running, _, err := db.Attempt(t.Context(), KeyedRequest{"tnt_a", "another key", "request"})
+	require.NoError(t, db.Attempts.Keep(t.Context(), first, "answer"))
+	running, _, err := db.Attempts.Begin(t.Context(), KeyedRequest{"tnt_a", "another key", "request"})
 	require.NoError(t, err)
 	require.NoError(t, db.Change(t.Context(), func(tx *Tx) error { return tx.ForgetAnswers(t.Context(), "tnt_a") }))
-	_, _, err = db.Attempt(t.Context(), request)
+	_, _, err = db.Attempts.Begin(t.Context(), request)
 	require.ErrorIs(t, err, errAnswerLost)
-	_, _, err = db.Attempt(t.Context(), running.KeyedRequest)
+	_, _, err = db.Attempts.Begin(t.Context(), running.KeyedRequest)
 	require.ErrorIs(t, err, api.ErrKeyBusy)
-	require.NoError(t, db.Keep(t.Context(), running, "answer"))
-	_, answer, err := db.Attempt(t.Context(), running.KeyedRequest)
+	require.NoError(t, db.Attempts.Keep(t.Context(), running, "answer"))
+	_, answer, err := db.Attempts.Begin(t.Context(), running.KeyedRequest)
 	require.NoError(t, err)
 	require.Equal(t, "answer", *answer, "its change is later")
 }
@@ -148,7 +148,7 @@ func TestForgottenAnswers(t *testing.T) {
 func TestForgottenAnswerOfARunningRequest(t *testing.T) {
 	db, _ := keyed(t)
 	begin := func(key string, do func(ctx context.Context, tx *Tx) error) *Attempt {
-		a, _, err := db.Attempt(t.Context(), KeyedRequest{"tnt_a", key, "request"})
+		a, _, err := db.Attempts.Begin(t.Context(), KeyedRequest{"tnt_a", key, "request"})
 		require.NoError(t, err)
 		ctx := WithAttempt(t.Context(), a)
 		require.NoError(t, db.Change(ctx, func(tx *Tx) error { return do(ctx, tx) }))
@@ -159,11 +159,11 @@ func TestForgottenAnswerOfARunningRequest(t *testing.T) {
 	erasing := begin("erasing", func(ctx context.Context, tx *Tx) error {
 		return errors.Join(emit(ctx, tx), tx.ForgetAnswers(ctx, "tnt_a"))
 	})
-	require.NoError(t, db.Keep(t.Context(), running, "of ada"))
-	require.NoError(t, db.Keep(t.Context(), erasing, "of nobody"))
-	_, _, err := db.Attempt(t.Context(), running.KeyedRequest)
+	require.NoError(t, db.Attempts.Keep(t.Context(), running, "of ada"))
+	require.NoError(t, db.Attempts.Keep(t.Context(), erasing, "of nobody"))
+	_, _, err := db.Attempts.Begin(t.Context(), running.KeyedRequest)
 	require.ErrorIs(t, err, errAnswerLost)
-	_, answer, err := db.Attempt(t.Context(), erasing.KeyedRequest)
+	_, answer, err := db.Attempts.Begin(t.Context(), erasing.KeyedRequest)
 	require.NoError(t, err)
 	require.Equal(t, "of nobody", *answer)
 	_, bytes := db.usage(t, "tnt_a")

@@ -79,7 +79,7 @@ type JobRecord struct {
 // Job is a job that this process has leased.
 type Job struct {
 	JobRecord
-	db    *engine
+	db    *DB
 	lease int64 // its number
 	term  time.Duration
 }
@@ -91,33 +91,33 @@ func (tx *Tx) Enqueue(ctx context.Context, n NewJob) (jobID string, err error) {
 	return enqueue(ctx, tx, tx.Now(), n)
 }
 
-// jobQueue queues and leases jobs.
-type jobQueue struct{ *engine }
+// Jobs queues and leases jobs.
+type Jobs struct{ db *DB }
 
 // Enqueue queues a job in a transaction of its own, which doesn't wait for changes.
-func (db *jobQueue) Enqueue(ctx context.Context, n NewJob) (jobID string, err error) {
-	if err := db.Reserved(); err != nil {
+func (jobs *Jobs) Enqueue(ctx context.Context, n NewJob) (jobID string, err error) {
+	if err := jobs.db.Reserved(); err != nil {
 		return "", err
 	}
-	err = db.Transact(ctx, func(tx *sql.Tx) error {
-		if jobID, err = enqueue(ctx, tx, db.Now(), n); err != nil {
+	err = jobs.db.Transact(ctx, func(tx *sql.Tx) error {
+		if jobID, err = enqueue(ctx, tx, jobs.db.Now(), n); err != nil {
 			return err
 		}
-		return db.notify(ctx, tx, channelJobs)
+		return jobs.db.notify(ctx, tx, channelJobs)
 	})
 	if err == nil {
-		db.jobs.raise()
+		jobs.db.jobQueued.raise()
 	}
 	return jobID, err
 }
 
 // EnqueueIn is Enqueue as part of a transaction of Transact. Workers of this process may see the
 // job up to a second later.
-func (db *jobQueue) EnqueueIn(ctx context.Context, tx *sql.Tx, n NewJob) error {
-	if _, err := enqueue(ctx, tx, db.Now(), n); err != nil {
+func (jobs *Jobs) EnqueueIn(ctx context.Context, tx *sql.Tx, n NewJob) error {
+	if _, err := enqueue(ctx, tx, jobs.db.Now(), n); err != nil {
 		return err
 	}
-	return db.notify(ctx, tx, channelJobs)
+	return jobs.db.notify(ctx, tx, channelJobs)
 }
 
 // maxPayload is the largest payload or progress of a job, in bytes: they hold ids and counts.
@@ -169,24 +169,24 @@ func enqueue(ctx context.Context, q Querier, now time.Time, n NewJob) (jobID str
 
 const prefixJob api.Prefix = "job_"
 
-// JobQueued returns a channel that is closed when a job is queued in any process, or ends in this
+// Queued returns a channel that is closed when a job is queued in any process, or ends in this
 // one, or sooner. Get the channel before Claim, so that no job is missed.
-func (db *jobQueue) JobQueued() <-chan struct{} { return db.jobs.wait() }
+func (jobs *Jobs) Queued() <-chan struct{} { return jobs.db.jobQueued.wait() }
 
 // Claim leases the next job of a kind for a term; nil if none is due. The caller renews the lease
 // (Keep), and ends it with Done, Retry, Fail or Release.
-func (db *jobQueue) Claim(ctx context.Context, kind string, term time.Duration) (job *Job, err error) {
-	now := db.Now()
-	due, err := One(ctx, db.read, "whether a job is due", Text, `SELECT job_id FROM jobs WHERE kind = $1 AND state IN ('READY', 'WAITING', 'LEASED') AND due_at <= $2 LIMIT 1`, kind, Millis(now))
+func (jobs *Jobs) Claim(ctx context.Context, kind string, term time.Duration) (job *Job, err error) {
+	now := jobs.db.Now()
+	due, err := One(ctx, jobs.db.read, "whether a job is due", Text, `SELECT job_id FROM jobs WHERE kind = $1 AND state IN ('READY', 'WAITING', 'LEASED') AND due_at <= $2 LIMIT 1`, kind, Millis(now))
 	if err != nil || due == nil {
 		return nil, err
 	}
-	if err := db.Reserved(); err != nil { // the disk space that is left is for stops
+	if err := jobs.db.Reserved(); err != nil { // the disk space that is left is for stops
 		return nil, err
 	}
 	for {
-		err = db.Transact(ctx, func(tx *sql.Tx) error {
-			job, err = db.claim(ctx, tx, kind, now, term)
+		err = jobs.db.Transact(ctx, func(tx *sql.Tx) error {
+			job, err = jobs.claim(ctx, tx, kind, now, term)
 			return err
 		})
 		if sqlState(err) != uniqueViolation { // another process has leased one of the lane just now
@@ -195,15 +195,15 @@ func (db *jobQueue) Claim(ctx context.Context, kind string, term time.Duration) 
 	}
 }
 
-func (db *jobQueue) claim(ctx context.Context, tx *sql.Tx, kind string, now time.Time, term time.Duration) (*Job, error) {
-	skip := db.SkipLocked()
+func (jobs *Jobs) claim(ctx context.Context, tx *sql.Tx, kind string, now time.Time, term time.Duration) (*Job, error) {
+	skip := jobs.db.SkipLocked()
 	_, err := tx.ExecContext(ctx, `UPDATE jobs SET state = 'READY' WHERE job_id IN (
 		SELECT job_id FROM jobs WHERE kind = $1 AND state IN ('WAITING', 'LEASED') AND due_at <= $2`+skip+`)`, kind, Millis(now))
 	if err != nil {
 		return nil, fmt.Errorf("cannot wake jobs of kind %s: %w", kind, err)
 	}
 	return One(ctx, tx, "a job of kind "+kind, func(row Row) (j Job, err error) {
-		j.db, j.term = db.engine, term
+		j.db, j.term = jobs.db, term
 		j.JobRecord, err = scanJob(row, &j.lease)
 		return j, err
 	}, `UPDATE jobs SET state = 'LEASED', lease = lease + 1, attempts = attempts + 1, due_at = $2, updated_at = $3 WHERE job_id = (
@@ -262,7 +262,7 @@ func (j *Job) Report(ctx context.Context, progress any) error {
 // Retry runs the job again after a delay, as this attempt failed with a code. The job goes behind
 // the other lanes, so a job that keeps failing delays no other lane.
 func (j *Job) Retry(ctx context.Context, code string, delay time.Duration) error {
-	defer j.db.jobs.raise()
+	defer j.db.jobQueued.raise()
 	now := j.db.Now()
 	return j.inTransaction(ctx, `UPDATE jobs SET state = 'WAITING', place = `+lastPlace("$6", "(SELECT lane FROM jobs WHERE job_id = $1)")+`, code = $5, due_at = $3, updated_at = $4 WHERE `,
 		Millis(now.Add(delay)), Millis(now), code, j.Kind)
@@ -271,7 +271,7 @@ func (j *Job) Retry(ctx context.Context, code string, delay time.Duration) error
 // Release ends the lease of a job that this process can't finish, so that another one runs it. It
 // doesn't count as an attempt, but the job goes behind the other lanes.
 func (j *Job) Release(ctx context.Context) error {
-	defer j.db.jobs.raise()
+	defer j.db.jobQueued.raise()
 	return j.inTransaction(ctx, `UPDATE jobs SET state = 'READY', place = `+lastPlace("$4", "(SELECT lane FROM jobs WHERE job_id = $1)")+`, attempts = attempts - 1, due_at = $3 WHERE `,
 		Millis(j.db.Now()), j.Kind)
 }
@@ -283,7 +283,7 @@ func (j *Job) inTransaction(ctx context.Context, statement string, args ...any) 
 
 // Done ends the job.
 func (j *Job) Done(ctx context.Context) error {
-	defer j.db.jobs.raise()
+	defer j.db.jobQueued.raise()
 	return j.db.Transact(ctx, func(tx *sql.Tx) error {
 		_, err := j.end(ctx, tx, `DELETE FROM jobs WHERE `)
 		return err
@@ -293,7 +293,7 @@ func (j *Job) Done(ctx context.Context) error {
 // Fail ends the job as failed, with a code. also, which may be nil, runs in the same change. A job
 // that was queued again meanwhile does not fail, but runs again.
 func (j *Job) Fail(ctx context.Context, code string, also func(ctx context.Context, tx *Tx) error) error {
-	defer j.db.jobs.raise()
+	defer j.db.jobQueued.raise()
 	fail := func(q execer) (ended bool, err error) {
 		return j.end(ctx, q, `UPDATE jobs SET state = 'FAILED', place = 0, code = $3, due_at = $4, updated_at = $4 WHERE `, code, Millis(j.db.Now()))
 	}
@@ -336,10 +336,10 @@ func ListJobs(ctx context.Context, q Querier, kind, tenantID string) ([]JobRecor
 		`SELECT `+jobColumns+` FROM jobs WHERE tenant_id = $1 AND kind = $2 ORDER BY job_id LIMIT 500`, tenantID, kind)
 }
 
-// ForgetJobs deletes the jobs that failed more than keepFailed ago.
-func (db *jobQueue) ForgetJobs(ctx context.Context) error {
-	return db.Transact(ctx, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `DELETE FROM jobs WHERE state = 'FAILED' AND due_at <= $1`, Millis(db.Now().Add(-keepFailed)))
+// Forget deletes the jobs that failed more than keepFailed ago.
+func (jobs *Jobs) Forget(ctx context.Context) error {
+	return jobs.db.Transact(ctx, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `DELETE FROM jobs WHERE state = 'FAILED' AND due_at <= $1`, Millis(jobs.db.Now().Add(-keepFailed)))
 		return err
 	})
 }

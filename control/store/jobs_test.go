@@ -48,13 +48,13 @@ func (q *queue) enqueue(n NewJob) string {
 	if n.TenantID == "" {
 		n.TenantID = "tnt_a"
 	}
-	id, err := q.dbs[0].Enqueue(q.ctx, n)
+	id, err := q.dbs[0].Jobs.Enqueue(q.ctx, n)
 	require.NoError(q.tb, err)
 	return id
 }
 
 func (q *queue) claim() *Job {
-	job, err := q.dbs[0].Claim(q.ctx, q.kind, time.Minute)
+	job, err := q.dbs[0].Jobs.Claim(q.ctx, q.kind, time.Minute)
 	require.NoError(q.tb, err)
 	return job
 }
@@ -131,7 +131,7 @@ func (m *jobModel) claim(rt *rapid.T) {
 			ready = append(ready, id)
 		}
 	}
-	got, err := rapid.SampledFrom(m.dbs).Draw(rt, "process").Claim(m.ctx, m.kind, time.Minute)
+	got, err := rapid.SampledFrom(m.dbs).Draw(rt, "process").Jobs.Claim(m.ctx, m.kind, time.Minute)
 	require.NoError(rt, err)
 	if got == nil {
 		require.Empty(rt, ready)
@@ -239,7 +239,7 @@ func TestJobsAreDoneOnce(t *testing.T) {
 	for i := range 64 {
 		workers.Go(func() {
 			for left.Load() > 0 && t.Context().Err() == nil {
-				job, err := processes[i%len(processes)].Claim(t.Context(), q.kind, time.Minute)
+				job, err := processes[i%len(processes)].Jobs.Claim(t.Context(), q.kind, time.Minute)
 				if !nothingFailed(t, err) || job == nil {
 					continue
 				}
@@ -332,9 +332,9 @@ func TestJobIsQueuedByItsChange(t *testing.T) {
 	require.Empty(t, q.list())
 	require.Nil(t, q.claim())
 
-	queued := []<-chan struct{}{q.dbs[0].JobQueued()}
+	queued := []<-chan struct{}{q.dbs[0].Jobs.Queued()}
 	if q.dbs[1].Shared() {
-		queued = append(queued, q.dbs[1].JobQueued())
+		queued = append(queued, q.dbs[1].Jobs.Queued())
 	}
 	require.NoError(t, q.dbs[0].Change(t.Context(), func(tx *Tx) error {
 		_, err := tx.Enqueue(t.Context(), NewJob{Kind: q.kind, TenantID: "tnt_a"})
@@ -364,9 +364,9 @@ func TestStaleHolderChangesNothing(t *testing.T) {
 	}
 	require.ErrorIs(t, effect(stale), ErrStale)
 	require.ErrorIs(t, stale.db.Transact(t.Context(), func(tx *sql.Tx) error { return stale.Hold(t.Context(), tx) }), ErrStale)
-	require.Zero(t, q.dbs[0].length())
+	require.Zero(t, q.dbs[0].Outbox.length())
 	require.NoError(t, effect(job))
-	require.Equal(t, 1., q.dbs[0].length())
+	require.Equal(t, 1., q.dbs[0].Outbox.length())
 	require.NoError(t, job.Done(t.Context()))
 	require.ErrorIs(t, effect(job), ErrStale)
 	require.Empty(t, q.list())
@@ -391,10 +391,10 @@ func TestJobTellsHowFarItIs(t *testing.T) {
 	require.NoError(t, job.Fail(t.Context(), "NO", nil))
 	require.Equal(t, "NO", q.list()[0].Code)
 
-	require.NoError(t, q.dbs[0].ForgetJobs(t.Context()))
+	require.NoError(t, q.dbs[0].Jobs.Forget(t.Context()))
 	require.Len(t, q.list(), 1)
 	q.now = q.now.Add(keepFailed)
-	require.NoError(t, q.dbs[0].ForgetJobs(t.Context()))
+	require.NoError(t, q.dbs[0].Jobs.Forget(t.Context()))
 	require.Empty(t, q.list())
 }
 
@@ -420,14 +420,14 @@ func TestNoJobBeginsOnAFullDisk(t *testing.T) {
 	}
 	begun := q.claim()
 	q.dbs[0].reserve.Spend()
-	_, err := q.dbs[0].Enqueue(t.Context(), NewJob{Kind: q.kind, TenantID: "tnt_a"})
+	_, err := q.dbs[0].Jobs.Enqueue(t.Context(), NewJob{Kind: q.kind, TenantID: "tnt_a"})
 	require.Equal(t, api.StorageFull, api.From(err).Reason)
 	err = q.dbs[0].Change(t.Context(), func(tx *Tx) error {
 		_, err := tx.Enqueue(t.Context(), NewJob{Kind: q.kind, TenantID: "tnt_a"})
 		return err
 	})
 	require.Equal(t, api.StorageFull, api.From(err).Reason)
-	_, err = q.dbs[0].Claim(t.Context(), q.kind, time.Minute)
+	_, err = q.dbs[0].Jobs.Claim(t.Context(), q.kind, time.Minute)
 	require.Equal(t, api.StorageFull, api.From(err).Reason)
 	require.NoError(t, begun.Done(t.Context()))
 	require.Len(t, q.list(), 1)
@@ -441,7 +441,7 @@ func TestBadJobs(t *testing.T) {
 		{TenantID: "tnt_a"}, {Kind: q.kind}, {Kind: q.kind, TenantID: "tnt_a", Payload: func() {}},
 		{Kind: q.kind, TenantID: "tnt_a", Payload: slices.Repeat([]string{"telemetry"}, 100)},
 	} {
-		_, err := q.dbs[0].Enqueue(t.Context(), n)
+		_, err := q.dbs[0].Jobs.Enqueue(t.Context(), n)
 		require.Error(t, err)
 	}
 	require.Empty(t, q.list())
@@ -454,12 +454,12 @@ func TestJobMetrics(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	for _, kind := range []string{"one", "one", "two"} {
-		_, err := db.Enqueue(t.Context(), NewJob{Kind: kind, TenantID: api.SystemTenant, Lane: api.NewID(prefixJob, at)})
+		_, err := db.Jobs.Enqueue(t.Context(), NewJob{Kind: kind, TenantID: api.SystemTenant, Lane: api.NewID(prefixJob, at)})
 		require.NoError(t, err)
 	}
 	at = at.Add(time.Minute)
 	for _, kind := range []string{"one", "two"} {
-		job, err := db.Claim(t.Context(), kind, time.Hour)
+		job, err := db.Jobs.Claim(t.Context(), kind, time.Hour)
 		require.NoError(t, err)
 		if kind == "two" {
 			require.NoError(t, job.Fail(t.Context(), "NO", nil))

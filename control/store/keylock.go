@@ -24,13 +24,12 @@ const (
 
 // keyLock is the lock on the opening and changing of keys.
 type keyLock struct {
-	*engine
 	token  chan struct{}          // holds one token while the lock is held in this process
 	holder atomic.Pointer[string] // what the holder of the token does
 }
 
-func newKeyLock(e *engine) *keyLock {
-	l := &keyLock{engine: e, token: make(chan struct{}, 1)}
+func newKeyLock() *keyLock {
+	l := &keyLock{token: make(chan struct{}, 1)}
 	l.holder.Store(new(string))
 	return l
 }
@@ -40,30 +39,30 @@ func newKeyLock(e *engine) *keyLock {
 // instead. what describes the work to those who wait. release ends it, and so does the loss of the
 // database. It waits for a minute at most, and logs the holder: then the error is a 503
 // DATABASE_BUSY.
-func (db *keyLock) LockKeys(ctx context.Context, what string) (release func(), err error) {
-	w := &waiting{db: db.engine, what: what, end: time.Now().Add(db.cfg.lockWait)}
+func (db *DB) LockKeys(ctx context.Context, what string) (release func(), err error) {
+	w := &waiting{db: db, what: what, end: time.Now().Add(db.cfg.lockWait)}
 	select {
-	case db.token <- struct{}{}:
+	case db.keys.token <- struct{}{}:
 	default:
-		if err := w.until(ctx, db.lockHere); err != nil {
+		if err := w.until(ctx, db.keys.lock); err != nil {
 			return nil, fmt.Errorf("cannot wait for key changes of this process: %w", err)
 		}
 	}
-	db.holder.Store(&what)
+	db.keys.holder.Store(&what)
 	if db.pg == nil {
-		return db.unlockHere, nil
+		return db.keys.unlock, nil
 	}
 	unlock, err := db.lockAcross(ctx, w)
 	if err != nil {
-		db.unlockHere()
+		db.keys.unlock()
 		return nil, db.unavailable(fmt.Errorf("cannot wait for the other processes: %w", err))
 	}
-	return func() { unlock(); db.unlockHere() }, nil
+	return func() { unlock(); db.keys.unlock() }, nil
 }
 
 // waiting is a wait for the lock.
 type waiting struct {
-	db     *engine
+	db     *DB
 	what   string
 	end    time.Time // when it times out
 	warned bool
@@ -86,24 +85,24 @@ func (w *waiting) until(ctx context.Context, try func(context.Context, time.Dura
 	}
 }
 
-// lockHere waits up to d for the holder in this process.
-func (db *keyLock) lockHere(ctx context.Context, d time.Duration) (holder string, err error) {
+// lock waits up to d for the holder in this process.
+func (l *keyLock) lock(ctx context.Context, d time.Duration) (holder string, err error) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
-	case db.token <- struct{}{}:
+	case l.token <- struct{}{}:
 		return "", nil
 	case <-timer.C:
-		return lockName + *db.holder.Load() + ", in this process", nil
+		return lockName + *l.holder.Load() + ", in this process", nil
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
 }
 
-func (db *keyLock) unlockHere() { <-db.token }
+func (l *keyLock) unlock() { <-l.token }
 
 // lockAcross acquires the lock among processes.
-func (db *keyLock) lockAcross(ctx context.Context, w *waiting) (unlock func(), err error) {
+func (db *DB) lockAcross(ctx context.Context, w *waiting) (unlock func(), err error) {
 	conn, err := db.cfg.connect(ctx, db.pg.config)
 	if err != nil {
 		return nil, err

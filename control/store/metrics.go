@@ -40,7 +40,7 @@ type metrics struct {
 }
 
 func (db *DB) register() error {
-	db.metrics = metrics{
+	db.Outbox.metrics = metrics{
 		relayed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "muniment_store_events_relayed_total", Help: "Audit events that the relay appended to the log.",
 		}),
@@ -53,11 +53,11 @@ func (db *DB) register() error {
 	}
 	waiting := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "muniment_store_outbox_events", Help: "Audit events that are not in the log yet; NaN if the database does not answer.",
-	}, db.length)
+	}, db.Outbox.length)
 	changes := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "muniment_store_changes_waiting", Help: "Changes of this process that wait for the one that runs.",
 	}, func() float64 { return float64(db.WaitingChanges()) })
-	for _, c := range []prometheus.Collector{db.metrics.relayed, db.metrics.failed, waiting, changes, jobGauges{db.engine}} {
+	for _, c := range []prometheus.Collector{db.Outbox.metrics.relayed, db.Outbox.metrics.failed, waiting, changes, jobGauges{db}} {
 		if err := db.cfg.Registerer.Register(c); err != nil {
 			return err
 		}
@@ -65,11 +65,11 @@ func (db *DB) register() error {
 	return nil
 }
 
-func (db *outbox) length() float64 {
+func (outbox *Outbox) length() float64 {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	var n int64
-	if err := db.read.QueryRowContext(ctx, `SELECT COUNT(*) FROM outbox`).Scan(&n); err != nil {
+	if err := outbox.db.read.QueryRowContext(ctx, `SELECT COUNT(*) FROM outbox`).Scan(&n); err != nil {
 		return math.NaN()
 	}
 	return float64(n)
@@ -77,7 +77,7 @@ func (db *outbox) length() float64 {
 
 // jobGauges show the jobs in the database, with the same values in every process, and nothing if
 // the database does not answer. Kinds are constants.
-type jobGauges struct{ db *engine }
+type jobGauges struct{ db *DB }
 
 var (
 	jobCount = prometheus.NewDesc("muniment_store_jobs", "Jobs that are not done, by kind and state.", []string{"kind", "state"}, nil)

@@ -145,7 +145,7 @@ func (db *DB) move(t *testing.T, move Move[permit, permitAction]) (next permit, 
 // emitted returns the events that are in the outbox.
 func (db *DB) emitted(t *testing.T) (events []sealer.Event) {
 	t.Helper()
-	rows, err := db.pending(t.Context())
+	rows, err := db.Outbox.pending(t.Context())
 	require.NoError(t, err)
 	for _, r := range rows {
 		e, err := sealer.ParseEvent(r.Event)

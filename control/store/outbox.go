@@ -35,9 +35,9 @@ const (
 // number in that epoch.
 type number struct{ epoch, seq uint64 }
 
-// outbox holds the events that are not in the log yet.
-type outbox struct {
-	*engine
+// Outbox holds the events that are not in the log yet.
+type Outbox struct {
+	db       *DB
 	metrics  metrics
 	relaying sync.Mutex
 	durable  number // the newest event that the log has and the outbox may still have; under relaying
@@ -47,30 +47,30 @@ type outbox struct {
 // append is logged once and retried until it succeeds; no later event overtakes it. One Relay runs
 // at a time: a second in this process is refused, and one of another process waits until this one
 // ends.
-func (db *outbox) Relay(ctx context.Context, log Appender) error {
-	if !db.relaying.TryLock() {
+func (outbox *Outbox) Relay(ctx context.Context, log Appender) error {
+	if !outbox.relaying.TryLock() {
 		return errors.New("the outbox has a relay already")
 	}
-	defer db.relaying.Unlock()
-	defer db.resign(ctx)
+	defer outbox.relaying.Unlock()
+	defer outbox.resign(ctx)
 	wait, failing := relayRetry, false
 	for ctx.Err() == nil {
-		queued := db.queued.wait()
-		n, err := db.relay(ctx, log)
+		queued := outbox.db.queued.wait()
+		n, err := outbox.relay(ctx, log)
 		if n > 0 {
 			wait = relayRetry
 		}
 		if err == nil && failing {
 			failing = false
-			db.cfg.Logger.Info("events are relayed to the log again")
+			outbox.db.cfg.Logger.Info("events are relayed to the log again")
 		}
 		switch {
 		case ctx.Err() != nil:
 		case err != nil:
-			db.metrics.failed.Inc()
+			outbox.metrics.failed.Inc()
 			if !failing {
 				failing = true
-				db.cfg.Logger.Error("cannot relay an event to the log, retrying", "err", err)
+				outbox.db.cfg.Logger.Error("cannot relay an event to the log, retrying", "err", err)
 			}
 			pause(ctx, time.After(wait))
 			wait = min(2*wait, relayRetryMax)
@@ -90,53 +90,53 @@ func pause[T any](ctx context.Context, until <-chan T) {
 
 // relay appends the oldest rows and deletes those that are durable. It returns
 // how many there were.
-func (db *outbox) relay(ctx context.Context, log Appender) (int, error) {
-	if leads, err := db.leads(ctx); err != nil || !leads {
+func (outbox *Outbox) relay(ctx context.Context, log Appender) (int, error) {
+	if leads, err := outbox.leads(ctx); err != nil || !leads {
 		return 0, err
 	}
 	// Rows that could not be deleted, as on a full disk, are not appended again.
-	if err := db.clear(ctx); err != nil {
+	if err := outbox.clear(ctx); err != nil {
 		return 0, err
 	}
-	pending, err := db.pending(ctx)
+	pending, err := outbox.pending(ctx)
 	if err != nil || len(pending) == 0 {
 		return 0, err
 	}
 	sent, cleared := 0, time.Now()
 	for i := range pending {
 		if time.Since(cleared) >= clearEvery {
-			_ = db.clear(ctx) // the end of the batch retries it
+			_ = outbox.clear(ctx) // the end of the batch retries it
 			cleared = time.Now()
 		}
 		r := &pending[i]
 		if _, err = log.Append(ctx, r); err != nil {
 			err = fmt.Errorf("cannot append %s: %w", r.EventID, err)
-			if isFull(err) && r.Epoch == db.epoch.Number && r.Seq <= db.stopped.Load() {
-				db.spend() // a stop's event is waiting
+			if isFull(err) && r.Epoch == outbox.db.epoch.Number && r.Seq <= outbox.db.stopped.Load() {
+				outbox.db.spend() // a stop's event is waiting
 			}
 			break
 		}
-		db.durable = number{r.Epoch, r.Seq}
+		outbox.durable = number{r.Epoch, r.Seq}
 		sent++
 	}
-	db.metrics.relayed.Add(float64(sent))
-	return sent, errors.Join(err, db.clear(ctx))
+	outbox.metrics.relayed.Add(float64(sent))
+	return sent, errors.Join(err, outbox.clear(ctx))
 }
 
 // clear deletes the rows that are durable in the log, also when ctx is done: otherwise they are
 // appended again.
-func (db *outbox) clear(ctx context.Context) error {
-	last := db.durable
+func (outbox *Outbox) clear(ctx context.Context) error {
+	last := outbox.durable
 	if last == (number{}) {
 		return nil
 	}
-	_, err := db.write.ExecContext(context.WithoutCancel(ctx), `DELETE FROM outbox WHERE epoch < $1 OR (epoch = $1 AND seq <= $2)`, last.epoch, last.seq)
+	_, err := outbox.db.write.ExecContext(context.WithoutCancel(ctx), `DELETE FROM outbox WHERE epoch < $1 OR (epoch = $1 AND seq <= $2)`, last.epoch, last.seq)
 	if err != nil {
 		return fmt.Errorf("cannot clear the outbox: %w", err)
 	}
-	db.durable = number{}
-	db.relayed.raise()
-	return db.notify(context.WithoutCancel(ctx), db.write, channel)
+	outbox.durable = number{}
+	outbox.db.relayed.raise()
+	return outbox.db.notify(context.WithoutCancel(ctx), outbox.db.write, channel)
 }
 
 // Outbox returns the events that are not in the log yet, in their order.
@@ -145,53 +145,53 @@ func (tx *Tx) Outbox(ctx context.Context) ([]string, error) {
 }
 
 // pending reads the oldest rows of the outbox.
-func (db *outbox) pending(ctx context.Context) ([]sealer.Record, error) {
+func (outbox *Outbox) pending(ctx context.Context) ([]sealer.Record, error) {
 	scan := func(row Row) (sealer.Record, error) {
 		r := sealer.Record{Node: Node}
 		err := row.Scan(&r.Epoch, &r.Seq, &r.TenantID, &r.EventID, &r.Event, &r.Private)
 		return r, err
 	}
-	return List(ctx, db.read, "the outbox", scan,
+	return List(ctx, outbox.db.read, "the outbox", scan,
 		`SELECT epoch, seq, tenant_id, event_id, event, private FROM outbox ORDER BY epoch, seq LIMIT $1`, relayBatch)
 }
 
 // Announce returns when the first event of the epoch is durable in the log, or with ctx's error: at once
 // if it is, also by another process's relay. The process that began the epoch may have ended before
 // that. Call it before Relay runs in this process.
-func (db *outbox) Announce(ctx context.Context, log Appender) error {
-	waiting, err := One(ctx, db.read, "the epoch's first event", Text, `SELECT event_id FROM outbox WHERE epoch = $1 AND seq = 1`, db.epoch.Number)
+func (outbox *Outbox) Announce(ctx context.Context, log Appender) error {
+	waiting, err := One(ctx, outbox.db.read, "the epoch's first event", Text, `SELECT event_id FROM outbox WHERE epoch = $1 AND seq = 1`, outbox.db.epoch.Number)
 	if waiting == nil || err != nil {
 		return err
 	}
 	relaying, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)
-	go func() { ended <- db.Relay(relaying, log) }()
-	err = db.Drain(ctx, "")
+	go func() { ended <- outbox.Relay(relaying, log) }()
+	err = outbox.Drain(ctx, "")
 	stop()
 	return errors.Join(err, <-ended)
 }
 
 // Drain returns when every event of the tenant, or of all tenants if the id is empty, that was in the
 // outbox at the call is durable in the log, or with ctx's error. The caller must have Relay running.
-func (db *engine) Drain(ctx context.Context, tenantID string) error {
-	if err := db.drain(ctx, tenantID); err != nil {
+func (outbox *Outbox) Drain(ctx context.Context, tenantID string) error {
+	if err := outbox.drain(ctx, tenantID); err != nil {
 		return fmt.Errorf("cannot drain the outbox: %w", err)
 	}
 	return nil
 }
 
-func (db *engine) drain(ctx context.Context, tenantID string) error {
+func (outbox *Outbox) drain(ctx context.Context, tenantID string) error {
 	which := `tenant_id = $1`
 	if tenantID == "" {
 		which = `$1 = ''`
 	}
 	var epoch, seq int64
-	err := db.read.QueryRowContext(ctx, `SELECT epoch, seq FROM outbox WHERE `+which+` ORDER BY epoch DESC, seq DESC LIMIT 1`, tenantID).Scan(&epoch, &seq)
+	err := outbox.db.read.QueryRowContext(ctx, `SELECT epoch, seq FROM outbox WHERE `+which+` ORDER BY epoch DESC, seq DESC LIMIT 1`, tenantID).Scan(&epoch, &seq)
 	left := `SELECT 1 FROM outbox WHERE ` + which + ` AND (epoch < $2 OR (epoch = $2 AND seq <= $3)) LIMIT 1`
 	for err == nil {
-		relayed := db.relayed.wait()
-		if err = db.read.QueryRowContext(ctx, left, tenantID, epoch, seq).Scan(new(int)); err == nil {
+		relayed := outbox.db.relayed.wait()
+		if err = outbox.db.read.QueryRowContext(ctx, left, tenantID, epoch, seq).Scan(new(int)); err == nil {
 			pause(ctx, relayed)
 			err = ctx.Err()
 		}

@@ -96,10 +96,10 @@ func TestRelayNeitherLosesNorReorders(t *testing.T) {
 		})
 	}
 	writers.Wait()
-	require.NoError(t, db.Drain(t.Context(), "tnt_a"))
+	require.NoError(t, db.Outbox.Drain(t.Context(), "tnt_a"))
 	require.Equal(t, order, log.subjects(t))
 	stop()
-	pending, err := db.pending(t.Context())
+	pending, err := db.Outbox.pending(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, pending)
 }
@@ -125,7 +125,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 				}
 				log := &faultyLog{plan: map[int]fault{at: kind}}
 				// The process is killed here: it does not get to clear the outbox.
-				pending, err := before.pending(t.Context())
+				pending, err := before.Outbox.pending(t.Context())
 				require.NoError(t, err)
 				for i := range pending {
 					if _, err := log.Append(t.Context(), &pending[i]); err != nil {
@@ -136,7 +136,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 
 				after := mustOpen(t, dir)
 				stop := after.mustRelay(t, log)
-				require.NoError(t, after.Drain(t.Context(), "tnt_a"))
+				require.NoError(t, after.Outbox.Drain(t.Context(), "tnt_a"))
 				stop()
 				require.Equal(t, want, log.subjects(t))
 				had := at - 1
@@ -157,10 +157,10 @@ func TestRelayKeepsWhatItCouldClear(t *testing.T) {
 		db.mustEmit(t, "tnt_a", fmt.Sprint("rgh_", i))
 	}
 	log := &faultyLog{plan: map[int]fault{3: failed}}
-	n, err := db.relay(t.Context(), log)
+	n, err := db.Outbox.relay(t.Context(), log)
 	require.ErrorIs(t, err, errLog)
 	require.Equal(t, 2, n)
-	n, err = db.relay(t.Context(), log)
+	n, err = db.Outbox.relay(t.Context(), log)
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	require.Equal(t, []string{"rgh_0", "rgh_1", "rgh_2"}, log.subjects(t))
@@ -183,8 +183,8 @@ func TestStopBetweenAppendAndDeleteSparesTheCopy(t *testing.T) {
 	db.mustEmit(t, "tnt_a", "rgh_0")
 	ctx, cancel := context.WithCancel(t.Context())
 	log := &cancelling{cancel: cancel}
-	require.NoError(t, db.Relay(ctx, log))
-	pending, err := db.pending(t.Context())
+	require.NoError(t, db.Outbox.Relay(ctx, log))
+	pending, err := db.Outbox.pending(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, pending)
 	require.Len(t, log.records, 1)
@@ -194,22 +194,22 @@ func TestSecondRelayIsRefused(t *testing.T) {
 	db := mustOpen(t, t.TempDir())
 	db.mustEmit(t, "tnt_a", "rgh_0")
 	stop := db.mustRelay(t, &faultyLog{})
-	require.NoError(t, db.Drain(t.Context(), "tnt_a")) // it runs
-	require.ErrorContains(t, db.Relay(t.Context(), &faultyLog{}), "a relay already")
+	require.NoError(t, db.Outbox.Drain(t.Context(), "tnt_a")) // it runs
+	require.ErrorContains(t, db.Outbox.Relay(t.Context(), &faultyLog{}), "a relay already")
 	stop()
 	db.mustRelay(t, &faultyLog{})()
 }
 
 func TestDrainWaitsForOneTenantAsOfNow(t *testing.T) {
 	db := mustOpen(t, t.TempDir())
-	require.NoError(t, db.Drain(t.Context(), "tnt_a"), "nothing to wait for")
+	require.NoError(t, db.Outbox.Drain(t.Context(), "tnt_a"), "nothing to wait for")
 	db.mustEmit(t, "tnt_b", "rgh_b")
-	require.NoError(t, db.Drain(t.Context(), "tnt_a"), "another tenant's events")
+	require.NoError(t, db.Outbox.Drain(t.Context(), "tnt_a"), "another tenant's events")
 	db.mustEmit(t, "tnt_a", "rgh_a")
 
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.ErrorIs(t, db.Drain(gone, "tnt_a"), context.Canceled)
+	require.ErrorIs(t, db.Outbox.Drain(gone, "tnt_a"), context.Canceled)
 
 	// A log that takes no more than what was there at the call.
 	log := &faultyLog{plan: map[int]fault{}}
@@ -217,7 +217,7 @@ func TestDrainWaitsForOneTenantAsOfNow(t *testing.T) {
 		log.plan[call] = failed
 	}
 	drained := make(chan error, 1)
-	go func() { drained <- db.Drain(t.Context(), "tnt_a") }()
+	go func() { drained <- db.Outbox.Drain(t.Context(), "tnt_a") }()
 	stop := db.mustRelay(t, log)
 	require.NoError(t, <-drained)
 	db.mustEmit(t, "tnt_a", "rgh_later")
@@ -230,7 +230,7 @@ func TestOutboxSurvivesAKilledProcess(t *testing.T) {
 	killed := mustOpen(t, dir)
 	killed.mustEmit(t, "tnt_a", "rgh_a") // and never closed: the file is as a kill leaves it
 	other := mustOpen(t, dir)
-	pending, err := other.pending(t.Context())
+	pending, err := other.Outbox.pending(t.Context())
 	require.NoError(t, err)
 	require.Len(t, pending, 1)
 }
@@ -246,7 +246,7 @@ func TestPrivatePartGoesBesideItsEvent(t *testing.T) {
 		}))
 	}
 	db.mustEmit(t, "tnt_a", "rgh_b")
-	require.NoError(t, db.Drain(t.Context(), "tnt_a"))
+	require.NoError(t, db.Outbox.Drain(t.Context(), "tnt_a"))
 	stop()
 	require.Len(t, log.records, 3)
 	for _, r := range log.records[:2] {
@@ -289,7 +289,7 @@ func TestSlowLogHoldsNobodyBack(t *testing.T) {
 		began := time.Now()
 		defer db.mustRelay(t, steadyLog(slow))()
 		waited := func(tenant string) time.Duration {
-			require.NoError(t, db.Drain(t.Context(), tenant))
+			require.NoError(t, db.Outbox.Drain(t.Context(), tenant))
 			return time.Since(began)
 		}
 		first := waited("tnt_first")

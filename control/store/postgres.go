@@ -145,7 +145,7 @@ type execer interface {
 
 // notify notifies every process, within a transaction at its commit. On SQLite there is no other
 // process.
-func (db *engine) notify(ctx context.Context, q execer, channel string) error {
+func (db *DB) notify(ctx context.Context, q execer, channel string) error {
 	if db.pg == nil {
 		return nil
 	}
@@ -196,7 +196,7 @@ func (db *DB) listenOnce(ctx context.Context, failing *bool) error {
 		case err == nil && got.Channel == channelNotes:
 			db.noted.raise()
 		case err == nil && got.Channel == channelJobs:
-			db.jobs.raise()
+			db.jobQueued.raise()
 		default:
 			db.wake()
 		}
@@ -213,35 +213,35 @@ func (db *DB) wake() {
 
 // leads says whether this process relays, and tries to become the one that does. On SQLite there is
 // no other process.
-func (db *outbox) leads(ctx context.Context) (leads bool, err error) {
-	if db.pg == nil {
+func (outbox *Outbox) leads(ctx context.Context) (leads bool, err error) {
+	if outbox.db.pg == nil {
 		return true, nil
 	}
-	if db.pg.relay != nil {
-		if err := db.pg.relay.Ping(ctx); err == nil {
+	if outbox.db.pg.relay != nil {
+		if err := outbox.db.pg.relay.Ping(ctx); err == nil {
 			return true, nil
 		}
-		db.resign(ctx)
+		outbox.resign(ctx)
 	}
-	conn, err := db.cfg.connect(ctx, db.pg.config)
+	conn, err := outbox.db.cfg.connect(ctx, outbox.db.pg.config)
 	if err != nil {
 		return false, fmt.Errorf("cannot find out which process relays: %w", err)
 	}
 	err = conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1)`, int64(lockRelay)).Scan(&leads)
 	if leads {
-		db.pg.relay = conn
+		outbox.db.pg.relay = conn
 		return true, nil
 	}
 	return false, errors.Join(err, conn.Close(context.WithoutCancel(ctx)))
 }
 
 // resign lets another process relay.
-func (db *outbox) resign(ctx context.Context) {
-	if db.pg == nil || db.pg.relay == nil {
+func (outbox *Outbox) resign(ctx context.Context) {
+	if outbox.db.pg == nil || outbox.db.pg.relay == nil {
 		return
 	}
-	_ = db.pg.relay.Close(context.WithoutCancel(ctx)) // closed either way, and the lock with it
-	db.pg.relay = nil
+	_ = outbox.db.pg.relay.Close(context.WithoutCancel(ctx)) // closed either way, and the lock with it
+	outbox.db.pg.relay = nil
 }
 
 // postgresFull says whether PostgreSQL's disk is full.

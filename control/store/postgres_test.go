@@ -62,7 +62,7 @@ func processesTakeTurns(t *testing.T, isolation string) {
 		})
 		reading.Go(func() {
 			for last := int64(0); ; {
-				f, err := db.Feed(t.Context(), api.FeedRequest{After: last})
+				f, err := db.Feed.Changes(t.Context(), api.FeedRequest{After: last})
 				require.NoError(t, err)
 				require.GreaterOrEqual(t, f.Newest, last)
 				for i, c := range f.Changes {
@@ -92,7 +92,7 @@ func TestCommitWakesOtherProcesses(t *testing.T) {
 		published := writing.mustPublish(t, "rgh_a", api.RightActive)
 		for {
 			changed := waiting.Changed()
-			f, err := waiting.Feed(t.Context(), api.FeedRequest{})
+			f, err := waiting.Feed.Changes(t.Context(), api.FeedRequest{})
 			require.NoError(t, err)
 			if f.Newest == published {
 				break
@@ -147,7 +147,7 @@ func TestOneProcessRelays(t *testing.T) {
 	}
 	stopFirst := first.mustRelay(t, log)
 	emit(second)
-	require.NoError(t, second.Drain(t.Context(), "tnt_a"), "the other process relays it")
+	require.NoError(t, second.Outbox.Drain(t.Context(), "tnt_a"), "the other process relays it")
 
 	stopSecond := second.mustRelay(t, log)
 	for range 20 {
@@ -157,10 +157,10 @@ func TestOneProcessRelays(t *testing.T) {
 			AND ((classid::bigint << 32) | objid::bigint) = $1`, int64(lockRelay))
 		require.NoError(t, err)
 	}
-	require.NoError(t, first.Drain(t.Context(), "tnt_a"))
+	require.NoError(t, first.Outbox.Drain(t.Context(), "tnt_a"))
 	stopFirst()
 	emit(first)
-	require.NoError(t, first.Drain(t.Context(), "tnt_a"))
+	require.NoError(t, first.Outbox.Drain(t.Context(), "tnt_a"))
 	stopSecond()
 	require.Equal(t, want, log.subjects(t))
 }
@@ -184,7 +184,7 @@ func TestRestoreUnderARunningProcess(t *testing.T) {
 	storetest.Replace(t, older, dir)
 	for range 2 {
 		waittest.Until(t, func() bool {
-			f, err := running.Feed(t.Context(), api.FeedRequest{After: revoked})
+			f, err := running.Feed.Changes(t.Context(), api.FeedRequest{After: revoked})
 			require.Error(t, err, "it reported %v", f)
 			return errors.Is(err, ErrWentBack)
 		})

@@ -36,7 +36,7 @@ func TestNoConnectionToAnotherServer(t *testing.T) {
 	_, err = db.cfg.connect(t.Context(), db.pg.config)
 	require.ErrorIs(t, err, ErrWentBack)
 	rename(real)
-	_, err = db.Feed(t.Context(), api.FeedRequest{})
+	_, err = db.Feed.Changes(t.Context(), api.FeedRequest{})
 	require.ErrorIs(t, err, ErrWentBack)
 	require.ErrorIs(t, db.Change(t.Context(), func(*Tx) error { return nil }), ErrWentBack)
 	require.ErrorIs(t, <-ended, ErrWentBack)
@@ -72,14 +72,14 @@ func TestStopIsInTheLogBeforeItIsAcknowledged(t *testing.T) {
 		return db.Stop(t.Context(), func(tx *Tx) error { return tx.Emit(t.Context(), suspended, event("tnt_a", "rgh_a")) })
 	}
 	require.NoError(t, stop(), "before there is a log")
-	_, err := db.relay(t.Context(), new(faultyLog))
+	_, err := db.Outbox.relay(t.Context(), new(faultyLog))
 	require.NoError(t, err)
-	db.resign(t.Context())
+	db.Outbox.resign(t.Context())
 	db.CheckedAgainstLog()
 
 	err = stop()
 	require.Equal(t, api.LogUnavailable, api.From(err).Reason, "nobody relays")
-	pending, err := db.pending(t.Context())
+	pending, err := db.Outbox.pending(t.Context())
 	require.NoError(t, err)
 	require.Len(t, pending, 1, "it takes effect nevertheless")
 	again := func() error { return db.Stop(t.Context(), func(*Tx) error { return nil }) }
@@ -92,11 +92,11 @@ func TestStopIsInTheLogBeforeItIsAcknowledged(t *testing.T) {
 	require.Contains(t, api.From(conflict()).Message, "conflicts with an earlier change")
 	require.ErrorIs(t, conflict(), ErrUnconfirmed)
 	keyed := KeyedRequest{TenantID: "tnt_a", KeyHash: "k", RequestHash: "r"}
-	attempt, _, err := db.Attempt(t.Context(), keyed)
+	attempt, _, err := db.Attempts.Begin(t.Context(), keyed)
 	require.NoError(t, err)
 	require.Error(t, db.Stop(WithAttempt(t.Context(), attempt), func(tx *Tx) error { return tx.Emit(t.Context(), suspended, event("tnt_a", "rgh_b")) }))
-	require.NoError(t, db.Release(t.Context(), attempt))
-	_, _, err = db.Attempt(t.Context(), keyed)
+	require.NoError(t, db.Attempts.Release(t.Context(), attempt))
+	_, _, err = db.Attempts.Begin(t.Context(), keyed)
 	require.Equal(t, api.LogUnavailable, api.From(err).Reason)
 
 	faulty := &faultyLog{plan: map[int]fault{1: failed, 2: failed}}
@@ -104,7 +104,7 @@ func TestStopIsInTheLogBeforeItIsAcknowledged(t *testing.T) {
 	waittest.Until(t, func() bool { return again() == nil })
 	require.Equal(t, 2, faulty.count())
 	require.Equal(t, api.StateConflict, api.From(conflict()).Code)
-	_, _, err = db.Attempt(t.Context(), keyed)
+	_, _, err = db.Attempts.Begin(t.Context(), keyed)
 	require.ErrorIs(t, err, errAnswerLost)
 	db.cfg.confirmWithin = time.Minute
 	for n := range 10 {

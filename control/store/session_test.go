@@ -77,7 +77,7 @@ func TestPgBouncerKeepsSessions(t *testing.T) {
 	other.mustPublish(t, "rgh_a", api.RightActive)
 	<-changed
 	other.mustEmit(t, "tnt_a", "rgh_a")
-	require.NoError(t, other.Drain(t.Context(), "tnt_a"))
+	require.NoError(t, other.Outbox.Drain(t.Context(), "tnt_a"))
 	release, err := db.LockKeys(t.Context(), "a test")
 	require.NoError(t, err)
 	release()

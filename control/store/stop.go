@@ -26,7 +26,7 @@ import (
 // If PostgreSQL accepts no writes, its other processes give no leases either: each of them has to
 // record the polls of nodes (control/node), at least ten times within the lease bound. A process
 // that can still write gives leases, so a caller whose stop failed must retry until it is recorded.
-func (db *engine) Stop(ctx context.Context, fn func(tx *Tx) error) error {
+func (db *DB) Stop(ctx context.Context, fn func(tx *Tx) error) error {
 	err := db.StopUnconfirmed(ctx, fn)
 	if err != nil && api.From(err).Code != api.StateConflict {
 		return err
@@ -43,7 +43,7 @@ func (db *engine) Stop(ctx context.Context, fn func(tx *Tx) error) error {
 
 // StopUnconfirmed is Stop without Confirm, which the caller has to call before it acknowledges the stop,
 // and after it has released what others wait for.
-func (db *engine) StopUnconfirmed(ctx context.Context, fn func(tx *Tx) error) error {
+func (db *DB) StopUnconfirmed(ctx context.Context, fn func(tx *Tx) error) error {
 	err := db.change(ctx, fn, true)
 	if isFull(err) && (db.spend() || db.Reserved() != nil) { // released by another stop just now
 		err = db.change(ctx, fn, true)
@@ -77,13 +77,13 @@ var errConflictUnconfirmed = api.Unavailable(api.LogUnavailable, "the request co
 // committed, also one with synchronous standbys (control/rollback), so a stop is confirmed before it is
 // acknowledged, and a node's key before it signs. After an error, which is a 503, they are recorded
 // nevertheless. An embedded service has its database and its log on one disk: it returns at once.
-func (db *engine) Confirm(ctx context.Context) error {
+func (db *DB) Confirm(ctx context.Context) error {
 	if db.pg == nil || !db.checked.Load() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, db.cfg.confirmWithin)
 	defer cancel()
-	if err := db.Drain(ctx, ""); err != nil {
+	if err := db.Outbox.Drain(ctx, ""); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnconfirmed, err)
 	}
 	return nil
@@ -91,10 +91,10 @@ func (db *engine) Confirm(ctx context.Context) error {
 
 // CheckedAgainstLog says that the database and the log hold one history (control/rollback). Before that
 // Confirm returns at once.
-func (db *engine) CheckedAgainstLog() { db.checked.Store(true) }
+func (db *DB) CheckedAgainstLog() { db.checked.Store(true) }
 
 // spend releases the reserve; false if there was none.
-func (db *engine) spend() bool {
+func (db *DB) spend() bool {
 	released, err := db.reserve.Release()
 	if err != nil {
 		db.cfg.Logger.Error("cannot release the reserve", "err", err)
@@ -106,7 +106,7 @@ func (db *engine) spend() bool {
 }
 
 // storageFailed says whether a change failed because the database could not be written.
-func (db *engine) storageFailed(err error) bool {
+func (db *DB) storageFailed(err error) bool {
 	if isFull(err) || db.pg != nil && Unreachable(err) {
 		return true
 	}
@@ -132,7 +132,7 @@ var errUnrecorded = api.Unavailable(api.StorageFull, "a stop could not be record
 const probeBytes = 256 << 10
 
 // probe finds out whether a stop can be recorded.
-func (db *engine) probe(ctx context.Context) error {
+func (db *DB) probe(ctx context.Context) error {
 	filler := strings.Repeat(fmt.Sprintf("%016x", db.cfg.Now().UnixNano()), probeBytes/16)
 	err := db.change(ctx, func(tx *Tx) error {
 		_, err := tx.ExecContext(ctx, `INSERT INTO probe (only_row, filler) VALUES (1, $1) ON CONFLICT (only_row) DO UPDATE SET filler = excluded.filler`, filler)
@@ -146,7 +146,7 @@ func (db *engine) probe(ctx context.Context) error {
 
 // Reserved returns a 503 while the free disk space is for stops alone. All other writers to the
 // disk of the database call it first.
-func (db *engine) Reserved() error {
+func (db *DB) Reserved() error {
 	if db.reserve.Spent() {
 		return errFull
 	}
@@ -158,7 +158,7 @@ const watchEvery = time.Second
 
 // Watch allocates the reserve again after it was released, and probes whether stops can be recorded
 // after one could not be, until ctx is done.
-func (db *engine) Watch(ctx context.Context) error {
+func (db *DB) Watch(ctx context.Context) error {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for {
@@ -171,7 +171,7 @@ func (db *engine) Watch(ctx context.Context) error {
 	}
 }
 
-func (db *engine) watch(ctx context.Context) {
+func (db *DB) watch(ctx context.Context) {
 	was := db.reserve.Spent()
 	err := db.reserve.Allocate()
 	switch {
@@ -191,7 +191,7 @@ var errFull = api.Unavailable(api.StorageFull, "the disk is full; nothing was ch
 
 // diskFull turns a failure of a change on a full disk into errFull. It logs when the disk becomes
 // full and when it has space again, not each failure.
-func (db *engine) diskFull(err error) error {
+func (db *DB) diskFull(err error) error {
 	if !isFull(err) {
 		if err == nil && db.Reserved() == nil && db.full.CompareAndSwap(true, false) {
 			db.cfg.Logger.Info("the disk has space for changes again")

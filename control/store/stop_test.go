@@ -72,7 +72,7 @@ func (f *fullDB) refusal(err error) *api.Error {
 // leases says whether nodes get any.
 func (f *fullDB) leases() bool {
 	f.t.Helper()
-	_, err := f.Feed(f.t.Context(), api.FeedRequest{After: 1})
+	_, err := f.Feed.Changes(f.t.Context(), api.FeedRequest{After: 1})
 	if err != nil {
 		f.refusal(err)
 	}
@@ -98,7 +98,7 @@ func TestStopSpendsTheReserve(t *testing.T) {
 	f.refusal(f.long(f.Change, "issued, as there is space now"))
 	require.NoError(t, f.long(f.Stop, "revoked as well"))
 	require.NoError(t, f.Change(t.Context(), func(*Tx) error { return nil }), "a change without writes needs no space")
-	pending, err := f.pending(t.Context())
+	pending, err := f.Outbox.pending(t.Context())
 	require.NoError(t, err)
 	require.Len(t, pending, 2, "each stop once")
 
@@ -174,14 +174,14 @@ func TestRelaySpendsTheReserve(t *testing.T) {
 	f.limit(1_000_000)
 	log := &fullLog{until: f.reserve}
 	require.NoError(t, f.long(f.Change, "issued"))
-	_, err := f.relay(t.Context(), log)
+	_, err := f.Outbox.relay(t.Context(), log)
 	require.ErrorIs(t, err, syscall.ENOSPC)
 	require.FileExists(t, f.reserve, "what is no stop can wait")
 	require.NoError(t, f.long(f.Stop, "revoked"))
-	_, err = f.relay(t.Context(), log)
+	_, err = f.Outbox.relay(t.Context(), log)
 	require.ErrorIs(t, err, syscall.ENOSPC)
 	require.NoFileExists(t, f.reserve)
-	_, err = f.relay(t.Context(), log)
+	_, err = f.Outbox.relay(t.Context(), log)
 	require.NoError(t, err)
 	require.Len(t, log.records, 2)
 }
@@ -224,11 +224,11 @@ func TestTwoStopsSpendTheReserve(t *testing.T) {
 func TestKeysTakeNothingOfTheReserve(t *testing.T) {
 	f := newFullDB(t)
 	f.limit(1_000_000)
-	before, _, err := f.Attempt(t.Context(), KeyedRequest{TenantID: "tnt_a", KeyHash: "before", RequestHash: "r"})
+	before, _, err := f.Attempts.Begin(t.Context(), KeyedRequest{TenantID: "tnt_a", KeyHash: "before", RequestHash: "r"})
 	require.NoError(t, err)
 	_, err = f.DB.reserve.Release()
 	require.NoError(t, err)
-	_, _, err = f.Attempt(t.Context(), KeyedRequest{TenantID: "tnt_a", KeyHash: "after", RequestHash: "r"})
+	_, _, err = f.Attempts.Begin(t.Context(), KeyedRequest{TenantID: "tnt_a", KeyHash: "after", RequestHash: "r"})
 	f.refusal(err)
-	f.refusal(f.Keep(t.Context(), before, "answer"))
+	f.refusal(f.Attempts.Keep(t.Context(), before, "answer"))
 }

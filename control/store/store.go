@@ -131,20 +131,15 @@ type Config struct {
 	free                    func(dir string) (int64, error) // default Free
 }
 
-// DB is an open database. It is safe for concurrent use. Its parts share one engine.
+// DB is an open database: it runs transactions, which are changes, stops and reads. Its parts do what
+// goes on around them. It is safe for concurrent use.
 type DB struct {
-	*engine
-	*notes
-	*feed
-	*outbox
-	*jobQueue
-	*attempts
-	*keyLock
-	*scrubber
-}
+	Feed     *Feed
+	Outbox   *Outbox
+	Jobs     *Jobs
+	Attempts *Attempts
+	Notes    *Notes
 
-// engine runs transactions: changes, stops and reads.
-type engine struct {
 	cfg   Config
 	write *sql.DB // exactly one connection
 	queue changeQueue
@@ -154,12 +149,13 @@ type engine struct {
 	epoch   Epoch       // changed by a start alone
 	checked atomic.Bool // against the log, to which the outbox is relayed
 
-	changed broadcast // raised by a commit that took a revision
-	queued  broadcast // raised by a commit that emitted an event
-	relayed broadcast // raised when events were removed from the outbox
-	noted   broadcast // raised by Note
-	jobs    broadcast // raised by a commit that queued jobs, and when one ends here
+	changed   broadcast // raised by a commit that took a revision
+	queued    broadcast // raised by a commit that emitted an event
+	relayed   broadcast // raised when events were removed from the outbox
+	noted     broadcast // raised by Notes.Write
+	jobQueued broadcast // raised by a commit that queued jobs, and when one ends here
 
+	keys    *keyLock
 	full    atomic.Bool // the last change failed because the disk was full
 	reserve reserve.File
 	// unrecorded is set from a stop that could not be recorded until a probe succeeds.
@@ -206,10 +202,10 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if cfg.OnFailure == nil {
 		cfg.OnFailure = func(error) {}
 	}
-	e := &engine{}
-	cfg.server = &server{changed: e.otherServer}
-	e.cfg = cfg
-	db := &DB{e, &notes{e}, &feed{e}, &outbox{engine: e}, &jobQueue{e}, &attempts{e}, newKeyLock(e), &scrubber{e}}
+	db := &DB{keys: newKeyLock()}
+	db.Feed, db.Outbox, db.Jobs, db.Attempts, db.Notes = &Feed{db}, &Outbox{db: db}, &Jobs{db}, &Attempts{db}, &Notes{db}
+	cfg.server = &server{changed: db.otherServer}
+	db.cfg = cfg
 	if err := db.open(ctx); err != nil {
 		if cfg.URL != "" && Unreachable(err) && !errors.Is(err, errReadOnly) {
 			err = fmt.Errorf("%w: %w", errUnreachable, err)
@@ -338,18 +334,18 @@ func (db *DB) Close() error {
 
 // Read is the pool for queries: a query, or a transaction on it, sees one
 // committed state. It refuses to write.
-func (db *engine) Read() *sql.DB { return db.read }
+func (db *DB) Read() *sql.DB { return db.read }
 
 // Logger is what the database logs to.
-func (db *engine) Logger() *slog.Logger { return db.cfg.Logger }
+func (db *DB) Logger() *slog.Logger { return db.cfg.Logger }
 
 // Now is the database's clock, in UTC and whole milliseconds, the precision of
 // every time that is stored.
-func (db *engine) Now() time.Time { return db.cfg.Now().UTC().Truncate(time.Millisecond) }
+func (db *DB) Now() time.Time { return db.cfg.Now().UTC().Truncate(time.Millisecond) }
 
 // Changed returns a channel that is closed by the next commit that took a revision, or sooner. Get
 // the channel before reading, so that no commit is missed.
-func (db *engine) Changed() <-chan struct{} { return db.changed.wait() }
+func (db *DB) Changed() <-chan struct{} { return db.changed.wait() }
 
 // Millis is how a time is stored.
 func Millis(t time.Time) int64 { return t.UnixMilli() }

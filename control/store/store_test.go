@@ -97,10 +97,10 @@ func TestChangeIsAllOrNothing(t *testing.T) {
 	require.ErrorIs(t, db.Change(t.Context(), func(tx *Tx) error { return errors.Join(write(tx), broken) }), broken)
 	require.Panics(t, func() { _ = db.Change(t.Context(), func(tx *Tx) error { _ = write(tx); panic("no") }) })
 
-	f, err := db.Feed(t.Context(), api.FeedRequest{})
+	f, err := db.Feed.Changes(t.Context(), api.FeedRequest{})
 	require.NoError(t, err)
 	require.Equal(t, api.Feed{Incarnation: db.Incarnation(), Changes: []api.Change{}}, f)
-	pending, err := db.pending(t.Context())
+	pending, err := db.Outbox.pending(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, pending)
 	select {
@@ -111,11 +111,11 @@ func TestChangeIsAllOrNothing(t *testing.T) {
 
 	require.NoError(t, db.Change(t.Context(), write))
 	<-changed
-	f, err = db.Feed(t.Context(), api.FeedRequest{})
+	f, err = db.Feed.Changes(t.Context(), api.FeedRequest{})
 	require.NoError(t, err)
 	require.Equal(t, int64(1), f.Newest, "numbers of failed changes are used again")
 	require.Len(t, f.Changes, 1)
-	pending, err = db.pending(t.Context())
+	pending, err = db.Outbox.pending(t.Context())
 	require.NoError(t, err)
 	require.Len(t, pending, 1)
 }
@@ -195,7 +195,7 @@ func TestCommitOrderIsRevisionOrder(t *testing.T) {
 			seen := map[int64]bool{}
 			for after := first; after < total; {
 				changed := db.Changed()
-				f, err := db.Feed(t.Context(), api.FeedRequest{After: after})
+				f, err := db.Feed.Changes(t.Context(), api.FeedRequest{After: after})
 				require.NoError(t, err)
 				for _, c := range f.Changes {
 					require.Greater(t, c.Revision, after)
@@ -238,13 +238,13 @@ func TestFirstCopyHoldsWhatWasEverStopped(t *testing.T) {
 		return ids
 	}
 	db.cfg.feedLimit = 1
-	f, err := db.Feed(t.Context(), api.FeedRequest{})
+	f, err := db.Feed.Changes(t.Context(), api.FeedRequest{})
 	require.NoError(t, err)
 	require.Equal(t, []string{"right rgh_suspended SUSPENDED", "right rgh_resumed ACTIVE", "right rgh_revoked REVOKED", "key key_revoked"}, ids(f), "whole, whatever the limit")
 	require.Equal(t, f.Newest, f.UpTo)
 
 	db.cfg.feedLimit = 2
-	f, err = db.Feed(t.Context(), api.FeedRequest{After: 1})
+	f, err = db.Feed.Changes(t.Context(), api.FeedRequest{After: 1})
 	require.NoError(t, err)
 	require.Equal(t, []string{"right rgh_suspended SUSPENDED", "right rgh_resumed ACTIVE"}, ids(f))
 	require.Equal(t, int64(4), f.UpTo)
@@ -269,11 +269,11 @@ func TestMappingsAreInNobodysFirstCopy(t *testing.T) {
 	db.mustPublish(t, "rgh_a", api.RightRevoked)
 	db.mustMap(t, "vid_1", "rgh_a")
 	want := db.mustMap(t, "vid_1", "rgh_b")
-	first, err := db.Feed(t.Context(), api.FeedRequest{})
+	first, err := db.Feed.Changes(t.Context(), api.FeedRequest{})
 	require.NoError(t, err)
 	require.Len(t, first.Changes, 1)
 	require.Equal(t, "rgh_a", first.Changes[0].ID)
-	f, err := db.Feed(t.Context(), api.FeedRequest{After: 1})
+	f, err := db.Feed.Changes(t.Context(), api.FeedRequest{After: 1})
 	require.NoError(t, err)
 	require.Len(t, f.Changes, 1, "what was superseded is left out")
 	got, err := api.Mappings.Read(&f.Changes[0])
@@ -300,7 +300,7 @@ func TestSnapshots(t *testing.T) {
 			want[id] = db.mustMap(t, id, "rgh_a").Revision
 		}
 	}
-	s, err := db.Snapshots(t.Context(), api.Mappings.Name, ids)
+	s, err := db.Feed.Snapshots(t.Context(), api.Mappings.Name, ids)
 	require.NoError(t, err)
 	got := map[string]int64{}
 	for i := range s.Changes {
@@ -311,7 +311,7 @@ func TestSnapshots(t *testing.T) {
 	require.Len(t, s.Changes, len(want), "each once")
 	require.Equal(t, want, got)
 	require.Equal(t, int64(some/2+2), s.AsOf)
-	none, err := db.Snapshots(t.Context(), api.Mappings.Name, nil)
+	none, err := db.Feed.Snapshots(t.Context(), api.Mappings.Name, nil)
 	require.NoError(t, err)
 	require.Equal(t, api.Snapshots{Changes: []api.Change{}, AsOf: s.AsOf}, none)
 }
@@ -336,7 +336,7 @@ func TestFeedNeverEndsInsideARevision(t *testing.T) {
 		{2, 1, 3, 5}, {2, 4, 3, 5}, {2, 5, 3, 5}, {2, 6, 4, 6}, {3, 1, 4, 1}, {4, 1, 4, 0}, {9, 1, 4, 0},
 	} {
 		db.cfg.feedLimit = int(c.limit)
-		f, err := db.Feed(t.Context(), api.FeedRequest{After: c.after})
+		f, err := db.Feed.Changes(t.Context(), api.FeedRequest{After: c.after})
 		require.NoError(t, err)
 		require.Len(t, f.Changes, int(c.changes), "%+v", c)
 		require.Equal(t, c.upTo, f.UpTo, "%+v", c)
@@ -365,15 +365,15 @@ func TestMetrics(t *testing.T) {
 		n, err := testutil.GatherAndCount(registry, "muniment_store_outbox_events")
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
-		return db.length()
+		return db.Outbox.length()
 	}
 	db.mustEmit(t, "tnt_a", "rgh_a")
 	require.Equal(t, 1., waiting())
 	stop := db.mustRelay(t, &faultyLog{})
-	require.NoError(t, db.Drain(t.Context(), "tnt_a"))
+	require.NoError(t, db.Outbox.Drain(t.Context(), "tnt_a"))
 	stop()
 	require.Equal(t, 0., waiting())
-	require.Equal(t, 1., testutil.ToFloat64(db.metrics.relayed))
+	require.Equal(t, 1., testutil.ToFloat64(db.Outbox.metrics.relayed))
 }
 
 // mustRelay runs the relay until stop is called.
@@ -381,7 +381,7 @@ func (db *DB) mustRelay(t *testing.T, log Appender) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- db.Relay(ctx, log) }()
+	go func() { done <- db.Outbox.Relay(ctx, log) }()
 	return func() {
 		cancel()
 		require.NoError(t, <-done)

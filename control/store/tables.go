@@ -75,9 +75,6 @@ var OwnTables = Tables{
 // noTenants is the reason of tables without data of tenants.
 const noTenants = "it is no tenant's"
 
-// scrubber removes personal data from the database's files.
-type scrubber struct{ *engine }
-
 // Scrub removes replaced and deleted personal data from the database's files. SQLite overwrites
 // deleted data, and Scrub empties its write-ahead log. erased are the kinds of rows in which
 // Tables.Erase has found a person: if there are any the whole file is rewritten, as a split page may
@@ -85,7 +82,7 @@ type scrubber struct{ *engine }
 // with personal data, a Large one only if it is of a kind in erased; queries of a table wait meanwhile. It first waits
 // for transactions that began before, as they still see what was erased.
 // PostgreSQL's write-ahead log and backups are its operator's responsibility.
-func (db *scrubber) Scrub(ctx context.Context, tables Tables, erased []string) (err error) {
+func (db *DB) Scrub(ctx context.Context, tables Tables, erased []string) (err error) {
 	if db.pg != nil {
 		err = db.scrubTables(ctx, tables, erased)
 	} else {
@@ -97,7 +94,7 @@ func (db *scrubber) Scrub(ctx context.Context, tables Tables, erased []string) (
 	return nil
 }
 
-func (db *scrubber) scrubTables(ctx context.Context, tables Tables, erased []string) error {
+func (db *DB) scrubTables(ctx context.Context, tables Tables, erased []string) error {
 	if err := db.awaitSnapshots(ctx); err != nil {
 		return err
 	}
@@ -114,7 +111,7 @@ func (db *scrubber) scrubTables(ctx context.Context, tables Tables, erased []str
 
 // awaitSnapshots returns once no transaction of any session sees PostgreSQL's database as it was before the call:
 // rewriting a table keeps the rows that one still sees, erased or not.
-func (db *scrubber) awaitSnapshots(ctx context.Context) error {
+func (db *DB) awaitSnapshots(ctx context.Context) error {
 	var now string
 	if err := db.pg.transactions.QueryRowContext(ctx, `SELECT pg_current_xact_id()::xid::text`).Scan(&now); err != nil {
 		return err
@@ -160,7 +157,7 @@ func (all Tables) Unsample(ctx context.Context, db *DB) error {
 	return nil
 }
 
-func (db *scrubber) scrubFile(ctx context.Context, named bool) error {
+func (db *DB) scrubFile(ctx context.Context, named bool) error {
 	if named {
 		if err := db.roomToRewrite(ctx); err != nil {
 			return err
@@ -174,7 +171,7 @@ func (db *scrubber) scrubFile(ctx context.Context, named bool) error {
 
 // roomToRewrite fails unless the file can be rewritten without the space that is for stops: once as
 // a temporary file, and once in the write-ahead log.
-func (db *scrubber) roomToRewrite(ctx context.Context) error {
+func (db *DB) roomToRewrite(ctx context.Context) error {
 	if err := db.Reserved(); err != nil {
 		return err
 	}
@@ -194,7 +191,7 @@ const tryEvery = 500 * time.Millisecond
 
 // emptyLog moves SQLite's write-ahead log into the file and empties it, once no query reads from it.
 // Changes go on between its attempts.
-func (db *scrubber) emptyLog(ctx context.Context) error {
+func (db *DB) emptyLog(ctx context.Context) error {
 	for {
 		emptied, err := db.tryEmptyLog(ctx)
 		if err != nil || emptied {
@@ -209,7 +206,7 @@ func (db *scrubber) emptyLog(ctx context.Context) error {
 
 // tryEmptyLog uses the connection for changes, but does not wait on it for queries: every change
 // would wait too.
-func (db *scrubber) tryEmptyLog(ctx context.Context) (emptied bool, err error) {
+func (db *DB) tryEmptyLog(ctx context.Context) (emptied bool, err error) {
 	conn, err := db.write.Conn(ctx)
 	if err != nil {
 		return false, err

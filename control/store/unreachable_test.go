@@ -72,7 +72,7 @@ func TestWhileTheDatabaseIsAway(t *testing.T) {
 	log := new(faultyLog)
 	stop := db.mustRelay(t, log)
 	db.mustEmit(t, "tnt_a", "rgh_1")
-	require.NoError(t, db.Drain(t.Context(), "tnt_a"))
+	require.NoError(t, db.Outbox.Drain(t.Context(), "tnt_a"))
 	require.NoError(t, db.Ready(t.Context()))
 	waittest.Until(t, func() bool { // it listens
 		n, err := One(t.Context(), db.Read(), "the listeners", func(row Row) (n int, err error) { return n, row.Scan(&n) },
@@ -87,7 +87,7 @@ func TestWhileTheDatabaseIsAway(t *testing.T) {
 		_, err = Newest(t.Context(), db, api.Rights, "rgh_a")
 		require.True(t, Away(err), "%v", err)
 		require.True(t, Away(db.Ready(t.Context())))
-		require.True(t, Away(db.Note(t.Context(), `DELETE FROM node_polls`)))
+		require.True(t, Away(db.Notes.Write(t.Context(), `DELETE FROM node_polls`)))
 	}
 	_, err := Open(t.Context(), Config{URL: wire.URL})
 	unavailable(t, err)
@@ -95,7 +95,7 @@ func TestWhileTheDatabaseIsAway(t *testing.T) {
 	wire.Restore()
 	require.Equal(t, int64(1), db.mustPublish(t, "rgh_a", api.RightActive))
 	db.mustEmit(t, "tnt_a", "rgh_2")
-	require.NoError(t, db.Drain(t.Context(), "tnt_a"))
+	require.NoError(t, db.Outbox.Drain(t.Context(), "tnt_a"))
 	require.NoError(t, db.Ready(t.Context()))
 	stop()
 	require.Equal(t, []string{"rgh_1", "rgh_2"}, log.subjects(t))
@@ -141,7 +141,7 @@ func TestLostConnections(t *testing.T) {
 	write := func() {
 		db.mustPublish(t, api.NewID(api.PrefixRight, db.Now()), api.RightActive)
 		require.NoError(t, db.Transact(t.Context(), func(*sql.Tx) error { return nil }))
-		require.NoError(t, db.Note(t.Context(), `DELETE FROM node_polls`))
+		require.NoError(t, db.Notes.Write(t.Context(), `DELETE FROM node_polls`))
 	}
 	for _, begin := range []func(){
 		func() { closed(queried(readers)) },

@@ -69,7 +69,7 @@ func TestOldEventsAreSent(t *testing.T) {
 	s.log = log
 	s.Service = s.another(func(cfg *Config) { cfg.Warehouse = warehouse })
 	r := newReceiver(t)
-	s.run(func(ctx context.Context) error { return s.db.Relay(ctx, log) })
+	s.run(func(ctx context.Context) error { return s.db.Outbox.Relay(ctx, log) })
 	single, batch := s.hook(r, "right.revoked"), s.hook(r, "delivery.recorded")
 	for n := range 3 {
 		s.deliver(n)
@@ -99,7 +99,7 @@ func TestOldEventsAreSent(t *testing.T) {
 	found, err := s.recover(t.Context(), tenantID, span, false, byKey)
 	require.NoError(t, err)
 	require.Equal(t, Recovery{Count: 1}, found)
-	job, err := s.db.Claim(t.Context(), RecoverJob, time.Minute)
+	job, err := s.db.Jobs.Claim(t.Context(), RecoverJob, time.Minute)
 	require.NoError(t, err)
 	require.NoError(t, s.Recover(t.Context(), job))
 	require.Equal(t, 1, s.due())
@@ -143,7 +143,7 @@ func copies(t *testing.T) (s *fixture, pass func(), next func() int64) {
 	s = newFixture(t, roomtest.NewClock(noon), nil)
 	s.log = &conform.MemoryLog{}
 	s.Service = s.another(nil)
-	s.run(func(ctx context.Context) error { return s.db.Relay(ctx, s.log) })
+	s.run(func(ctx context.Context) error { return s.db.Outbox.Relay(ctx, s.log) })
 	job := s.job()
 	pass = func() {
 		p, err := s.pass(t.Context(), job, 0)
@@ -153,7 +153,7 @@ func copies(t *testing.T) (s *fixture, pass func(), next func() int64) {
 		}
 	}
 	next = func() int64 {
-		require.NoError(t, s.db.Drain(t.Context(), tenantID))
+		require.NoError(t, s.db.Outbox.Drain(t.Context(), tenantID))
 		_, end, err := s.log.Bounds(t.Context(), 0)
 		require.NoError(t, err)
 		return end.Offset
@@ -206,10 +206,10 @@ func TestBatchesAreSentWhole(t *testing.T) {
 	s := newFixture(t, roomtest.NewClock(at.Add(api.ClockSlack+5*time.Millisecond)), nil)
 	s.log = log
 	s.Service = s.another(func(cfg *Config) { cfg.Warehouse = warehouse })
-	s.run(func(ctx context.Context) error { return s.db.Relay(ctx, log) })
+	s.run(func(ctx context.Context) error { return s.db.Outbox.Relay(ctx, log) })
 	r := newReceiver(t)
 	w := s.hook(r, "delivery.recorded", "right.*")
-	require.NoError(t, s.db.Drain(t.Context(), tenantID))
+	require.NoError(t, s.db.Outbox.Drain(t.Context(), tenantID))
 	sent := []string{s.deliver(5)}
 	s.deliver(0) // older than its webhook may be sent
 	sent = append(sent, s.deliver(6))
@@ -223,7 +223,7 @@ func TestBatchesAreSentWhole(t *testing.T) {
 	_, err = s.resend(t.Context(), tenantID, w.ID, s.delivery(w).ID, byKey)
 	require.NoError(t, err)
 	s.emit("right.revoked", map[string]string{"id": "rgh_a"})
-	require.NoError(t, s.db.Drain(t.Context(), tenantID))
+	require.NoError(t, s.db.Outbox.Drain(t.Context(), tenantID))
 	last, err := s.pass(t.Context(), job, 0)
 	require.NoError(t, err)
 	first, _, err := log.Bounds(t.Context(), 0)

@@ -114,13 +114,13 @@ func (s *fixture) run(do func(ctx context.Context) error) {
 
 // queueing has the events relayed to the log, and queued for the webhooks.
 func (s *fixture) queueing() {
-	s.run(func(ctx context.Context) error { return s.db.Relay(ctx, s.log) })
+	s.run(func(ctx context.Context) error { return s.db.Outbox.Relay(ctx, s.log) })
 	s.run(func(ctx context.Context) error { return s.Queue(ctx, s.job()) })
 }
 
 func (s *fixture) job() *store.Job {
 	require.NoError(s.t, s.Enqueue(s.t.Context()))
-	job, err := s.db.Claim(s.t.Context(), QueueJob, 1000*time.Hour)
+	job, err := s.db.Jobs.Claim(s.t.Context(), QueueJob, 1000*time.Hour)
 	require.NoError(s.t, err)
 	require.NotNil(s.t, job)
 	return job

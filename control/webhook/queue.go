@@ -23,7 +23,7 @@ type queuer struct{ *core }
 
 // Enqueue queues the job unless it is queued already.
 func (s *queuer) Enqueue(ctx context.Context) error {
-	_, err := s.db.Enqueue(ctx, store.NewJob{Kind: QueueJob, TenantID: api.SystemTenant, Key: QueueJob})
+	_, err := s.db.Jobs.Enqueue(ctx, store.NewJob{Kind: QueueJob, TenantID: api.SystemTenant, Key: QueueJob})
 	return err
 }
 

@@ -20,12 +20,12 @@ func TestQueueIsBegunAgain(t *testing.T) {
 	s := newFixture(t, roomtest.NewClock(noon), nil)
 	r := newReceiver(t)
 	w := s.hook(r, "right.*")
-	s.run(func(ctx context.Context) error { return s.db.Relay(ctx, s.log) })
+	s.run(func(ctx context.Context) error { return s.db.Outbox.Relay(ctx, s.log) })
 	var sent []string
 	job := s.job()
 	for range 3 {
 		sent = append(sent, s.emit("right.revoked", map[string]string{"id": "rgh_a"}))
-		require.NoError(t, s.db.Drain(t.Context(), tenantID))
+		require.NoError(t, s.db.Outbox.Drain(t.Context(), tenantID))
 		for range 2 {
 			p, err := s.pass(t.Context(), job, 0)
 			require.NoError(t, err)
@@ -46,7 +46,7 @@ func TestQueueIsBegunAgain(t *testing.T) {
 // nothing is left out.
 func TestPassesAreBounded(t *testing.T) {
 	s := newFixture(t, roomtest.NewClock(noon), nil)
-	s.run(func(ctx context.Context) error { return s.db.Relay(ctx, s.log) })
+	s.run(func(ctx context.Context) error { return s.db.Outbox.Relay(ctx, s.log) })
 	roomtest.Fill(t, s.db, maxWebhooks, "webhooks", `webhook_id, tenant_id, url, events, description, key_id, state, secret, replaced_secrets, backlog, created_at, updated_at, revision`,
 		`'whk_' || CAST(i AS TEXT), 'tnt_a', 'https://receiver.example/', 'right.*', '', 'key_a', 'ACTIVE', '', '[]', 0, 0, 0, 0`)
 	const events = 10_000/maxWebhooks + 1
@@ -60,7 +60,7 @@ func TestPassesAreBounded(t *testing.T) {
 		}
 		return nil
 	}))
-	require.NoError(t, s.db.Drain(t.Context(), tenantID))
+	require.NoError(t, s.db.Outbox.Drain(t.Context(), tenantID))
 	job := s.job()
 	queued := func() (n int64) {
 		all, err := listWaiting(t.Context(), s.db.Read())

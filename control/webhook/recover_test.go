@@ -17,7 +17,7 @@ import (
 
 // loading is all that is in the log, for a warehouse that has nothing yet.
 func (s *fixture) loading() (b pipeline.Batch) {
-	require.NoError(s.t, s.db.Drain(s.t.Context(), tenantID))
+	require.NoError(s.t, s.db.Outbox.Drain(s.t.Context(), tenantID))
 	var err error
 	b.From, b.Next, err = s.log.Bounds(s.t.Context(), 0)
 	require.NoError(s.t, err)
@@ -36,11 +36,11 @@ func TestRecoverSendsWhatItCounts(t *testing.T) {
 	require.NoError(t, warehouse.Erase(t.Context(), pipeline.SubjectKey{}, nil))
 	s := newFixture(t, roomtest.NewClock(noon), func(cfg *Config) { cfg.Warehouse = warehouse })
 	r := newReceiver(t)
-	s.run(func(ctx context.Context) error { return s.db.Relay(ctx, s.log) })
+	s.run(func(ctx context.Context) error { return s.db.Outbox.Relay(ctx, s.log) })
 	w := s.hook(r, "right.*", "delivery.recorded")
 	job := s.job()
 	queue := func() {
-		require.NoError(t, s.db.Drain(t.Context(), tenantID))
+		require.NoError(t, s.db.Outbox.Drain(t.Context(), tenantID))
 		_, err := s.pass(t.Context(), job, 0)
 		require.NoError(t, err)
 	}
@@ -100,7 +100,7 @@ func TestRecoverSendsWhatItCounts(t *testing.T) {
 	found, err := s.recover(t.Context(), tenantID, span, false, byKey)
 	require.NoError(t, err)
 	require.Equal(t, counted.Count, found.Count)
-	recovering, err := s.db.Claim(t.Context(), RecoverJob, time.Minute)
+	recovering, err := s.db.Jobs.Claim(t.Context(), RecoverJob, time.Minute)
 	require.NoError(t, err)
 	require.NoError(t, s.Recover(t.Context(), recovering))
 	require.NoError(t, s.Recover(t.Context(), recovering), "a job may be done again")

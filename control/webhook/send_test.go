@@ -268,11 +268,11 @@ func TestRareFailuresDisableNothing(t *testing.T) {
 	s := newFixture(t, roomtest.NewClock(noon), nil)
 	r := newReceiver(t)
 	r.answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
-	s.run(func(ctx context.Context) error { return s.db.Relay(ctx, s.log) })
+	s.run(func(ctx context.Context) error { return s.db.Outbox.Relay(ctx, s.log) })
 	w, job := s.hook(r, "right.*"), s.job()
 	fail := func(right string) {
 		s.emit("right.revoked", map[string]string{"id": right})
-		require.NoError(t, s.db.Drain(t.Context(), tenantID))
+		require.NoError(t, s.db.Outbox.Drain(t.Context(), tenantID))
 		_, err := s.pass(t.Context(), job, 0)
 		require.NoError(t, err)
 		for range len(delays) + 1 {
@@ -318,7 +318,7 @@ func TestABacklogIsWorkedOff(t *testing.T) {
 
 // disabled counts the events of that type.
 func (s *fixture) disabled() (n int) {
-	require.NoError(s.t, s.db.Drain(s.t.Context(), tenantID))
+	require.NoError(s.t, s.db.Outbox.Drain(s.t.Context(), tenantID))
 	first, end, err := s.log.Bounds(s.t.Context(), 0)
 	require.NoError(s.t, err)
 	require.NoError(s.t, s.log.Scan(s.t.Context(), first, end, func(e sealer.Entry) error {

@@ -167,6 +167,6 @@ func TestRestartsAreNoCopies(t *testing.T) {
 	require.NoError(t, polled)
 	require.NoError(t, h.nodes.CheckEpoch(last.ID(), last.Epoch()))
 
-	require.NoError(t, h.db.Note(t.Context(), `UPDATE nodes SET epoch = 1`))
+	require.NoError(t, h.db.Notes.Write(t.Context(), `UPDATE nodes SET epoch = 1`))
 	again()
 }

@@ -114,7 +114,7 @@ func (s *Stage) Open() {
 		s.Loaders = append(s.Loaders, loader)
 		s.running.Go(func() { _ = loader.Run(ctx) })
 	}
-	s.running.Go(func() { _ = s.DB.Relay(ctx, s.Log) })
+	s.running.Go(func() { _ = s.DB.Outbox.Relay(ctx, s.Log) })
 }
 
 // Stop ends the loaders and the relay.
