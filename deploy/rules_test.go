@@ -54,6 +54,36 @@ func TestRunbooks(t *testing.T) {
 	}
 }
 
+// TestNumbersWithoutRules: the table for other monitoring has each alert that pages, and by each row's
+// metrics one of its alerts goes.
+func TestNumbersWithoutRules(t *testing.T) {
+	page, err := os.ReadFile("runbooks.md")
+	require.NoError(t, err)
+	_, table, found := strings.Cut(string(page), "\n## Without these rules\n")
+	require.True(t, found)
+	table, _, _ = strings.Cut(table, "\n## ")
+	expressions, recorded := map[string]string{}, []string{}
+	for _, r := range alerttest.Rules(t, "prometheus/rules.yml") {
+		if r.Record != "" {
+			recorded = append(recorded, r.Record, r.Expr)
+			continue
+		}
+		expressions[strings.ToLower(r.Alert)] = strings.NewReplacer(recorded...).Replace(r.Expr)
+		if r.Labels["severity"] == "page" {
+			require.Contains(t, table, "](#"+strings.ToLower(r.Alert)+")")
+		}
+	}
+	for row := range strings.Lines(table) {
+		goesBy := ""
+		for _, m := range regexp.MustCompile(`\]\(#(muniment[a-z]+)\)`).FindAllStringSubmatch(row, -1) {
+			goesBy += expressions[m[1]]
+		}
+		for _, m := range regexp.MustCompile("`(muniment_[a-z_]+)`").FindAllStringSubmatch(row, -1) {
+			require.Contains(t, goesBy, m[1], row)
+		}
+	}
+}
+
 // TestRules holds what promtool can't know: that the metrics exist. What the
 // expressions mean is tested in prometheus/rules_test.yml.
 func TestRules(t *testing.T) {
