@@ -37,6 +37,8 @@ import (
 	"time"
 
 	"golang.org/x/mod/sumdb/note"
+
+	"muniment.example/sealer/verify"
 )
 
 // config says what to release.
@@ -142,7 +144,7 @@ func onKeys(args []string) (done bool, err error) {
 	if args[0] == "--make-key" {
 		return true, makeKey(args[1], args[2])
 	}
-	files, err := check(args[1], args[2])
+	files, err := verify.Release(args[1], args[2])
 	if err == nil {
 		fmt.Printf("%s: all of %d files are as they were signed\n", args[1], files)
 	}

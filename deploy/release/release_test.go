@@ -9,11 +9,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"muniment.example/sealer/verify"
 )
 
 // TestArchive: the same files make the same bytes, which say nothing about who made them.
@@ -151,17 +154,17 @@ func TestSignedSums(t *testing.T) {
 	write("b.tgz", "b")
 	require.NoError(t, writeSums(dir))
 	require.NoError(t, signSums(dir, signer))
-	n, err := check(dir, string(vkey))
+	n, err := verify.Release(dir, string(vkey))
 	require.NoError(t, err)
 	require.Equal(t, 2, n)
-	_, err = check(dir, string(other))
+	_, err = verify.Release(dir, string(other))
 	require.ErrorContains(t, err, "is not signed by")
 
 	change := func(says, name, text string) {
 		t.Helper()
 		before, missing := os.ReadFile(at(name))
 		write(name, text)
-		_, err := check(dir, string(vkey))
+		_, err := verify.Release(dir, string(vkey))
 		require.ErrorContains(t, err, says)
 		if missing != nil {
 			require.NoError(t, os.Remove(at(name)))
@@ -171,13 +174,75 @@ func TestSignedSums(t *testing.T) {
 	}
 	signed, err := os.ReadFile(at(signedName))
 	require.NoError(t, err)
-	change("a.tar.gz was changed", "a.tar.gz", "b")
+	change("a.tar.gz is not what was signed", "a.tar.gz", "b")
 	change("c.tgz is not a file of this release", "c.tgz", "c")
 	change("SHA256SUMS is not what was signed", sumsName, "")
 	change("is not signed by", signedName, strings.Replace(string(signed), "a.tar.gz", "x.tar.gz", 1))
 	require.NoError(t, os.Remove(at("b.tgz")))
-	_, err = check(dir, string(vkey))
+	_, err = verify.Release(dir, string(vkey))
 	require.ErrorContains(t, err, "b.tgz is missing")
+
+	// The auditor's program says so, too.
+	judge := func(key string, args ...string) (int, string) {
+		var said bytes.Buffer
+		status := verify.Files(t.Context(), verify.Options{Root: key, Files: []string{at(signedName)}, JSON: len(args) > 0}, &said)
+		return status, said.String()
+	}
+	status, said := judge(filepath.Join(keys, "key.vkey"))
+	require.Equal(t, verify.ExitUnsound, status)
+	require.Contains(t, said, "b.tgz is missing\n\nNOT SOUND: ")
+	write("b.tgz", "b")
+	status, said = judge(string(vkey), "json")
+	require.Equal(t, verify.ExitSound, status)
+	require.Contains(t, said, "all of 2 files are as they were signed")
+	require.Contains(t, said, `"kind": "release"`)
+	for _, nothing := range []string{"", filepath.Join(keys, "key"), dir} {
+		status, said = judge(nothing)
+		require.Equal(t, verify.ExitUnjudged, status, nothing)
+		require.Contains(t, said, "CAN'T BE JUDGED")
+	}
+}
+
+// TestStrangersCheckSums: the commands of the page find a release sound, and whatever was changed.
+func TestStrangersCheckSums(t *testing.T) {
+	for _, tool := range []string{"openssl", "sha256sum"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skip("there is no " + tool)
+		}
+	}
+	page, err := os.ReadFile(filepath.Join("..", "..", ".github", "SECURITY.md"))
+	require.NoError(t, err)
+	commands := regexp.MustCompile("(?s)<!-- a test runs these commands in the folder of a release -->\n```sh\n(.*?)```").FindSubmatch(page)
+	require.NotNil(t, commands)
+	keys := t.TempDir()
+	dir := filepath.Join(keys, "v0.1.0")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.tgz"), []byte("a"), 0o600))
+	require.NoError(t, makeKey(filepath.Join(keys, "release"), "muniment.example/release"))
+	require.NoError(t, makeKey(filepath.Join(keys, "other"), "muniment.example/release"))
+	signer, err := readSigner(filepath.Join(keys, "release"))
+	require.NoError(t, err)
+	require.NoError(t, writeSums(dir))
+	require.NoError(t, signSums(dir, signer))
+	run := func() (string, error) {
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", string(commands[1]))
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	out, err := run()
+	require.NoError(t, err, out)
+	require.Contains(t, out, "Signature Verified Successfully")
+	for _, changed := range []string{filepath.Join(dir, "a.tgz"), filepath.Join(dir, sumsName), filepath.Join(keys, "release.vkey")} {
+		before, err := os.ReadFile(changed)
+		require.NoError(t, err)
+		other, err := os.ReadFile(filepath.Join(keys, "other.vkey"))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(changed, other, 0o600))
+		out, err := run()
+		require.Error(t, err, "%s: %s", changed, out)
+		require.NoError(t, os.WriteFile(changed, before, 0o600))
+	}
 }
 
 // TestVersionsOfClients: a tag as the registries write it.
