@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -243,6 +244,55 @@ func TestStrangersCheckSums(t *testing.T) {
 		require.Error(t, err, "%s: %s", changed, out)
 		require.NoError(t, os.WriteFile(changed, before, 0o600))
 	}
+}
+
+// fileOfOurs is a word of a command that may be a path of the checkout.
+var fileOfOurs = regexp.MustCompile(`[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)+`)
+
+// TestPages: who has a release and no checkout has every file that its pages lead to or that their commands name.
+// Pages for contributors, and commands of Go, are for who has a checkout.
+func TestPages(t *testing.T) {
+	root := filepath.Join("..", "..")
+	all, err := pages(root)
+	require.NoError(t, err)
+	has := func(name string) bool {
+		for file := range all {
+			if file == name || strings.HasPrefix(file, name+"/") {
+				return true
+			}
+		}
+		return false
+	}
+	commands, ours, size := regexp.MustCompile("(?ms)^ *```sh\n(.*?)^ *```$"), 0, 0
+	for page, text := range all {
+		size += len(text)
+		if !strings.HasSuffix(page, ".md") {
+			continue
+		}
+		for _, m := range link.FindAllStringSubmatch(fenced.ReplaceAllString(string(text), ""), -1) {
+			require.True(t, has(path.Join(path.Dir(page), m[1])), "%s links to %s", page, m[1])
+		}
+		if strings.HasPrefix(page, ".ci/") || strings.HasPrefix(page, "bench/") {
+			continue
+		}
+		for _, block := range commands.FindAllStringSubmatch(string(text), -1) {
+			for line := range strings.Lines(block[1]) {
+				if strings.HasPrefix(line, "go ") {
+					continue
+				}
+				for _, word := range fileOfOurs.FindAllString(line, -1) {
+					for _, name := range []string{path.Clean(word), path.Join(path.Dir(page), word)} {
+						if _, err := os.Stat(filepath.Join(root, name)); err == nil && !strings.HasPrefix(name, "bin/") {
+							ours++
+							require.True(t, has(name), "%s: no reader of a release has %s of %s", page, name, line)
+						}
+					}
+				}
+			}
+		}
+	}
+	require.Greater(t, ours, 3)
+	require.Less(t, size, 2<<20, "what an archive is larger by, before it is compressed")
 }
 
 // TestVersionsOfClients: a tag as the registries write it.
