@@ -172,13 +172,15 @@ test-clients: build bin/venv/ready chromium ## the TypeScript and Python clients
 	cd gateway/client/typescript && PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1 npm ci --no-audit --no-fund --silent
 	CHROMIUM="$(CHROMIUM)" MUNIMENT_TEST_PYTHON=$(CURDIR)/$(PYTHON) $(GO_TEST) -count 1 -tags clients -run '^TestClientsOfAService$$' ./bench/service
 
-# What only the long form needs.
-PROXIES = nginx haproxy
+# What only the long form needs: programs, and the packages of Debian that have them.
+LONG_FORM = nginx haproxy mcs mono
+LONG_FORM_PACKAGES = nginx haproxy mono-mcs mono-runtime libmono-system-net-http4.0-cil
 SPRING = $(CURDIR)/bin/spring
 
-test-http-clients: build bin/venv/ready ## other people's HTTP clients, each in its default ways: curl, Python, Node, Go, Java; with MUNIMENT_TEST_FULL=1 Spring (needs Maven), and all of them through nginx and HAProxy (installs both where apt-get can)
+test-http-clients: build bin/venv/ready ## other people's HTTP clients, each in its default ways: curl, Python, Node, Go, Java; with MUNIMENT_TEST_FULL=1 Spring (needs Maven) and C# (by Mono), and all others through nginx and HAProxy (installs these where apt-get can)
 ifdef MUNIMENT_TEST_FULL
-	@for proxy in $(PROXIES); do command -v $$proxy >/dev/null || { apt-get install -y --no-install-recommends $$proxy || { apt-get update && apt-get install -y --no-install-recommends $$proxy; }; } >/dev/null || { echo "this needs $$proxy: install it"; exit 1; }; done
+	@for each in $(LONG_FORM); do command -v $$each >/dev/null || missing="$$missing $$each"; done; install="apt-get install -y --no-install-recommends $(LONG_FORM_PACKAGES)"; \
+	test -z "$$missing" || { $$install || { apt-get update && $$install; }; } >/dev/null || { echo "this needs$$missing: install $(LONG_FORM_PACKAGES)"; exit 1; }
 	mvn -q -f bench/service/testdata/httpclients/spring -Dout=$(SPRING) compile dependency:build-classpath -Dmdep.outputFile=$(SPRING)/classpath
 endif
 	cd gateway/client/typescript && PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1 npm ci --no-audit --no-fund --silent

@@ -182,6 +182,16 @@ var shellBlock = regexp.MustCompile("(?m)((?:^ *<!-- [^\n]* -->\n)?)^ *```sh\n((
 // ofMachine begins a line of a block that needs no mark: it builds, tests or measures.
 var ofMachine = regexp.MustCompile(`^(#.*|make .*|eval .*|go .*|MUNIMENT_TEST_FULL=1 go .*|bin/muniment-bench .*)?$`)
 
+// runners are the tests that run the commands of pages.
+var runners = map[string]string{
+	"deploy/README.md": "deploy/readme_test.go", "deploy/runbooks.md": "deploy/alerttest/drill.go", "deploy/systemd/processes.md": "bench/stack/processes_test.go",
+	"control/operator/README.md": "bench/service/console_test.go", ".github/SECURITY.md": "deploy/release/release_test.go",
+	"README.md": sessions, "gateway/integrating.md": sessions, "sealer/README.md": sessions, "control/rights.md": sessions, "control/settlement.md": sessions, "control/money.md": sessions,
+	"control/webhooks.md": sessions, "control/personal-data.md": sessions, "control/sandbox.md": sessions, "deploy/operating.md": sessions, "deploy/procedures.md": sessions,
+}
+
+const sessions = "bench/service/sessions_test.go"
+
 // TestPagesCommands: each block of commands is part of a session, or says why it is not run, and
 // is then correct shell; and every command and flag of muniment that a page names is there.
 func TestPagesCommands(t *testing.T) {
@@ -191,6 +201,9 @@ func TestPagesCommands(t *testing.T) {
 		for _, m := range shellBlock.FindAllStringSubmatch(text, -1) {
 			switch mark := strings.TrimSpace(m[1]); {
 			case strings.HasPrefix(mark, "<!-- session"), strings.HasPrefix(mark, "<!-- a test runs these commands"):
+				require.Contains(t, runners, page, "its commands are said to be run, and nothing runs them")
+				source := string(systemtest.ReadFile(t, runners[page]))
+				require.Regexp(t, `"(`+regexp.QuoteMeta(page)+`|`+regexp.QuoteMeta(filepath.Base(page))+`)"`, source, "%s does not name %s", runners[page], page)
 			case strings.HasPrefix(mark, "<!-- not run: "):
 				check := exec.CommandContext(t.Context(), "sh", "-n")
 				check.Stdin = strings.NewReader(m[2])

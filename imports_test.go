@@ -134,7 +134,7 @@ var packages = map[string][]string{
 	// Programs of their own.
 	"deploy/stack/asks":             {},
 	"deploy/module":                 {},
-	"deploy/release":                {},
+	"deploy/release":                {"sealer/verify"},
 	"sealer/verify/muniment-verify": {"control/settle/rate", "sealer/terminal", "sealer/verify"},
 }
 

@@ -131,8 +131,8 @@ func (c *versionCmd) Run(out io.Writer) error {
 }
 
 type verifyCmd struct {
-	Files []string         `arg:"" name:"file" help:"Receipts, packs or chains of packs (oldest first)."`
-	Root  commandline.Once `help:"The trust anchor: a root key (C2SP vkey), or a file that holds one." placeholder:"KEY"`
+	Files []string         `arg:"" name:"file" help:"Receipts, packs or chains of packs (oldest first); or SHA256SUMS.note alone, in the folder of a release."`
+	Root  commandline.Once `help:"The trust anchor: a root key (C2SP vkey), or a file that holds one. Of a release: its key." placeholder:"KEY"`
 	Keys  commandline.Once `help:"A weaker anchor: a key directory, or the response of the sandbox's runtime-keys, that is trusted as it is. At most one." placeholder:"FILE"`
 	JSON  bool             `help:"Print one JSON object."`
 

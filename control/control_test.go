@@ -222,6 +222,10 @@ func (l *memoryLog) Append(_ context.Context, r *sealer.Record) (sealer.Position
 	return sealer.Position{Offset: int64(len(l.records) - 1)}, nil
 }
 
+func (l *memoryLog) AppendInOrder(ctx context.Context, rs []*sealer.Record) (int, error) {
+	return conform.InOrder(ctx, rs, l.Append)
+}
+
 func TestRunSweeps(t *testing.T) {
 	cfg := newFixture(t).config()
 	ctx, stop := context.WithCancel(t.Context())

@@ -3,6 +3,7 @@ package control_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -199,7 +200,7 @@ func TestConsoleSessionOpensNothingElse(t *testing.T) {
 	for _, path := range []string{"/session", "/nodes", "/lag", "/drift", "/refusals", "/quarantine", "/applications"} {
 		send(t, o.control().Admin(), adminToken, "GET", "/console/api"+path, "").refused(401, api.AuthRequired)
 	}
-	for _, path := range []string{"/quarantine/release", "/applications/app_1/approve", "/applications/app_1/refuse"} {
+	for _, path := range []string{"/quarantine/release", "/applications/app_1/approve", "/applications/app_1/refuse", "/applications/refuse"} {
 		send(t, o.control().Admin(), "", "POST", "/console/api"+path, `{"positions":["1.0.0"],"reason":"x"}`).refused(401, api.AuthRequired)
 	}
 	require.Equal(t, 404, o.call("", "GET", "/console", "").status, "it is not on the API's listener")
@@ -448,4 +449,39 @@ func TestConsoleApplications(t *testing.T) {
 	data := o.by(c, "GET", "/applications?state=RECEIVED", "").ok()
 	require.Equal(t, []any{0.0, 0.0}, []any{data["waiting"], data["failedMails"]})
 	require.Equal(t, "WRITTEN", list(t, o.by(c, "GET", "/applications?state=APPROVED", "").ok(), "applications")[0]["mail"].(map[string]any)["state"])
+}
+
+// TestConsoleRefusesMany: of a flood an operator sees what is unconfirmed, and refuses one of it, or all that
+// an address, a host or an age selects; what is approved stays.
+func TestConsoleRefusesMany(t *testing.T) {
+	o := openConsole(t, false)
+	c := o.enter()
+	apply := func(emails ...string) {
+		for _, email := range emails {
+			require.Equal(t, 200, o.post("/apply", formOf(email)).status)
+		}
+	}
+	apply("ada@example.org")
+	o.work()
+	o.by(c, "POST", "/applications/"+o.idOf("ada@example.org")+"/approve", received).ok()
+	apply("one@flood.example", "two@flood.example", "grace@example.org")
+	o.work()
+	require.NoError(t, o.db.Change(t.Context(), func(tx *store.Tx) error { // as they are where a mail server takes mails
+		_, err := tx.ExecContext(t.Context(), `UPDATE access_applications SET state = 'UNCONFIRMED' WHERE state = 'RECEIVED'`)
+		return err
+	}))
+	unconfirmed := func() []map[string]any {
+		return list(t, o.by(c, "GET", "/applications?state=UNCONFIRMED", "").ok(), "applications")
+	}
+	require.Len(t, unconfirmed(), 3)
+	o.by(c, "POST", "/applications/"+o.idOf("one@flood.example")+"/approve", `{"state":"UNCONFIRMED"}`).refused(409, api.StateConflict)
+	o.by(c, "POST", "/applications/"+o.idOf("one@flood.example")+"/refuse", `{"state":"UNCONFIRMED"}`).ok()
+	require.Equal(t, 1.0, o.by(c, "POST", "/applications/refuse", `{"allFrom":"flood.example"}`).ok()["refused"])
+	require.Len(t, unconfirmed(), 1)
+	o.by(c, "POST", "/applications/refuse", `{}`).refused(422, api.ValidationFailed)
+	o.clock.Advance(time.Hour)
+	c = o.enter()
+	before := o.clock.Now().Add(-time.Minute).Format(time.RFC3339)
+	require.Equal(t, 1.0, o.by(c, "POST", "/applications/refuse", fmt.Sprintf(`{"olderThan":%q}`, before)).ok()["refused"])
+	require.Len(t, list(t, o.by(c, "GET", "/applications?state=APPROVED", "").ok(), "applications"), 1)
 }

@@ -22,6 +22,7 @@ import (
 	"muniment.example/deploy/stack/stacktest"
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/snapshot"
+	"muniment.example/pipeline/conform"
 	"muniment.example/sealer"
 )
 
@@ -33,6 +34,10 @@ func (l *stallingLog) Append(ctx context.Context, r *sealer.Record) (sealer.Posi
 		return sealer.Position{}, ctx.Err()
 	}
 	return l.memoryLog.Append(ctx, r)
+}
+
+func (l *stallingLog) AppendInOrder(ctx context.Context, rs []*sealer.Record) (int, error) {
+	return conform.InOrder(ctx, rs, l.Append)
 }
 
 // either takes each question of a node to one of the control processes, over a wire.

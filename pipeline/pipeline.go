@@ -32,6 +32,17 @@ type Log interface {
 	Reader
 }
 
+// OrderedLog is a log whose writer may depend on the order of what it writes.
+type OrderedLog interface {
+	Log
+
+	// AppendInOrder is AppendAll for records of which none may be in the log without those before it
+	// in its partition, whatever fails and when. The first n of them are durable. n may be smaller than
+	// len(rs), also without an error, but is not 0 then: the caller goes on with those that are left. After an error,
+	// each partition may have some of rs[n:], and whatever it has is all of its own up to one.
+	AppendInOrder(ctx context.Context, rs []*sealer.Record) (n int, err error)
+}
+
 // Appender writes to the log.
 type Appender interface {
 	// Append writes r and returns where it stands. When it returns nil, r is on

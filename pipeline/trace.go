@@ -43,8 +43,8 @@ func (l *Loader) trace(b *Batch, began time.Time) {
 // mostKept is how many traceparents wait for the loader.
 const mostKept = 1024
 
-// Traceparents keeps those of records until they are loaded, for a log that does not keep them and a loader in the
-// same process: of the newest mostKept. It is safe for concurrent use; a nil one keeps nothing.
+// Traceparents keeps those of records for a log that does not keep them, and for who reads it in the same process: the
+// loader, or a node that drains its spool. It keeps those of the newest mostKept. It is safe for concurrent use; a nil one keeps nothing.
 type Traceparents struct {
 	mu   sync.Mutex
 	of   map[string]string // by event id
@@ -66,6 +66,13 @@ func (k *Traceparents) Keep(r *sealer.Record) {
 	delete(k.of, k.ids[k.next])
 	k.of[id], k.ids[k.next] = r.Traceparent, id
 	k.next = (k.next + 1) % mostKept
+}
+
+// Of returns what is kept for an event; empty if nothing is.
+func (k *Traceparents) Of(eventID string) string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.of[eventID]
 }
 
 // take returns what was kept for an event, once.

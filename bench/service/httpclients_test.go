@@ -47,6 +47,7 @@ func TestHTTPClients(t *testing.T) {
 	}
 	if systemtest.Long {
 		firstDelivery(t, "java", "FirstDelivery.java", "java", "-cp", os.Getenv("MUNIMENT_TEST_SPRING"))
+		firstDelivery(t, "csharp", "FirstDelivery.cs", "sh", "-ec", `mcs -r:System.Net.Http "$0" && mono "${0%.cs}.exe"`)
 	}
 }
 

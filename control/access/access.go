@@ -13,8 +13,8 @@
 //
 // # Confirming
 //
-// An application is UNCONFIRMED until its applicant confirms the address, so operators see no address
-// whose mail the applicant does not read. A mail has a link whose fragment is a token. The page
+// An application is UNCONFIRMED until its applicant confirms the address, so nobody approves an address
+// whose mail the applicant does not read; operators may refuse it. A mail has a link whose fragment is a token. The page
 // behind it shows a button, and only POST /api/access/confirm confirms: a mail scanner that opens the
 // link does not. An application that is not confirmed within 24 hours is EXPIRED. At most 10,000 are
 // unconfirmed or wait for an operator: for one more, the oldest unconfirmed one is deleted, so

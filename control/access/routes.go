@@ -135,13 +135,19 @@ type RefusedCount struct {
 }
 
 func (s *Service) postRefuseAll(ctx context.Context, in *struct{ Body Refusal }) (RefusedCount, error) {
-	before, err := route.Given("olderThan", in.Body.OlderThan)
+	return s.RefuseAll(ctx, in.Body)
+}
+
+// RefuseAll refuses the applications that are selected, for an operator, and returns how many. After an error
+// those that were refused stay so, and a second call refuses the others.
+func (s *Service) RefuseAll(ctx context.Context, which Refusal) (RefusedCount, error) {
+	before, err := route.Given("olderThan", which.OlderThan)
 	if err != nil {
 		return RefusedCount{}, err
 	}
 	from := ""
-	if in.Body.AllFrom != nil {
-		from = strings.ToLower(*in.Body.AllFrom)
+	if which.AllFrom != nil {
+		from = strings.ToLower(*which.AllFrom)
 	}
 	if from == "" && before.IsZero() {
 		return RefusedCount{}, api.InvalidField("allFrom", "say allFrom or olderThan, or both")

@@ -113,6 +113,10 @@ func (l *accepting) Append(_ context.Context, r *sealer.Record) (at sealer.Posit
 	return at, err
 }
 
+func (l *accepting) AppendInOrder(ctx context.Context, rs []*sealer.Record) (int, error) {
+	return conform.InOrder(ctx, rs, l.Append)
+}
+
 func newStage(t *testing.T) *stage {
 	s := &stage{clock: roomtest.NewClock(noon), dir: t.TempDir(), warehouse: &conform.MemoryWarehouse{}, bundles: files{of: map[string]int64{"ada": 2, "bob": 1}}, log: &accepting{}}
 	s.bundles.voiding = func() { // what is noted of it must not name her

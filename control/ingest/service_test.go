@@ -21,6 +21,7 @@ import (
 	"muniment.example/control/store"
 	"muniment.example/deploy/stack/stacktest"
 	"muniment.example/gateway/api"
+	"muniment.example/pipeline/conform"
 	"muniment.example/sealer"
 )
 
@@ -70,6 +71,10 @@ func (l *log) Append(_ context.Context, r *sealer.Record) (sealer.Position, erro
 		l.refused()
 	}
 	return sealer.Position{}, l.away
+}
+
+func (l *log) AppendInOrder(ctx context.Context, rs []*sealer.Record) (int, error) {
+	return conform.InOrder(ctx, rs, l.Append)
 }
 
 // fail has the log refuse events with err, and call refused for each; it takes them again if err is nil.

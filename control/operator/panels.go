@@ -177,7 +177,7 @@ func (s *Service) getApplications(ctx context.Context, in *applicationsInput) (A
 type decisionInput struct {
 	access.OneInput
 	Body struct {
-		State access.State `json:"state" enum:"RECEIVED,APPROVED" doc:"The state in which the operator saw it: 409 if it is in another one by now."`
+		State access.State `json:"state" enum:"UNCONFIRMED,RECEIVED,APPROVED" doc:"The state in which the operator saw it: 409 if it is in another one by now."`
 	}
 }
 
@@ -194,4 +194,8 @@ func (s *Service) postApprove(ctx context.Context, in *decisionInput) (Decided, 
 func (s *Service) postRefuse(ctx context.Context, in *decisionInput) (Decided, error) {
 	one, err := s.cfg.Access.Refuse(ctx, in.ApplicationID, in.Body.State)
 	return Decided{one.Application}, err
+}
+
+func (s *Service) postRefuseMany(ctx context.Context, in *struct{ Body access.Refusal }) (access.RefusedCount, error) {
+	return s.cfg.Access.RefuseAll(ctx, in.Body)
 }

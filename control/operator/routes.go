@@ -58,6 +58,7 @@ func (s *Service) OperatorRoutes(a route.API) {
 	route.Add(a, s.open("get-console-applications", http.MethodGet, "/applications", "List the newest applications for keys"), inTime(s.getApplications))
 	route.Add(a, s.open("console-approve", http.MethodPost, "/applications/{applicationId}/approve", "Approve an application"), s.postApprove)
 	route.Add(a, s.open("console-refuse", http.MethodPost, "/applications/{applicationId}/refuse", "Refuse an application"), s.postRefuse)
+	route.Add(a, s.open("console-refuse-many", http.MethodPost, "/applications/refuse", "Refuse all applications of an address or host, or that are older than a time, and not approved yet"), s.postRefuseMany)
 }
 
 // open is an operation for those who have a session.

@@ -43,7 +43,7 @@ import (
 // Config configures the control plane.
 type Config struct {
 	DB  *store.DB
-	Log pipeline.Log
+	Log pipeline.OrderedLog
 	// Deliveries is Log for the nodes of this process.
 	Deliveries issue.Log
 	Warehouse  interface {

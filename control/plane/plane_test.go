@@ -54,7 +54,7 @@ type sandboxProcess struct {
 
 // sandboxLog is the log of a process.
 type sandboxLog interface {
-	pipeline.Log
+	pipeline.OrderedLog
 	issue.Log
 }
 

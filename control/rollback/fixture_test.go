@@ -20,6 +20,7 @@ import (
 	"muniment.example/deploy/stack/stacktest"
 	"muniment.example/gate"
 	"muniment.example/gateway/api"
+	"muniment.example/pipeline/conform"
 	"muniment.example/sealer"
 )
 
@@ -122,6 +123,10 @@ func (l *memoryLog) Append(_ context.Context, r *sealer.Record) (sealer.Position
 	l.entries = append(l.entries, sealer.Entry{Position: at, Record: *r})
 	l.end = at.Next()
 	return at, nil
+}
+
+func (l *memoryLog) AppendInOrder(ctx context.Context, rs []*sealer.Record) (int, error) {
+	return conform.InOrder(ctx, rs, l.Append)
 }
 
 func (l *memoryLog) Partitions(context.Context) (int, error) { return 1, nil }

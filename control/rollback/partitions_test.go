@@ -10,6 +10,7 @@ import (
 
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
+	"muniment.example/pipeline/conform"
 	"muniment.example/sealer"
 )
 
@@ -34,6 +35,10 @@ func (l partedLog) PartitionOf(_ context.Context, tenantID string) (int32, error
 
 func (l partedLog) Append(ctx context.Context, r *sealer.Record) (sealer.Position, error) {
 	return l[homes[r.TenantID]].Append(ctx, r)
+}
+
+func (l partedLog) AppendInOrder(ctx context.Context, rs []*sealer.Record) (int, error) {
+	return conform.InOrder(ctx, rs, l.Append)
 }
 
 func (l partedLog) Bounds(ctx context.Context, partition int32) (first, end sealer.Position, err error) {

@@ -14,19 +14,19 @@ import (
 // Node is the node name of control's events in the log.
 const Node = "control"
 
-// Appender is the log, as the relay needs it. Append returns when the record is
-// durable; after an error it may or may not be.
+// Appender is the log, as the relay needs it, with the contract of pipeline.OrderedLog.
 type Appender interface {
-	Append(ctx context.Context, r *sealer.Record) (sealer.Position, error)
+	AppendInOrder(ctx context.Context, rs []*sealer.Record) (n int, err error)
 }
 
-// The relay reads relayBatch rows at once, and appends one after the other, since a later event must
-// not be in the log without an earlier one. Every clearEvery it deletes those that are durable, for
-// which changes wait (Confirm). After a failed append it waits relayRetry, which doubles
-// up to relayRetryMax.
+// The relay reads relayBatch rows at once and appends them in groups, of at most groupBytes and at least
+// one event. So a change that waits for its event (Confirm) waits for two appends, the one that runs and its own, as long as
+// no more than a group is before it. It overtakes nothing, not even if it is a stop: a tenant's event must not be in the log
+// without an earlier one, and stops come first in the order of the changes (changequeue.go). After
+// a failed append the relay waits relayRetry, which doubles up to relayRetryMax.
 const (
 	relayBatch    = 256
-	clearEvery    = 50 * time.Millisecond
+	groupBytes    = 1 << 20
 	relayRetry    = 10 * time.Millisecond
 	relayRetryMax = 5 * time.Second
 )
@@ -44,7 +44,7 @@ type Outbox struct {
 }
 
 // Relay appends the outbox to the log, in order, until ctx is done; then it returns nil. A failed
-// append is logged once and retried until it succeeds; no later event overtakes it. One Relay runs
+// append is logged once and retried until it succeeds; no later event of its tenant overtakes it. One Relay runs
 // at a time: a second in this process is refused, and one of another process waits until this one
 // ends.
 func (outbox *Outbox) Relay(ctx context.Context, log Appender) error {
@@ -99,28 +99,39 @@ func (outbox *Outbox) relay(ctx context.Context, log Appender) (int, error) {
 		return 0, err
 	}
 	pending, err := outbox.pending(ctx)
-	if err != nil || len(pending) == 0 {
-		return 0, err
-	}
-	sent, cleared := 0, time.Now()
-	for i := range pending {
-		if time.Since(cleared) >= clearEvery {
-			_ = outbox.clear(ctx) // the end of the batch retries it
-			cleared = time.Now()
+	sent := 0
+	for err == nil && sent < len(pending) {
+		var n int
+		n, err = log.AppendInOrder(ctx, firstGroup(pending[sent:]))
+		if n > 0 {
+			sent += n
+			last := &pending[sent-1]
+			outbox.durable = number{last.Epoch, last.Seq}
+			outbox.metrics.relayed.Add(float64(n))
 		}
-		r := &pending[i]
-		if _, err = log.Append(ctx, r); err != nil {
+		if err != nil {
+			r := &pending[sent]
 			err = fmt.Errorf("cannot append %s: %w", r.EventID, err)
 			if isFull(err) && r.Epoch == outbox.db.epoch.Number && r.Seq <= outbox.db.stopped.Load() {
 				outbox.db.spend() // a stop's event is waiting
 			}
+		}
+		err = errors.Join(err, outbox.clear(ctx))
+	}
+	return sent, err
+}
+
+// firstGroup is what is appended together: at least one record.
+func firstGroup(pending []sealer.Record) (group []*sealer.Record) {
+	size := 0
+	for i := range pending {
+		r := &pending[i]
+		if size += len(r.Event) + len(r.Private); size > groupBytes && i > 0 {
 			break
 		}
-		outbox.durable = number{r.Epoch, r.Seq}
-		sent++
+		group = append(group, r)
 	}
-	outbox.metrics.relayed.Add(float64(sent))
-	return sent, errors.Join(err, outbox.clear(ctx))
+	return group
 }
 
 // clear deletes the rows that are durable in the log, also when ctx is done: otherwise they are

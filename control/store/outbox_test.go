@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"path/filepath"
 	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"muniment.example/pipeline/conform"
 	"muniment.example/sealer"
 )
 
@@ -48,6 +46,11 @@ func (l *faultyLog) Append(ctx context.Context, r *sealer.Record) (sealer.Positi
 		return sealer.Position{}, errLog
 	}
 	return sealer.Position{Offset: int64(len(l.records) - 1)}, nil
+}
+
+// AppendInOrder takes some of the records, as a log does that has no room for all of them.
+func (l *faultyLog) AppendInOrder(ctx context.Context, rs []*sealer.Record) (int, error) {
+	return conform.InOrder(ctx, rs[:1+rand.IntN(len(rs))], l.Append)
 }
 
 // subjects are the subjects of the log in order, each at its first place. A copy
@@ -178,6 +181,10 @@ func (l *cancelling) Append(ctx context.Context, r *sealer.Record) (sealer.Posit
 	return l.faultyLog.Append(ctx, r)
 }
 
+func (l *cancelling) AppendInOrder(ctx context.Context, rs []*sealer.Record) (int, error) {
+	return conform.InOrder(ctx, rs, l.Append)
+}
+
 func TestStopBetweenAppendAndDeleteSparesTheCopy(t *testing.T) {
 	db := mustOpen(t, t.TempDir())
 	db.mustEmit(t, "tnt_a", "rgh_0")
@@ -263,46 +270,57 @@ func TestPrivatePartGoesBesideItsEvent(t *testing.T) {
 	require.Empty(t, log.records[2].Private)
 }
 
-// TestSlowLogHoldsNobodyBack: who waits for an event (a stop is not acknowledged before) does not
-// wait for those behind it, which the relay has read with it.
-func TestSlowLogHoldsNobodyBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		db, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "control.db")})
-		require.NoError(t, err)
-		defer db.Close()
-		require.NoError(t, db.Change(t.Context(), func(tx *Tx) error {
-			for n := range relayBatch {
-				tenant := "tnt_others"
-				switch n {
-				case 0:
-					tenant = "tnt_first"
-				case relayBatch - 1:
-					tenant = "tnt_last"
-				}
-				if err := tx.Emit(t.Context(), suspended, event(tenant, fmt.Sprintf("rgh_%d", n))); err != nil {
+// heldLog holds up its first append until the test lets it go, and counts all of them.
+type heldLog struct {
+	faultyLog
+	begun, release chan struct{}
+	appends        int
+}
+
+func (l *heldLog) AppendInOrder(ctx context.Context, rs []*sealer.Record) (int, error) {
+	if l.appends++; l.appends == 1 {
+		close(l.begun)
+		<-l.release
+	}
+	return conform.InOrder(ctx, rs, l.Append)
+}
+
+// TestStopWaitsForTwoAppends: a stop behind a full batch waits for the append that runs and for its own,
+// and overtakes nothing. With one append for each event a slow log would hold it up for seconds.
+func TestStopWaitsForTwoAppends(t *testing.T) {
+	db := mustOpen(t, t.TempDir())
+	log := &heldLog{begun: make(chan struct{}), release: make(chan struct{})}
+	emit := func(change func(context.Context, func(*Tx) error) error, tenant string, n int) {
+		require.NoError(t, change(t.Context(), func(tx *Tx) error {
+			for i := range n {
+				if err := tx.Emit(t.Context(), suspended, event(tenant, fmt.Sprintf("rgh_%s_%d", tenant, i))); err != nil {
 					return err
 				}
 			}
 			return nil
 		}))
-		const slow = 10 * time.Millisecond
-		began := time.Now()
-		defer db.mustRelay(t, steadyLog(slow))()
-		waited := func(tenant string) time.Duration {
-			require.NoError(t, db.Outbox.Drain(t.Context(), tenant))
-			return time.Since(began)
-		}
-		first := waited("tnt_first")
-		last := waited("tnt_last")
-		require.LessOrEqual(t, first, clearEvery+slow)
-		require.Equal(t, relayBatch*slow, last, "no event overtakes another")
-	})
+	}
+	emit(db.Change, "tnt_first", 1)
+	stop := db.mustRelay(t, log)
+	<-log.begun
+	emit(db.Change, "tnt_others", relayBatch-1)
+	emit(db.Stop, "tnt_last", 1)
+	close(log.release)
+	require.NoError(t, db.Outbox.Drain(t.Context(), "tnt_last"))
+	stop()
+	require.Equal(t, 2, log.appends)
+	subjects := log.subjects(t)
+	require.Len(t, subjects, 1+relayBatch)
+	require.Equal(t, "rgh_tnt_last_0", subjects[relayBatch])
 }
 
-// steadyLog takes the same time for each append.
-type steadyLog time.Duration
-
-func (l steadyLog) Append(context.Context, *sealer.Record) (sealer.Position, error) {
-	time.Sleep(time.Duration(l))
-	return sealer.Position{}, nil
+func TestGroupsAreBounded(t *testing.T) {
+	rows := make([]sealer.Record, 4)
+	rows[0].Event = make([]byte, groupBytes+1) // alone, larger than a group
+	rows[2].Private = make([]byte, groupBytes)
+	rows[3].Event = make([]byte, 1)
+	require.Len(t, firstGroup(rows), 1)
+	require.Len(t, firstGroup(rows[1:]), 2)
+	require.Len(t, firstGroup(rows[2:]), 1)
+	require.Len(t, firstGroup(rows[3:]), 1)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/gateway/api"
+	"muniment.example/pipeline/conform"
 	"muniment.example/sealer"
 )
 
@@ -166,6 +167,10 @@ func (l *fullLog) Append(ctx context.Context, r *sealer.Record) (sealer.Position
 		return sealer.Position{}, fmt.Errorf("log is full: %w", &os.PathError{Op: "fallocate", Path: "x.seg", Err: syscall.ENOSPC})
 	}
 	return l.faultyLog.Append(ctx, r)
+}
+
+func (l *fullLog) AppendInOrder(ctx context.Context, rs []*sealer.Record) (int, error) {
+	return conform.InOrder(ctx, rs, l.Append)
 }
 
 // TestRelaySpendsTheReserve: the event of a stop needs another segment of the log.

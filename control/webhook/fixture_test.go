@@ -33,7 +33,7 @@ type fixture struct {
 	*Service
 	t     *testing.T
 	clock *roomtest.Clock
-	log   pipeline.Log
+	log   pipeline.OrderedLog
 	dir   string
 }
 

@@ -202,8 +202,12 @@ func (c *config) completions(work string) (map[string][]byte, error) {
 
 // pack writes the archive of one program for one target.
 func (c *config) pack(p program, t target, binary string, modules []module, completion map[string][]byte) error {
-	files := map[string][]byte{"THIRD-PARTY.txt": notices(p.name, modules)}
-	sources := map[string]string{p.name: binary, "LICENSE": "LICENSE", "README.md": "README.md", "CHANGELOG.md": "deploy/CHANGELOG.md"}
+	files, err := pages(".")
+	if err != nil {
+		return err
+	}
+	files["THIRD-PARTY.txt"] = notices(p.name, modules)
+	sources := map[string]string{p.name: binary, "LICENSE": "LICENSE", "CHANGELOG.md": "deploy/CHANGELOG.md"}
 	if t.os == "linux" {
 		for name, source := range p.ofLinux {
 			sources[name] = source

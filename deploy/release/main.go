@@ -1,8 +1,8 @@
 // Command release makes the files of a release, from a clean checkout:
 //
-//   - muniment_VERSION_OS_ARCH.tar.gz: the program, with LICENSE, README, CHANGELOG, the licences of
-//     the libraries in it, completion for shells and, for Linux, the units of systemd;
-//   - muniment-verify_VERSION_OS_ARCH.tar.gz: the auditor's program, with the first four;
+//   - muniment_VERSION_OS_ARCH.tar.gz: the program, with LICENSE, CHANGELOG, the pages and what
+//     they name, by their paths in a checkout, the licences of the libraries in it, completion for shells and, for Linux, the units of systemd;
+//   - muniment-verify_VERSION_OS_ARCH.tar.gz: the auditor's program, with all but the last two;
 //   - muniment_VERSION.cdx.json: what is linked into both, a CycloneDX document;
 //   - muniment-client-VERSION.tgz: the client for TypeScript, as npm installs it;
 //   - muniment_client-VERSION-py3-none-any.whl and .tar.gz: the client for Python, as pip does;
@@ -37,6 +37,8 @@ import (
 	"time"
 
 	"golang.org/x/mod/sumdb/note"
+
+	"muniment.example/sealer/verify"
 )
 
 // config says what to release.
@@ -142,7 +144,7 @@ func onKeys(args []string) (done bool, err error) {
 	if args[0] == "--make-key" {
 		return true, makeKey(args[1], args[2])
 	}
-	files, err := check(args[1], args[2])
+	files, err := verify.Release(args[1], args[2])
 	if err == nil {
 		fmt.Printf("%s: all of %d files are as they were signed\n", args[1], files)
 	}

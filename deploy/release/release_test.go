@@ -8,12 +8,16 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"muniment.example/sealer/verify"
 )
 
 // TestArchive: the same files make the same bytes, which say nothing about who made them.
@@ -151,17 +155,17 @@ func TestSignedSums(t *testing.T) {
 	write("b.tgz", "b")
 	require.NoError(t, writeSums(dir))
 	require.NoError(t, signSums(dir, signer))
-	n, err := check(dir, string(vkey))
+	n, err := verify.Release(dir, string(vkey))
 	require.NoError(t, err)
 	require.Equal(t, 2, n)
-	_, err = check(dir, string(other))
+	_, err = verify.Release(dir, string(other))
 	require.ErrorContains(t, err, "is not signed by")
 
 	change := func(says, name, text string) {
 		t.Helper()
 		before, missing := os.ReadFile(at(name))
 		write(name, text)
-		_, err := check(dir, string(vkey))
+		_, err := verify.Release(dir, string(vkey))
 		require.ErrorContains(t, err, says)
 		if missing != nil {
 			require.NoError(t, os.Remove(at(name)))
@@ -171,13 +175,124 @@ func TestSignedSums(t *testing.T) {
 	}
 	signed, err := os.ReadFile(at(signedName))
 	require.NoError(t, err)
-	change("a.tar.gz was changed", "a.tar.gz", "b")
+	change("a.tar.gz is not what was signed", "a.tar.gz", "b")
 	change("c.tgz is not a file of this release", "c.tgz", "c")
 	change("SHA256SUMS is not what was signed", sumsName, "")
 	change("is not signed by", signedName, strings.Replace(string(signed), "a.tar.gz", "x.tar.gz", 1))
 	require.NoError(t, os.Remove(at("b.tgz")))
-	_, err = check(dir, string(vkey))
+	_, err = verify.Release(dir, string(vkey))
 	require.ErrorContains(t, err, "b.tgz is missing")
+
+	// The auditor's program says so, too.
+	judge := func(key string, args ...string) (int, string) {
+		var said bytes.Buffer
+		status := verify.Files(t.Context(), verify.Options{Root: key, Files: []string{at(signedName)}, JSON: len(args) > 0}, &said)
+		return status, said.String()
+	}
+	status, said := judge(filepath.Join(keys, "key.vkey"))
+	require.Equal(t, verify.ExitUnsound, status)
+	require.Contains(t, said, "b.tgz is missing\n\nNOT SOUND: ")
+	write("b.tgz", "b")
+	status, said = judge(string(vkey), "json")
+	require.Equal(t, verify.ExitSound, status)
+	require.Contains(t, said, "all of 2 files are as they were signed")
+	require.Contains(t, said, `"kind": "release"`)
+	for _, nothing := range []string{"", filepath.Join(keys, "key"), dir} {
+		status, said = judge(nothing)
+		require.Equal(t, verify.ExitUnjudged, status, nothing)
+		require.Contains(t, said, "CAN'T BE JUDGED")
+	}
+}
+
+// TestStrangersCheckSums: the commands of the page find a release sound, and whatever was changed.
+func TestStrangersCheckSums(t *testing.T) {
+	for _, tool := range []string{"openssl", "sha256sum"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skip("there is no " + tool)
+		}
+	}
+	page, err := os.ReadFile(filepath.Join("..", "..", ".github", "SECURITY.md"))
+	require.NoError(t, err)
+	commands := regexp.MustCompile("(?s)<!-- a test runs these commands in the folder of a release -->\n```sh\n(.*?)```").FindSubmatch(page)
+	require.NotNil(t, commands)
+	keys := t.TempDir()
+	dir := filepath.Join(keys, "v0.1.0")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.tgz"), []byte("a"), 0o600))
+	require.NoError(t, makeKey(filepath.Join(keys, "release"), "muniment.example/release"))
+	require.NoError(t, makeKey(filepath.Join(keys, "other"), "muniment.example/release"))
+	signer, err := readSigner(filepath.Join(keys, "release"))
+	require.NoError(t, err)
+	require.NoError(t, writeSums(dir))
+	require.NoError(t, signSums(dir, signer))
+	run := func() (string, error) {
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", string(commands[1]))
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	out, err := run()
+	require.NoError(t, err, out)
+	require.Contains(t, out, "Signature Verified Successfully")
+	for _, changed := range []string{filepath.Join(dir, "a.tgz"), filepath.Join(dir, sumsName), filepath.Join(keys, "release.vkey")} {
+		before, err := os.ReadFile(changed)
+		require.NoError(t, err)
+		other, err := os.ReadFile(filepath.Join(keys, "other.vkey"))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(changed, other, 0o600))
+		out, err := run()
+		require.Error(t, err, "%s: %s", changed, out)
+		require.NoError(t, os.WriteFile(changed, before, 0o600))
+	}
+}
+
+// fileOfOurs is a word of a command that may be a path of the checkout.
+var fileOfOurs = regexp.MustCompile(`[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)+`)
+
+// TestPages: who has a release and no checkout has every file that its pages lead to or that their commands name.
+// Pages for contributors, and commands of Go, are for who has a checkout.
+func TestPages(t *testing.T) {
+	root := filepath.Join("..", "..")
+	all, err := pages(root)
+	require.NoError(t, err)
+	has := func(name string) bool {
+		for file := range all {
+			if file == name || strings.HasPrefix(file, name+"/") {
+				return true
+			}
+		}
+		return false
+	}
+	commands, ours, size := regexp.MustCompile("(?ms)^ *```sh\n(.*?)^ *```$"), 0, 0
+	for page, text := range all {
+		size += len(text)
+		if !strings.HasSuffix(page, ".md") {
+			continue
+		}
+		for _, m := range link.FindAllStringSubmatch(fenced.ReplaceAllString(string(text), ""), -1) {
+			require.True(t, has(path.Join(path.Dir(page), m[1])), "%s links to %s", page, m[1])
+		}
+		if strings.HasPrefix(page, ".ci/") || strings.HasPrefix(page, "bench/") {
+			continue
+		}
+		for _, block := range commands.FindAllStringSubmatch(string(text), -1) {
+			for line := range strings.Lines(block[1]) {
+				if strings.HasPrefix(line, "go ") {
+					continue
+				}
+				for _, word := range fileOfOurs.FindAllString(line, -1) {
+					for _, name := range []string{path.Clean(word), path.Join(path.Dir(page), word)} {
+						if _, err := os.Stat(filepath.Join(root, name)); err == nil && !strings.HasPrefix(name, "bin/") {
+							ours++
+							require.True(t, has(name), "%s: no reader of a release has %s of %s", page, name, line)
+						}
+					}
+				}
+			}
+		}
+	}
+	require.Greater(t, ours, 3)
+	require.Less(t, size, 2<<20, "what an archive is larger by, before it is compressed")
 }
 
 // TestVersionsOfClients: a tag as the registries write it.

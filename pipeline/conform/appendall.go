@@ -122,6 +122,46 @@ func checkAppendAllInPart(tb testing.TB, ctx context.Context, log LogEngine) {
 	}
 }
 
+// checkAppendInOrder is for logs whose writers may depend on the order.
+func checkAppendInOrder(tb testing.TB, ctx context.Context, log LogEngine) {
+	ordered, ok := log.Log.(pipeline.OrderedLog)
+	if !ok {
+		return
+	}
+	rs := make([]*sealer.Record, 300)
+	for i := range rs {
+		r := record(i)
+		rs[i] = &r
+	}
+	for left := rs; len(left) > 0; {
+		n, err := ordered.AppendInOrder(ctx, left)
+		require.NoError(tb, err)
+		require.Positive(tb, n)
+		left = left[n:]
+	}
+	partition, err := log.PartitionOf(ctx, rs[0].TenantID)
+	require.NoError(tb, err)
+	first, _, err := log.Bounds(ctx, partition)
+	require.NoError(tb, err)
+	var want []sealer.Entry
+	for _, r := range rs {
+		want = append(want, sealer.Entry{Position: first, Record: *r})
+		first = first.Next()
+	}
+	requireHolds(tb, ctx, log, want)
+
+	fits, huge, behind := record(len(rs)), record(len(rs)+1), record(len(rs)+2)
+	huge.Private = make([]byte, 17<<20)
+	n, err := ordered.AppendInOrder(ctx, []*sealer.Record{&fits, &huge, &behind})
+	if err == nil {
+		return // it took that
+	}
+	require.Equal(tb, 1, n)
+	want = append(want, sealer.Entry{Position: first, Record: fits})
+	requireHolds(tb, ctx, log, want)
+	requireHolds(tb, ctx, log.Reopen(), want)
+}
+
 func checkAppendAllSurvives(tb testing.TB, ctx context.Context, log LogEngine) {
 	want := fillAt(tb, ctx, log, 0, 20)
 	for range 3 {

@@ -26,6 +26,7 @@ var logCases = []testCase[LogEngine]{
 	{"many at once share the log with others", checkAppendAllBesideAppends},
 	{"many at once are each for itself", checkAppendAllInPart},
 	{"many at once survive a crash", checkAppendAllSurvives},
+	{"in order nothing stands behind a record that is refused", checkAppendInOrder},
 	{"the caller keeps the record", checkCallerKeepsRecord},
 	{"the reader owns what it read", checkReaderOwns},
 	{"a scan is exactly its range", checkScanRange},

@@ -27,7 +27,7 @@ type MemoryLog struct {
 	grown   chan struct{} // closed at the next append, nil while no call waits
 }
 
-var _ pipeline.Log = (*MemoryLog)(nil)
+var _ pipeline.OrderedLog = (*MemoryLog)(nil)
 
 // Append implements pipeline.Appender.
 func (l *MemoryLog) Append(ctx context.Context, r *sealer.Record) (sealer.Position, error) {
@@ -43,6 +43,21 @@ func (l *MemoryLog) AppendAll(ctx context.Context, rs []*sealer.Record) (at []se
 		at[i], errs[i] = l.Append(ctx, r)
 	}
 	return at, errs
+}
+
+// AppendInOrder implements pipeline.OrderedLog.
+func (l *MemoryLog) AppendInOrder(ctx context.Context, rs []*sealer.Record) (n int, err error) {
+	return InOrder(ctx, rs, l.Append)
+}
+
+// InOrder is the AppendInOrder of a log in memory that has the method append.
+func InOrder(ctx context.Context, rs []*sealer.Record, append func(context.Context, *sealer.Record) (sealer.Position, error)) (n int, err error) {
+	for n = range rs {
+		if _, err = append(ctx, rs[n]); err != nil {
+			return n, err
+		}
+	}
+	return len(rs), nil
 }
 
 func (l *MemoryLog) append(ctx context.Context, r sealer.Record) (sealer.Position, error) {

@@ -156,6 +156,7 @@ func (s *Spooled) send(end sealer.Position) error {
 	var window []sent
 	row := new(sequence)
 	scanErr := s.cfg.Spool.Scan(s.ctx, s.next, to, func(e sealer.Entry) error {
+		e.Record.Traceparent = s.traces.Of(e.Record.EventID)
 		p, err := s.cfg.Log.enqueue(s.ctx, &e.Record, row)
 		if err == nil {
 			window = append(window, sent{p, e.Position.Next()})

@@ -116,7 +116,7 @@ type Log struct {
 	warning string // about the topic's settings, of the last description; owned by the watcher
 }
 
-var _ pipeline.Log = (*Log)(nil)
+var _ pipeline.OrderedLog = (*Log)(nil)
 
 // topic is what is known of a topic, for as long as the log is open.
 type topic struct {

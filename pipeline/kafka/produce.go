@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -60,6 +61,49 @@ func (l *Log) AppendAll(ctx context.Context, rs []*sealer.Record) (at []sealer.P
 		l.metrics.append.Observe(time.Since(started).Seconds())
 	}
 	return at, errs
+}
+
+// AppendInOrder implements pipeline.OrderedLog: the records are a sequence.
+func (l *Log) AppendInOrder(ctx context.Context, rs []*sealer.Record) (n int, err error) {
+	started := time.Now()
+	row := new(sequence)
+	var waiting []pending
+	var idle []*queue
+	for _, r := range rs {
+		p, was, placeErr := l.place(ctx, r, row)
+		if placeErr != nil {
+			err = placeErr
+			break
+		}
+		if waiting = append(waiting, p); was {
+			idle = append(idle, p.queue)
+		}
+	}
+	for _, q := range idle {
+		q.offer()
+	}
+	for _, p := range waiting {
+		select {
+		case <-p.done:
+		case <-ctx.Done():
+			row.refuse(ctx.Err()) // before one of them is given up alone
+		}
+		if _, failed := p.wait(ctx); failed != nil {
+			err = failed
+			break
+		}
+		n++
+	}
+	if n > 0 {
+		l.metrics.append.Observe(time.Since(started).Seconds())
+	}
+	if errors.Is(err, pipeline.ErrFull) && n > 0 {
+		err = nil // the queue was full, and is empty now
+	}
+	if err != nil {
+		err = fmt.Errorf("cannot append to %s: %w", l.cfg.Topic, err)
+	}
+	return n, err
 }
 
 // pending is a record in a queue: the i-th of its batch.

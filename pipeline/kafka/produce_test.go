@@ -10,6 +10,7 @@ import (
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -250,6 +251,48 @@ func TestPoisonedRecord(t *testing.T) {
 	all := collect(t, l)
 	require.Len(t, all, 19)
 	require.Equal(t, testRecord("tnt_a", 8), all[7].Record)
+}
+
+// TestInOrder: behind a record that is refused, or given up, nothing is sent.
+func TestInOrder(t *testing.T) {
+	cluster, brokers := fakeCluster(t)
+	l := mustOpen(t, freshTopic(t, brokers, Topic{}))
+	records := func(poisoned int) (rs []*sealer.Record) {
+		for i := range 20 {
+			r := testRecord("tnt_a", i)
+			if i == poisoned {
+				r.Event = []byte("POISON")
+			}
+			rs = append(rs, &r)
+		}
+		return rs
+	}
+	cluster.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		if !bytes.Contains(req.(*kmsg.ProduceRequest).Topics[0].Partitions[0].Records, []byte("POISON")) {
+			return nil, nil, false
+		}
+		return refusing(req), nil, true
+	})
+	n, err := l.AppendInOrder(t.Context(), records(7))
+	require.ErrorIs(t, err, kafkago.InvalidRecord)
+	require.Equal(t, 7, n)
+	require.Len(t, collect(t, l), 7)
+
+	fault := cluster.Fault(kfake.Fault{Keys: produceKey, Err: kerr.NotLeaderForPartition, Count: -1})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		assert.NoError(t, fault.Wait(t.Context(), 2))
+		cancel()
+	}()
+	n, err = l.AppendInOrder(ctx, records(-1))
+	require.ErrorIs(t, err, context.Canceled)
+	require.Zero(t, n)
+	fault.Remove()
+	n, err = l.AppendInOrder(t.Context(), records(-1))
+	require.NoError(t, err)
+	require.Equal(t, 20, n)
+	require.Len(t, collect(t, l), 27, "what was given up is not sent")
 }
 
 // TestFullQueue: what waits is bounded; a place is free again when its record is done

@@ -56,6 +56,9 @@ type item struct {
 // sequence keeps records from overtaking an earlier one that was refused.
 type sequence struct{ refused atomic.Pointer[error] }
 
+// refuse keeps the records from being sent that no attempt has taken yet.
+func (s *sequence) refuse(why error) { s.refused.CompareAndSwap(nil, &why) }
+
 // settled reports whether the outcome is known. No position of a topic is zero, as its
 // generation isn't.
 func (it *item) settled() bool { return it.err != nil || it.at != (sealer.Position{}) }
@@ -194,7 +197,7 @@ func (b *batch) settle(first sealer.Position, err error) {
 		case err != nil:
 			it.err = err
 			if it.sequence != nil {
-				it.sequence.refused.CompareAndSwap(nil, &err)
+				it.sequence.refuse(err)
 			}
 		default:
 			it.at = first

@@ -74,7 +74,8 @@ type Spooled struct {
 	ctx     context.Context // done when Close begins
 	stop    context.CancelFunc
 	drainer sync.WaitGroup
-	timeout sharedTimeout // of records that wait for the topic
+	timeout sharedTimeout          // of records that wait for the topic
+	traces  *pipeline.Traceparents // of records in the spool, until this process ends
 
 	mu      sync.Mutex
 	route   route
@@ -112,7 +113,7 @@ func OpenSpooled(cfg SpoolConfig) (*Spooled, error) {
 	case cfg.AckTimeout < 0 || cfg.CheckEvery < 0:
 		return nil, errors.New("kafka: AckTimeout or CheckEvery is negative")
 	}
-	s := &Spooled{cfg: cfg, changed: make(chan struct{})}
+	s := &Spooled{cfg: cfg, changed: make(chan struct{}), traces: pipeline.NewTraceparents()}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	first, end, err := cfg.Spool.Bounds(s.ctx, 0)
 	if err != nil {
@@ -280,6 +281,9 @@ func (s *Spooled) allToSpool(ctx context.Context, rs []*sealer.Record, left []in
 			fit = append(fit, i)
 		}
 	}
+	for _, i := range fit {
+		s.traces.Keep(rs[i])
+	}
 	_, spoolErrs := s.cfg.Spool.AppendAll(ctx, pick(rs, fit))
 	for n, i := range fit {
 		errs[i] = s.spooled(spoolErrs[n])
@@ -381,6 +385,7 @@ func (s *Spooled) appendToSpool(ctx context.Context, r *sealer.Record) error {
 	if err := fitsSpool(r); err != nil {
 		return err
 	}
+	s.traces.Keep(r)
 	_, err := s.cfg.Spool.Append(ctx, r)
 	return s.spooled(err)
 }

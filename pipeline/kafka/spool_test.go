@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -153,6 +154,33 @@ func TestAwayAndBack(t *testing.T) {
 	kept, copies := requireKept(t, n.log, writers)
 	require.Greater(t, kept, int(spooled))
 	t.Logf("%d acknowledged, %d or more by the spool, 0 missing, %d copies", kept, spooled, copies)
+}
+
+// TestTraceparentGoesThroughTheSpool, which does not store it.
+func TestTraceparentGoesThroughTheSpool(t *testing.T) {
+	cluster, brokers := fakeCluster(t)
+	n := startNode(t, freshTopic(t, brokers, Topic{}), t.TempDir(), 50*time.Millisecond, 0)
+	fault := cluster.Fault(kfake.Fault{Keys: produceKey, Err: kerr.NotEnoughReplicas, Count: -1})
+	var want []sealer.Record
+	for i := range 3 {
+		r := testRecord("tnt_a", i)
+		r.Traceparent = fmt.Sprintf("00-0af7651916cd43dd8448eb211c80319%d-b7ad6b7169203331-01", i)
+		want = append(want, r)
+	}
+	_, err := n.Append(t.Context(), &want[0])
+	require.NoError(t, err)
+	_, errs := n.AppendAll(t.Context(), []*sealer.Record{&want[1], &want[2]})
+	require.NoError(t, errors.Join(errs...))
+	require.Equal(t, int64(3), n.Pending())
+	fault.Remove()
+	n.drained(t)
+	newest := map[string]sealer.Record{} // attempts before the spool may have left copies
+	for _, e := range collect(t, n.log) {
+		newest[e.Record.EventID] = e.Record
+	}
+	for _, r := range want {
+		require.Equal(t, r, newest[r.EventID])
+	}
 }
 
 // TestManyAwayAndBack is TestAwayAndBack for records that come together, one of each tenant at

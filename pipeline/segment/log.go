@@ -81,7 +81,7 @@ type Log struct {
 	closeErr error    // of the last write; for Close, after stopped
 }
 
-var _ pipeline.Log = (*Log)(nil)
+var _ pipeline.OrderedLog = (*Log)(nil)
 
 // Open opens the log of a folder, or creates one there. It reads the whole log and checks
 // every byte of it before it returns, or with Config.Indexed the last segment; Check reads
@@ -198,6 +198,37 @@ func (l *Log) AppendAll(ctx context.Context, rs []*sealer.Record) (at []sealer.P
 	return at, errs
 }
 
+// AppendInOrder implements pipeline.OrderedLog. The records are of one group, so either all of them are in
+// the log or none: those for which it has no room are left.
+func (l *Log) AppendInOrder(ctx context.Context, rs []*sealer.Record) (n int, err error) {
+	started := time.Now()
+	var g *group
+	var last int
+	l.mu.Lock()
+	for _, r := range rs {
+		if n > 0 && len(l.pending.buf)+recordSize(r) > l.cfg.PendingBytes {
+			break // add would wait for the next group
+		}
+		var in *group
+		if in, last, err = l.add(ctx, r); err != nil {
+			break
+		}
+		g = in
+		n++
+	}
+	l.mu.Unlock()
+	if n > 0 {
+		if _, failed := g.await(ctx, last); failed != nil {
+			return 0, failed
+		}
+		l.metrics.append.Observe(time.Since(started).Seconds())
+	}
+	if err != nil {
+		err = fmt.Errorf("cannot append: %w", err)
+	}
+	return n, err
+}
+
 // await returns where the i-th record of a group stands, once that is durable.
 func (g *group) await(ctx context.Context, i int) (sealer.Position, error) {
 	select {
@@ -213,13 +244,18 @@ func (g *group) await(ctx context.Context, i int) (sealer.Position, error) {
 	return at, nil
 }
 
+// recordSize is the size of a record but for recordOverhead.
+func recordSize(r *sealer.Record) int {
+	return len(r.TenantID) + len(r.EventID) + len(r.Node) + len(r.Event) + len(r.Private)
+}
+
 // add encodes the record into the pending group, as its i-th, as soon as Config.PendingBytes
 // allows. The caller holds l.mu.
 func (l *Log) add(ctx context.Context, r *sealer.Record) (g *group, i int, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, 0, err
 	}
-	size := len(r.TenantID) + len(r.EventID) + len(r.Node) + len(r.Event) + len(r.Private)
+	size := recordSize(r)
 	if size > maxRecord-recordOverhead {
 		return nil, 0, fmt.Errorf("record of %d bytes is too large", size)
 	}

@@ -49,6 +49,32 @@ func TestManyAreOneSync(t *testing.T) {
 	}
 }
 
+// TestInOrderIsOneSync: those for which a group has no room are left to the caller, so that none is in
+// the log whose group was written and not that of the ones before it.
+func TestInOrderIsOneSync(t *testing.T) {
+	fs := newMemFS()
+	log := mustOpen(t, Config{Dir: "log", FS: fs, SegmentBytes: 1 << 20, PendingBytes: 64 << 10})
+	full := false
+	fs.before = func(op, _ string) error {
+		if op == "write" && full {
+			full = false // there is space for a next one
+			return unix.ENOSPC
+		}
+		return nil
+	}
+	rs := manyRecords(1000, 500)
+	n, err := log.AppendInOrder(t.Context(), rs)
+	require.NoError(t, err)
+	require.InDelta(t, (64<<10)/550, n, 20)
+	require.Len(t, readAll(t, log), n)
+
+	full = true
+	none, err := log.AppendInOrder(t.Context(), rs[n:])
+	require.ErrorIs(t, err, pipeline.ErrFull)
+	require.Zero(t, none)
+	require.Len(t, readAll(t, log), n)
+}
+
 // TestManyOfAFailedSync: none of them is promised, nor is any later.
 func TestManyOfAFailedSync(t *testing.T) {
 	fs := newMemFS()

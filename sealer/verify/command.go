@@ -22,7 +22,8 @@ import (
 // Options are those of the verify command.
 type Options struct {
 	// Files are receipts, packs, proofs, checkpoints, exports and key directories, in
-	// any order. Packs of one log are verified as a chain.
+	// any order. Packs of one log are verified as a chain. The signed checksums of a release
+	// (SignedReleaseSums) are given alone: the files beside them are held against them.
 	Files []string
 	// Keys is a file with a key directory. Under Root it must be signed, and adds
 	// newer revocations; without Root it is the anchor, a weaker one.
@@ -73,6 +74,9 @@ func Files(ctx context.Context, o Options, stdout io.Writer) int {
 	w := bufio.NewWriter(stdout)
 	defer w.Flush()
 	o.Root, o.Keys, o.Expect = atHome(o.Root), atHome(o.Keys), atHome(o.Expect)
+	if isRelease(&o) {
+		return release(w, &o)
+	}
 	t, err := readTrust(o.Root, o.Keys)
 	if err != nil {
 		if o.JSON {

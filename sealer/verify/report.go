@@ -26,7 +26,7 @@ type Report struct {
 type FileReport struct {
 	File string `json:"file"`
 	// Kind is "pack", "receipt", "directory", "proof" (of inclusion), "event",
-	// "consistency", "checkpoint", "export", "erasure", "dsar_bundle", "statement" or "unknown".
+	// "consistency", "checkpoint", "export", "erasure", "dsar_bundle", "statement", "release" (alone) or "unknown".
 	Kind string `json:"kind"`
 	// Verdict is that of the worst of Verdicts. It is set when all files are judged.
 	Verdict string `json:"verdict"`

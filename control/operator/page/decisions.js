@@ -70,7 +70,7 @@ export function quarantine() {
   return p;
 }
 
-const moods = { RECEIVED: 'info', APPROVED: 'good', ACTIVATED: 'good', REFUSED: '', EXPIRED: '' };
+const moods = { UNCONFIRMED: '', RECEIVED: 'info', APPROVED: 'good', ACTIVATED: 'good', REFUSED: '', EXPIRED: '' };
 
 const mailOf = ({ state, code, attempts }) => (state === 'NONE' ? '–' : state === 'FAILED' ? tag(`failed: ${code}`, 'bad') : code ? tag(`${state.toLowerCase()}, ${plural(attempts, 'attempt')}: ${code}`, 'warn') : state.toLowerCase());
 
@@ -84,14 +84,14 @@ export function applications() {
       value: number(waiting), mood: failedMails > 0 ? 'warn' : waiting > 0 ? 'info' : 'good',
       word: failedMails > 0 ? `${plural(failedMails, 'mail')} failed` : waiting > 0 ? 'waiting' : 'none wait',
     }),
-    draw: ({ applications: list, more }) => (list.length === 0 ? [h('p', { class: 'empty' }, 'No application waits.')] : [
+    draw: ({ applications: list, more }) => (list.length === 0 ? [h('p', { class: 'empty' }, p.path === path('UNCONFIRMED') ? 'No application is unconfirmed.' : 'No application waits.')] : [
       table(`${more ? 'The newest ' : ''}${plural(list.length, 'application')}`, [{ name: 'Applicant' }, { name: 'State' }, { name: 'Made' }, { name: 'Mail' }, { name: 'Decide' }],
         list.map((a) => [applicant(a), tag(a.state, moods[a.state]), day(a.createdAt), mailOf(a.mail), h('span', null, decisions(a))])),
     ]),
   });
   const decisions = (a) => [
     (a.state === 'RECEIVED' || a.state === 'APPROVED') && h('button', { type: 'button', class: 'small', 'data-key': `approve-${a.id}`, 'aria-label': `${a.state === 'APPROVED' ? 'Send another mail to' : 'Approve'} ${a.email}`, onclick: () => decide(a, 'approve') }, a.state === 'APPROVED' ? 'Mail again…' : 'Approve…'),
-    (a.state === 'RECEIVED' || a.state === 'APPROVED') && h('button', { type: 'button', class: 'small', 'data-key': `refuse-${a.id}`, 'aria-label': `Refuse ${a.email}`, onclick: () => decide(a, 'refuse') }, 'Refuse…'),
+    (a.state === 'UNCONFIRMED' || a.state === 'RECEIVED' || a.state === 'APPROVED') && h('button', { type: 'button', class: 'small', 'data-key': `refuse-${a.id}`, 'aria-label': `Refuse ${a.email}`, onclick: () => decide(a, 'refuse') }, 'Refuse…'),
   ];
   const decide = (a, action) => {
     const again = a.state === 'APPROVED';
@@ -107,6 +107,23 @@ export function applications() {
       },
     });
   };
+  byID('refuse-many').addEventListener('click', () => {
+    const from = h('input', { autocomplete: 'off', maxlength: '254', placeholder: 'example.org' });
+    const days = h('input', { type: 'number', min: '0', max: '30', step: 'any', inputmode: 'decimal', autocomplete: 'off' });
+    confirm({
+      title: 'Refuse many applications?', danger: true, yes: 'Refuse all of these',
+      text: 'Those that are not approved and that both fields select, unconfirmed ones too. The applicants are not informed. This can’t be undone.',
+      fields: [field('Of the address or host', from, 'Empty: of any.'), field('Older than so many days', days, 'Empty: of any age.')],
+      act: () => send('POST', '/console/api/applications/refuse', {
+        ...(from.value.trim() && { allFrom: from.value.trim() }),
+        ...(days.value && { olderThan: new Date(Date.now() - Number(days.value) * 86_400_000).toISOString() }),
+      }),
+      done: ({ refused }) => {
+        say(`${plural(refused, 'application')} refused`);
+        p.poll();
+      },
+    });
+  });
   choices(p, 'state', path);
   return p;
 }

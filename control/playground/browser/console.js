@@ -144,6 +144,9 @@ class Visit extends Looking {
     await dialog.waitFor({ state: 'hidden' });
     if (before > 2) await page.waitForFunction((n) => document.querySelectorAll('#applications tbody tr').length === n, before - 2);
     else await this.card('applications').getByText('No application waits.').waitFor();
+    await this.button('Unconfirmed').click();
+    await this.card('applications').getByText('No application is unconfirmed.').waitFor();
+    await this.refuseMany();
     await this.button('All').click();
     await rows.filter({ hasText: address }).getByText('APPROVED').waitFor();
     await rows.filter({ hasText: address }).getByText('Example Ltd: Trying it out').waitFor();
@@ -158,6 +161,21 @@ class Visit extends Looking {
     await dialog.getByRole('button', { name: 'Cancel' }).click();
     await page.unroute('**/approve');
     await this.late(rows.filter({ hasText: address }).getByRole('button', { name: /^Send another/ }));
+  }
+
+  // refuseMany refuses those of a host that nobody comes from: other visits need theirs.
+  async refuseMany() {
+    const { page } = this;
+    const dialog = page.getByRole('dialog');
+    await this.button('Refuse many…').click();
+    await this.look('refuse-many');
+    await dialog.getByRole('button', { name: 'Refuse all of these' }).click();
+    await dialog.getByText('say allFrom or olderThan').waitFor();
+    await dialog.getByLabel('Of the address or host').fill('nobody.example');
+    await dialog.getByLabel('Older than so many days').fill('0');
+    await dialog.getByRole('button', { name: 'Refuse all of these' }).click();
+    await dialog.waitFor({ state: 'hidden' });
+    await page.getByText('0 applications refused').waitFor();
   }
 
   // late: a dialog waits for its answer, and one that comes too late does not close another dialog.

@@ -53,7 +53,7 @@ type Stage struct {
 	*roomtest.Clock
 
 	Log interface {
-		pipeline.Log
+		pipeline.OrderedLog
 		io.Closer
 	}
 	Warehouse *sqlite.Warehouse

@@ -33,13 +33,14 @@ const usage = `Usage: muniment-verify <file> ... [flags]
 Verify receipts, proof packs and chains of packs, offline.
 
 Arguments:
-  <file> ...    Receipts, packs or chains of packs (oldest first).
+  <file> ...    Receipts, packs or chains of packs (oldest first); or
+                SHA256SUMS.note alone, in the folder of a release.
 
 Flags:
   -h, --help                      Show this help.
       --version                   Print the version of this program.
       --root=KEY                  The trust anchor: a root key (C2SP vkey), or a
-                                  file that holds one.
+                                  file that holds one. Of a release: its key.
       --keys=FILE                 A weaker anchor: a key directory, or the
                                   response of the sandbox's runtime-keys, that is
                                   trusted as it is. At most one.
