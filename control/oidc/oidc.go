@@ -188,9 +188,14 @@ func (p *Provider) away(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	text := err.Error()
-	p.cfg.Logger.WarnContext(ctx, "a sign-in by OpenID Connect failed at the provider", "issuer", p.cfg.Issuer, "err", text[:min(len(text), 500)])
+	p.cfg.Logger.WarnContext(ctx, "a sign-in by OpenID Connect failed at the provider", "issuer", p.cfg.Issuer, "err", short(err))
 	return api.Unavailable(api.EngineUnavailable, p.name+" can't be reached, or does not answer as a provider of OpenID Connect: try again in a moment, or sign in another way", time.Minute)
+}
+
+// short is the text of an error for the log: it may have what the provider has sent.
+func short(err error) string {
+	text := err.Error()
+	return text[:min(len(text), 500)]
 }
 
 // admit returns a place for a sign-in, to be given back by calling release.

@@ -133,7 +133,8 @@ func (p *Provider) Identify(ctx context.Context, answer url.Values, a Attempt) (
 	}
 	if says.Email == "" && d.provider.UserInfoEndpoint() != "" {
 		if says.address, err = p.userInfo(with, d, tokens, token.Subject); err != nil {
-			return who, p.away(ctx, err)
+			// Then it has no address: who has signed in before needs none.
+			p.cfg.Logger.WarnContext(ctx, "a provider of OpenID Connect does not say the address of somebody who has signed in", "issuer", p.cfg.Issuer, "err", short(err))
 		}
 	}
 	who = Identity{Issuer: p.cfg.Issuer, Subject: token.Subject, AuthenticatedAt: time.Unix(says.AuthenticatedAt, 0)}
@@ -188,10 +189,10 @@ func (p *Provider) declined(ctx context.Context, code string) error {
 
 // distrusted is the error of an ID token that does not hold, whatever is wrong with it.
 func (p *Provider) distrusted(ctx context.Context, err error) error {
-	text := err.Error()
+	text := short(err)
 	if strings.Contains(text, "get keys failed") || strings.Contains(text, "failed to decode keys") {
 		return p.away(ctx, err)
 	}
-	p.cfg.Logger.WarnContext(ctx, "an ID token of the provider is not good", "issuer", p.cfg.Issuer, "err", text[:min(len(text), 500)])
+	p.cfg.Logger.WarnContext(ctx, "an ID token of the provider is not good", "issuer", p.cfg.Issuer, "err", text)
 	return &api.Error{Code: api.AuthInvalid, HTTPStatus: http.StatusUnauthorized, Message: "what " + p.name + " says of you can't be relied on: try again, or sign in another way. If it stays, the operator of this service finds the reason in its log"}
 }
