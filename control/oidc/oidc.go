@@ -13,8 +13,8 @@
 // Whose Attempt it is, that it ends and that it is of one browser, is the caller's.
 //
 // The provider may be slow, away or hostile. Nothing is read of it before somebody signs in by it, so no start waits
-// for it. Each request to it takes at most requestTime, reads at most maxResponse, and follows no redirect; at most
-// atOnce sign-ins wait for it in a process. After a failure the next sign-ins fail at once for a moment. What is read
+// for it. Each request to it takes at most requestTime, all that somebody waits for at most waitTime; it reads at most
+// maxResponse, and follows no redirect; at most atOnce sign-ins wait for it in a process. After a failure the next sign-ins fail at once for a moment. What is read
 // of it, which has its addresses, counts for an hour, and its keys until a token names another one.
 //
 // Its addresses must be of https. Only a provider on a loopback address may have http, for development.
@@ -46,6 +46,8 @@ const (
 	// requestTime bounds a request to the provider, and maxResponse its response.
 	requestTime = 10 * time.Second
 	maxResponse = 1 << 20
+	// waitTime is how long a person waits for the provider at most, before leaving to it and after coming back.
+	waitTime = 15 * time.Second
 	// atOnce is how many sign-ins wait for the provider at a time.
 	atOnce = 32
 	// knownFor is how long the provider's description counts, and failedFor a failure to read it.

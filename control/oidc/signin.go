@@ -46,7 +46,9 @@ func (p *Provider) Address(ctx context.Context, a Attempt) (string, error) {
 		return "", err
 	}
 	defer release()
-	d, err := p.describe(ctx)
+	waits, cancel := context.WithTimeout(ctx, waitTime)
+	defer cancel()
+	d, err := p.describe(waits)
 	if err != nil {
 		return "", p.away(ctx, err)
 	}
@@ -83,7 +85,9 @@ func (p *Provider) Identify(ctx context.Context, answer url.Values, a Attempt) (
 		return who, err
 	}
 	defer release()
-	d, err := p.describe(ctx)
+	waits, cancel := context.WithTimeout(ctx, waitTime)
+	defer cancel()
+	d, err := p.describe(waits)
 	if err != nil {
 		return who, p.away(ctx, err)
 	}
@@ -100,7 +104,7 @@ func (p *Provider) Identify(ctx context.Context, answer url.Values, a Attempt) (
 	if err != nil {
 		return who, p.away(ctx, err)
 	}
-	with := gooidc.ClientContext(ctx, p.client)
+	with := gooidc.ClientContext(waits, p.client)
 	tokens, err := client.Exchange(with, answer.Get("code"), oauth2.VerifierOption(a.Verifier))
 	if err != nil {
 		if said, ok := errors.AsType[*oauth2.RetrieveError](err); ok && said.ErrorCode == "invalid_grant" {
@@ -190,7 +194,7 @@ func (p *Provider) declined(ctx context.Context, code string) error {
 // distrusted is the error of an ID token that does not hold, whatever is wrong with it.
 func (p *Provider) distrusted(ctx context.Context, err error) error {
 	text := short(err)
-	if strings.Contains(text, "get keys failed") || strings.Contains(text, "failed to decode keys") {
+	if strings.Contains(text, "fetching keys") { // as go-oidc has it: it wraps no error
 		return p.away(ctx, err)
 	}
 	p.cfg.Logger.WarnContext(ctx, "an ID token of the provider is not good", "issuer", p.cfg.Issuer, "err", text)
