@@ -233,8 +233,10 @@ func (s *Service) signInAs(r *http.Request, who oidc.Identity, memberID string) 
 
 // Choice is a tenant of somebody who has signed in at the provider.
 type Choice struct {
-	MemberID, OrgID string
-	Role            Role
+	MemberID, TenantID, OrgID string
+	// Env is that of the keys that the member makes: an organisation may have a tenant for tests beside another.
+	Env  string
+	Role Role
 	// New says that the member has not signed in by the provider yet.
 	New bool
 }
@@ -248,7 +250,7 @@ func (s *Service) Choices(r *http.Request) (choices []Choice, err error) {
 	}
 	all, err := s.membersOf(r.Context(), s.db.Read(), who)
 	for _, m := range all {
-		choices = append(choices, Choice{m.ID, m.OrgID, m.Role, !m.bound()})
+		choices = append(choices, Choice{m.ID, m.TenantID, m.OrgID, m.Env, m.Role, !m.bound()})
 	}
 	return choices, err
 }

@@ -319,7 +319,7 @@ func TestChoices(t *testing.T) {
 	choices, err := h.Choices(request("GET", public+SignInPath, c))
 	require.NoError(t, err)
 	inFirst, inSecond := h.all(first.TenantID)[0], h.all(second.TenantID)[0]
-	require.ElementsMatch(t, []Choice{{inFirst.ID, "org_first", Owner, true}, {inSecond.ID, "org_second", Owner, true}}, choices)
+	require.ElementsMatch(t, []Choice{{inFirst.ID, first.TenantID, "org_first", "test", Owner, true}, {inSecond.ID, second.TenantID, "org_second", "test", Owner, true}}, choices)
 
 	for what, r := range map[string]*http.Request{
 		"another browser": request("POST", public+SignInPath), "a planted cookie": request("POST", public+SignInPath, &http.Cookie{Name: c.Name, Value: "x"}),

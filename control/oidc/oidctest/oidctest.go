@@ -40,6 +40,8 @@ type Provider struct {
 	Verified       any
 	// Authenticated is when the person proved who they are, unless a request asks for it; zero: now.
 	Authenticated time.Time
+	// Public says that the client has no secret.
+	Public bool
 	// Now is its clock.
 	Now func() time.Time
 	// Claims, Description and Answer change what it is about to say.
@@ -150,7 +152,7 @@ func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 	delete(p.codes, r.PostFormValue("code"))
 	hash := sha256.Sum256([]byte(r.PostFormValue("code_verifier")))
 	switch {
-	case !ok || id != ClientID || secret != Secret:
+	case p.Public && (ok || r.PostFormValue("client_id") != ClientID) || !p.Public && (!ok || id != ClientID || secret != Secret):
 		respond(w, 401, map[string]any{"error": "invalid_client"})
 		return
 	case asked == nil || asked.Get("redirect_uri") != r.PostFormValue("redirect_uri") || asked.Get("code_challenge") != base64url(hash[:]):
