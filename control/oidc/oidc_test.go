@@ -191,7 +191,7 @@ func TestProviderThatIsAway(t *testing.T) {
 	for what, serve := range map[string]func(http.ResponseWriter, *http.Request){
 		"500":                  func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) },
 		"no JSON":              func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) },
-		"redirects":            func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/keys", 302) },
+		"redirects":            func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/keys", http.StatusFound) },
 		"endless":              func(w http.ResponseWriter, _ *http.Request) { _, _ = io.Copy(w, endless{}) },
 		"cut off":              func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 		"of another issuer":    describes(at.URL + "/other"),
