@@ -270,9 +270,10 @@ func (s *Service) choosing(r *http.Request) (oidc.Identity, error) {
 	return *who, nil
 }
 
-// Choose makes a session of one of Choices, as SignInAtProvider does of the only one.
+// Choose makes a session of one of Choices, as SignInAtProvider does of the only one. It counts as none of the requests
+// that are limited: who has to choose has signed in by one that did.
 func (s *Service) Choose(r *http.Request, memberID string) (cookies []*http.Cookie, err error) {
-	if err := s.admit(r); err != nil {
+	if err := s.Check(r); err != nil {
 		return nil, err
 	}
 	who, err := s.choosing(r)
