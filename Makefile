@@ -4,7 +4,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.7.0
 FUZZTIME ?= 2m
 FUZZ = $(shell grep -rlE '^func Fuzz' --include='*_test.go' . | xargs grep -oE '^func Fuzz[A-Za-z]+' | sed -E 's|/[^/]+:func |:|' | sort)
 
-.PHONY: demo demo-stack run build build-bench module release release-test upgrade-data test test-faults test-full test-independent check lint-openapi race contract chromium test-playground test-clients test-http-clients stack stack-down test-stack test-stack-tls test-cluster deploy-test faults alert-drills fuzz bench bench-parts bench-update bench-stack bench-stack-update bench-tenant bench-load bench-scale bench-settlement soak help
+.PHONY: demo demo-stack run build build-bench module release release-test upgrade-data test test-faults test-full test-independent check lint-openapi race contract chromium test-playground test-clients test-http-clients stack stack-down test-stack test-stack-tls test-oidc test-cluster deploy-test faults alert-drills fuzz bench bench-parts bench-update bench-stack bench-stack-update bench-tenant bench-load bench-scale bench-settlement soak help
 
 demo: build ## the whole story: deliver, kill -9, seal, verify (needs Go, nothing else)
 	@./bin/muniment demo
@@ -44,6 +44,7 @@ test-full: build ## every test in its long form, of all but what make faults, so
 	MUNIMENT_TEST_FULL=1 $(MAKE) test-http-clients
 	MUNIMENT_TEST_FULL=1 $(MAKE) test-stack
 	$(MAKE) test-stack-tls
+	$(MAKE) test-oidc
 	$(MAKE) fuzz FUZZTIME=20s
 
 # A Python with what the other verifier needs, and other strangers.
@@ -72,6 +73,11 @@ test-stack: build bin/venv/ready ## the tests that ask for an engine, on a stack
 	go run ./deploy/stack/asks >bin/asks && \
 	run() { grep "$$@" bin/asks | xargs -L 1 sh -c '$(GO_TEST) -count 1 -timeout 30m $$AT_ONCE -run "$$1" "$$0"'; } && \
 	run '^./\(pipeline/\|control/statement \)' && { AT_ONCE='-parallel 1' run '^./bench/$(if $(MUNIMENT_TEST_FULL),,stack )' & bench=$$!; run -v '^./\(bench/\|pipeline/\|control/statement \)'; others=$$?; wait $$bench && test $$others = 0; }
+
+test-oidc: build ## a member's sign-in at Keycloak, a provider of OpenID Connect that is not ours: a minute or two (needs Java, Maven, curl, unzip)
+	@trap './deploy/stack/keycloak.sh down' EXIT; \
+	./deploy/stack/keycloak.sh up && eval "$$(./deploy/stack/keycloak.sh env)" && \
+	$(GO_TEST) -count 1 -run '^TestTenantConsoleSignsInAtKeycloak$$' ./bench/service
 
 test-stack-tls: build ## the story with TLS and passwords on every hop, and what is refused, on a stack of its own
 	@export MUNIMENT_STACK_CACHE=$${MUNIMENT_STACK_CACHE:-$${MUNIMENT_STACK:-$(CURDIR)/bin/stack}/cache} \

@@ -66,11 +66,13 @@ var packages = map[string][]string{
 	"control/ingest":            {"control/node", "control/right", "control/route", "control/store", "control/tenant", "gateway/api", "gateway/auth", "sealer"},
 	"control/mailer":            {"control/store", "gateway/api", "sealer/keyfile"},
 	"control/mailer/mailertest": {},
-	"control/member":            {"control/mailer", "control/route", "control/sandbox", "control/store", "control/tenant", "gateway/api", "gateway/auth", "sealer"},
+	"control/member":            {"control/mailer", "control/oidc", "control/route", "control/sandbox", "control/store", "control/tenant", "gateway/api", "gateway/auth", "sealer"},
 	"control/meter":             {"control/calendar", "control/route", "control/store", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/node":              {"control/route", "control/signing", "control/store", "gateway/api", "sealer", "sealer/terminal"},
 	"control/objects":           {"control/reserve", "gateway/api", "sealer/keyfile"},
 	"control/objects/s3test":    {},
+	"control/oidc":              {"gateway/api"},
+	"control/oidc/oidctest":     {},
 	"control/offer":             {"control/right", "control/route", "control/store", "gateway/api", "gateway/auth", "sealer"},
 	"control/paper":             {"control/payable", "control/route", "control/settle/rate", "sealer"},
 	"control/payable":           {"control/route", "control/settle", "control/settle/rate", "control/store", "control/tenant", "gateway/api", "gateway/auth", "sealer"},
@@ -139,7 +141,7 @@ var packages = map[string][]string{
 }
 
 // testsOnly are packages that no shipped code may import. They may import each other.
-var testsOnly = []string{"bench/waittest", "bench/system/storytest", "bench/system/systemtest", "control/assets/assetstest", "control/historytest", "control/mailer/mailertest", "control/objects/s3test", "control/proof/prooftest", "control/rapidtest", "control/roomtest", "control/route/routetest", "control/store/storetest", "deploy/alerttest", "deploy/stack/stacktest", "gateway/certs/certstest", "gateway/issue/issuetest", "pipeline/conform", "pipeline/trace/tracetest", "sealer/sealertest"}
+var testsOnly = []string{"bench/waittest", "bench/system/storytest", "bench/system/systemtest", "control/assets/assetstest", "control/historytest", "control/mailer/mailertest", "control/objects/s3test", "control/oidc/oidctest", "control/proof/prooftest", "control/rapidtest", "control/roomtest", "control/route/routetest", "control/store/storetest", "deploy/alerttest", "deploy/stack/stacktest", "gateway/certs/certstest", "gateway/issue/issuetest", "pipeline/conform", "pipeline/trace/tracetest", "sealer/sealertest"}
 
 // adapters are the dependencies that belong to one package each. A prefix of the
 // import path and the packages that may name it.
@@ -148,6 +150,9 @@ var adapters = map[string][]string{
 	"github.com/valyala/fasthttp":      {"gateway", "bench/compare", "bench/load", "."},
 	"github.com/dgraph-io/ristretto":   {"gateway/snapshot"},
 	"github.com/danielgtaylor/huma":    {"control", "control/operator", "control/dsar", "control/route", "control/route/routetest", "control/sandbox"},
+	"github.com/coreos/go-oidc":        {"control/oidc"},
+	"golang.org/x/oauth2":              {"control/oidc"},
+	"github.com/go-jose":               {},
 	"github.com/transparency-dev":      {"sealer"},
 	"filippo.io/edwards25519":          {"sealer/signature"},
 	"modernc.org/sqlite":               {"bench/system/storytest", "control/backup", "control/export", "control/store", "control/store/storetest", "pipeline/sqlite"},

@@ -90,6 +90,7 @@ var exempt = func() map[string]string {
 		"of a webhook's URL, which is public, for an hour":         {"webhook_budgets.host"},
 		"deleted by ForgetAnswers":                                 {"idempotency.answer"},
 		"deleted as soon as a job has looked at it":                {"link_requests.email"},
+		"deleted once the person has chosen, or after 10 minutes":  {"member_choices.issuer", "member_choices.subject", "member_choices.email"},
 		"on its way to the log: erasure/TestErasureWaitsForTheLog": {"outbox.event", "outbox.private"},
 	} {
 		for _, column := range columns {

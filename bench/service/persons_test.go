@@ -218,7 +218,7 @@ const anIDOfPlayers = "a vendor's id of players"
 
 // unlisted are columns of control's database that are not in the list, and why.
 var unlisted = map[string]string{
-	"outbox.event": "on its way to the log", "outbox.private": "on its way to the log", "idempotency.answer": "deleted by an erasure", "link_requests.email": "deleted by a job at once",
+	"outbox.event": "on its way to the log", "outbox.private": "on its way to the log", "idempotency.answer": "deleted by an erasure", "link_requests.email": "deleted by a job at once", "member_choices.email": "deleted once the person has chosen",
 	"statements.document": "made of permanent records", "proof_packs.header": "made of permanent records",
 	"feed.snapshot":         "what nodes apply of a permanent record",
 	"mapping_totals.vendor": anIDOfPlayers, "mapping_totals.id_type": anIDOfPlayers,

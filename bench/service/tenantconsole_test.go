@@ -573,7 +573,7 @@ func TestTenantConsoleAsksAgain(t *testing.T) {
 	s.Stop()
 	db, err := sql.Open("sqlite", filepath.Join(s.Data, "control.db"))
 	require.NoError(t, err)
-	_, err = db.ExecContext(t.Context(), `UPDATE sessions SET signed_in_at = signed_in_at - 11 * 60000`)
+	_, err = db.ExecContext(t.Context(), `UPDATE sessions SET signed_in_at = signed_in_at - 11 * 60000, confirmed_at = confirmed_at - 11 * 60000`)
 	require.NoError(t, err)
 	require.NoError(t, db.Close())
 	s.StartAgain()

@@ -23,7 +23,7 @@ func membersList() list[client.Member] {
 func showMembers(p *page) error {
 	p.show("Members", "Members")
 	return showList(p, membersList(), listed{
-		Lead: "The persons who may sign in here, by a link that is mailed to them. Each can do what their role says.", Empty: "Nobody is a member yet. Invite the first: they need no key.", New: p.offer("invite-member", "Invite a person", "/members/new"),
+		Lead: "The persons who may sign in here, by a link that is mailed to them, or at the OpenID Connect provider, if the service has one. Each can do what their role says.", Empty: "Nobody is a member yet. Invite the first: they need no key.", New: p.offer("invite-member", "Invite a person", "/members/new"),
 	}, filter{Name: "state", Label: "State", Options: options("INVITED", "ACTIVE", "REMOVED")})
 }
 
@@ -132,7 +132,7 @@ var memberActs = []*act{
 	{
 		path: "/members/new", op: "invite-member", section: "Members", title: "Invite a person", submit: "Invite",
 		consequences: func(p *page, _ []string) (consequences, error) {
-			c := consequences{Back: Path + "/members", Lines: []string{"A mail tells the person where to sign in. It gives access to nobody: who signs in has a link mailed to the same address."}}
+			c := consequences{Back: Path + "/members", Lines: []string{"A mail tells the person where to sign in. It gives access to nobody: who signs in has a link mailed to the same address, or an account at the OpenID Connect provider of the service that has verified it."}}
 			if len(roleField(p).Options) == 0 {
 				c.Stop = "Only who holds all scopes of a role may give it, and you hold those of none."
 			}

@@ -6,6 +6,9 @@ import "slices"
 func (s *Service) routes() {
 	s.open("GET /sign-in", showSignIn)
 	s.open("POST /sign-in", doSignIn)
+	s.open("GET /sign-in/callback", doCallback)
+	s.open("GET /sign-in/choose", showChoices)
+	s.open("POST /sign-in/choose", doChoose)
 	s.open("POST /sign-out", doSignOut)
 
 	s.in("GET ", showOverview)

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"net/url"
@@ -21,7 +22,11 @@ type signIn struct {
 	Token   string // of a mailed link: the page has one button, and nothing else
 	Email   string // as it was written
 	Problem *problem
-	Of      string // the field that the problem is about: email, key, or token
+	Of      string // the field that the problem is about: email, key, token or provider
+	// Provider is the OpenID Connect provider by which members may sign in; empty: there is none.
+	Provider string
+	// SignedOut says that the session of this page has just ended.
+	SignedOut bool
 }
 
 // showSignIn changes nothing, a mailed link included: programs that look into mails load it, too.
@@ -29,10 +34,7 @@ func showSignIn(p *page) error {
 	asked := p.r.URL.Query()
 	p.show("", "Sign in")
 	if token := asked.Get("token"); token != "" {
-		next := asked.Get("next")
-		if kept, err := p.r.Cookie(nextCookie); err == nil && next == "" {
-			next, _ = url.QueryUnescape(kept.Value) // one that can't be read is none
-		}
+		next := cmp.Or(asked.Get("next"), p.keptNext())
 		p.w.Header().Set("Referrer-Policy", "no-referrer")
 		p.render("signin", signIn{Next: member.Next(next), Token: token})
 		return nil
@@ -41,16 +43,20 @@ func showSignIn(p *page) error {
 		p.redirect(member.Next(asked.Get("next")))
 		return nil
 	}
-	p.render("signin", signIn{Next: member.Next(asked.Get("next")), Again: p.Session != nil && asked.Get("again") != ""})
+	p.render("signin", signIn{
+		Next: member.Next(asked.Get("next")), Again: p.Session != nil && asked.Get("again") != "", Provider: p.s.cfg.Members.Provider(), SignedOut: p.Session == nil && asked.Get("done") == "signed-out",
+	})
 	return nil
 }
 
 // doSignIn begins a session by the token of a link or by a key, or has a link mailed.
 func doSignIn(p *page) error {
-	s := signIn{Next: member.Next(p.r.PostForm.Get("next")), Email: p.value("email")}
+	s := signIn{Next: member.Next(p.r.PostForm.Get("next")), Email: p.value("email"), Provider: p.s.cfg.Members.Provider()}
 	var cookie *http.Cookie
 	var err error
 	switch {
+	case p.r.PostForm.Has("provider"):
+		return p.leave(s)
 	case p.r.PostForm.Has("token"):
 		s.Of = "token"
 		cookie, err = p.s.cfg.Members.SignInByLink(p.r, p.value("token"))
@@ -62,10 +68,7 @@ func doSignIn(p *page) error {
 		cookie, err = p.s.cfg.Members.SignInByKey(p.r, p.value("key"))
 	}
 	if e := (*api.Error)(nil); errors.As(err, &e) && e.GetStatus() < http.StatusInternalServerError {
-		p.show("", "Sign in")
-		s.Problem, p.status = problemOf(e), e.GetStatus()
-		p.render("signin", s)
-		return nil
+		return p.signInAgain(s, e)
 	}
 	if err != nil {
 		return err
@@ -76,18 +79,44 @@ func doSignIn(p *page) error {
 		p.redirect(addressed(Path+"/sign-in", url.Values{"done": {"link-requested"}, "next": {s.Next}}))
 		return nil
 	}
-	http.SetCookie(p.w, cookie)
-	p.keepNext("", -time.Second)
-	p.redirect(s.Next)
+	p.signedIn(s.Next, cookie)
 	return nil
 }
 
-// keepNext keeps where to go once a mailed link is used. It is no secret, and believed no more than an address.
+// signInAgain is the page on which a session begins, with what went wrong.
+func (p *page) signInAgain(s signIn, err error) error {
+	p.show("", "Sign in")
+	s.Problem = problemOf(err)
+	p.status = s.Problem.Status
+	p.render("signin", s)
+	return nil
+}
+
+// signedIn leads on with the cookies of a new session.
+func (p *page) signedIn(next string, cookies ...*http.Cookie) {
+	for _, c := range cookies {
+		http.SetCookie(p.w, c)
+	}
+	p.keepNext("", -time.Second)
+	p.redirect(next)
+}
+
+// keepNext keeps where to go once a mailed link is used, or the provider has sent the browser back. It is no secret, and believed no more than an address.
 func (p *page) keepNext(next string, age time.Duration) {
 	http.SetCookie(p.w, &http.Cookie{
 		Name: nextCookie, Value: url.QueryEscape(next), Path: Path + "/sign-in", MaxAge: int(age.Seconds()),
 		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: strings.HasPrefix(p.s.cfg.PublicURL, "https:"),
 	})
+}
+
+// keptNext is what keepNext has kept; empty for nothing.
+func (p *page) keptNext() string {
+	kept, err := p.r.Cookie(nextCookie)
+	if err != nil {
+		return ""
+	}
+	next, _ := url.QueryUnescape(kept.Value) // one that can't be read is none
+	return next
 }
 
 func doSignOut(p *page) error {

@@ -18,7 +18,7 @@ var abouts = map[string]string{
 	"rejectedPlays":   "Plays that players have sent and that can't be delivered.",
 	"tenant":          "The tenant.",
 	"developers":      "The developers, with their e-mail addresses.",
-	"members":         "The persons who may sign in, with their e-mail addresses and names.",
+	"members":         "The persons who may sign in, with their e-mail addresses and names, and who they are at a provider of OpenID Connect.",
 	"apiKeys":         "The API keys, without their secrets.",
 	"bases":           "The legal bases.",
 	"rights":          "The rights.",

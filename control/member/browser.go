@@ -21,6 +21,7 @@ const cookieName = "__Host-muniment_session"
 type browserPolicy struct {
 	origins *http.CrossOriginProtection
 	cookie  http.Cookie // without a value
+	attempt http.Cookie // that of a sign-in at the provider, without a value
 	secure  bool        // the public URL has https
 	local   string      // where a browser on this machine reaches the console without TLS
 }
@@ -43,6 +44,9 @@ func newBrowserPolicy(public string) (*browserPolicy, error) {
 			p.local = "http://localhost:" + port + Path
 		}
 	}
+	p.attempt = p.cookie
+	p.attempt.Name = strings.Replace(p.cookie.Name, "_session", "_sign_in", 1)
+	p.attempt.MaxAge = int(attemptAge.Seconds())
 	return p, nil
 }
 
@@ -78,8 +82,9 @@ func (s *Service) Protect(next http.Handler, refuse func(http.ResponseWriter, *h
 }
 
 // filled is the cookie with a token; an empty one deletes it.
-func (p *browserPolicy) filled(token string) *http.Cookie {
-	c := p.cookie
+func (p *browserPolicy) filled(token string) *http.Cookie { return filled(p.cookie, token) }
+
+func filled(c http.Cookie, token string) *http.Cookie {
 	if c.Value = token; token == "" {
 		c.MaxAge = -1
 	}
@@ -88,8 +93,10 @@ func (p *browserPolicy) filled(token string) *http.Cookie {
 
 // token is what the request's cookie says; empty for none. A browser that has several of the name sends the oldest
 // first or last, as it likes, so none of them counts.
-func (p *browserPolicy) token(r *http.Request) string {
-	all := r.CookiesNamed(p.cookie.Name)
+func (p *browserPolicy) token(r *http.Request) string { return only(r, p.cookie.Name) }
+
+func only(r *http.Request, name string) string {
+	all := r.CookiesNamed(name)
 	if len(all) != 1 {
 		return ""
 	}

@@ -215,5 +215,5 @@ func (s *Service) SignInByLink(r *http.Request, token string) (*http.Cookie, err
 	if err != nil {
 		return nil, err
 	}
-	return s.signIn(r, m.TenantID, m.ID)
+	return s.signIn(r, m.TenantID, m.ID, s.db.Now())
 }

@@ -21,14 +21,33 @@
 // database has the SHA-256. A member has at most 3 links that work. An invitation has no link: its mail names the page
 // where one is requested. Nothing that a caller wrote is in a mail.
 //
+// # OpenID Connect
+//
+// A member may also sign in at the service's provider (Config.Provider), in the browser that began it: its cookie holds
+// a secret, from which follow the state, the nonce and the verifier of PKCE of that one attempt, for 10 minutes. So
+// nothing is stored before somebody has signed in, and an answer is good in no other browser.
+//
+// Nobody becomes a member by it. A member's first sign-in by the provider binds the member to who the person is there,
+// issuer and subject, if the provider says that it has verified the address that was invited. After that only this
+// account signs in as the member, whatever becomes of its address; and another account that has the address later does
+// not. An address that the provider has not verified counts for nothing, as anybody may have written it there. The
+// provider is trusted for the addresses of all tenants. A mailed link stays a way to sign in.
+//
+// Who is a member of several tenants chooses one; what the provider has said waits in the database for it, for 10
+// minutes (member_choices).
+//
+// A provider may let somebody in without asking again. So a session knows when its person proved to it who they are:
+// within the last 24 hours, and for what asks again within 10 minutes (Session.Confirmed), for which the provider is
+// told to ask.
+//
 // # Sessions
 //
-// A caller signs in by a link, or by an API key, which is exchanged for a session and not stored. A session acts as
+// A caller signs in by a link, at the provider, or by an API key, which is exchanged for a session and not stored. A session acts as
 // its actor: it has the scopes that the actor has at each request, not those of when it began. So a session of a key
 // that is revoked or has expired, and one of a member who was removed, has ended. A session ends after 8 hours without a request, and 24 hours after it began, whatever
 // happens. Signing in always makes a new session and ends the one that the browser had, so nobody can prepare a session
 // for somebody else. Signing in again is also how a session is confirmed: what asks again
-// (route.Operation.Confirms) takes sessions that are at most 10 minutes old. An actor has at most 20 sessions: one more ends the oldest.
+// (route.Operation.Confirms) takes sessions whose actor has proved who it is within 10 minutes. An actor has at most 20 sessions: one more ends the oldest.
 //
 // Of a session the database has the SHA-256 of its token, in rows that belong to no person and are in no event. All
 // processes of control have the same sessions. When a process is killed while a caller signs in, the caller has a
@@ -56,6 +75,7 @@ import (
 	"time"
 
 	"muniment.example/control/mailer"
+	"muniment.example/control/oidc"
 	"muniment.example/control/sandbox"
 	"muniment.example/control/store"
 )
@@ -67,6 +87,9 @@ type Config struct {
 	PublicURL string
 	// Mails sends invitations and links.
 	Mails *mailer.Mails
+	// Provider is the OpenID Connect provider by which members may sign in; nil: there is none. It sends browsers back to
+	// PublicURL and CallbackPath.
+	Provider *oidc.Provider
 	// Failed makes the error of a job with a code; final gives the job up.
 	Failed func(code string, final bool, err error) error
 	// Limits of each caller's address for requesting and using links; a limit that is 0 is 10 requests within 10

@@ -16,7 +16,7 @@ func (s *Service) Routes(a route.API) {
 	const path, one = "/v1/members", "/v1/members/{memberId}"
 	route.Add(a, route.Operation{ID: "invite-member", Method: http.MethodPost, Path: path, Tag: tag, Access: route.Scope(api.KeysWrite),
 		Summary: "Invite a person to sign in to the console", Confirms: true, Effects: []route.Effect{grants},
-		Description: "A mail says so. The person signs in by a link that is mailed on request, for 15 minutes and once. A tenant has at most 500 members, and invites at most 100 persons in 24 hours."}, s.postMember)
+		Description: "A mail says so. The person signs in by a link that is mailed on request, for 15 minutes and once, or by the OpenID Connect provider of the service, if it has one and that has verified the address. A tenant has at most 500 members, and invites at most 100 persons in 24 hours."}, s.postMember)
 	route.Add(a, route.Operation{ID: "list-members", Method: http.MethodGet, Path: path, Tag: tag, Access: route.Scope(api.KeysWrite),
 		Summary: "List the members, newest first"}, s.getMembers)
 	route.Add(a, route.Operation{ID: "get-member", Method: http.MethodGet, Path: one, Tag: tag, Access: route.Scope(api.KeysWrite),
@@ -40,6 +40,9 @@ type Shown struct {
 	Member
 	Email string `json:"email" doc:"Where links to sign in are sent. Never written to events."`
 	Name  string `json:"name" doc:"Empty when none was given. Never written to events."`
+	// Issuer and Subject are empty until the member has signed in by the provider.
+	Issuer  string `json:"issuer" doc:"The OpenID Connect provider by which the member has signed in; empty: by none yet. Never written to events."`
+	Subject string `json:"subject" doc:"Who the member is there: no other account of the provider signs in as the member. Never written to events."`
 }
 
 // SchemaName is the type's name in the OpenAPI document, where it has no package before it.
@@ -50,7 +53,13 @@ func (One) SchemaName() string        { return "MemberData" }
 func (List) SchemaName() string       { return "MemberList" }
 func (RoleChange) SchemaName() string { return "MemberChange" }
 
-func (m Member) shown() Shown { return Shown{m, m.Email, m.Name} }
+func (m Member) shown() Shown {
+	s := Shown{Member: m, Email: m.Email, Name: m.Name}
+	if m.bound() {
+		s.Issuer, s.Subject = *m.Issuer, *m.Subject
+	}
+	return s
+}
 
 // One is the response about one member.
 type One struct {

@@ -20,7 +20,7 @@ const (
 	// idleAge is how long a session lasts without a request, and sessionAge how long at most.
 	idleAge    = 8 * time.Hour
 	sessionAge = 24 * time.Hour
-	// confirmedAge is how old a session may be for what asks again.
+	// confirmedAge is how long ago the actor may have proved who it is for what asks again.
 	confirmedAge = 10 * time.Minute
 	// mostSessions is how many sessions an actor has at most.
 	mostSessions = 20
@@ -49,7 +49,8 @@ func (s Session) Allows(scope api.Scope) bool { return s.Caller.Scopes.Allows(sc
 // IsUnconfirmed says whether an error is that of Confirmed: the page then asks to sign in again.
 func IsUnconfirmed(err error) bool { return errors.Is(err, auth.ErrUnconfirmed) }
 
-// Confirmed returns an error unless the actor has signed in within the last 10 minutes. Making and rotating a key,
+// Confirmed returns an error unless the actor has proved who it is within the last 10 minutes: by signing in, or, at a
+// provider that did not ask again, before that. Making and rotating a key,
 // changing members, and erasing a person ask for it: their operations refuse the Caller of another session.
 func (s Session) Confirmed() error {
 	if s.Caller.Unconfirmed {
@@ -91,7 +92,7 @@ func (s *Service) Session(r *http.Request) (Session, error) {
 		}
 	}
 	session.SignedInAt, session.ExpiresAt = row.signedInAt, store.At(row.signedInAt.Add(sessionAge))
-	session.Caller.Unconfirmed = now.Sub(row.signedInAt.Time) > confirmedAge
+	session.Caller.Unconfirmed = now.Sub(row.confirmedAt.Time) > confirmedAge
 	return session, nil
 }
 
@@ -133,11 +134,11 @@ func (s *Service) SignInByKey(r *http.Request, key string) (*http.Cookie, error)
 	if err != nil {
 		return nil, err
 	}
-	return s.signIn(r, caller.TenantID, caller.ID)
+	return s.signIn(r, caller.TenantID, caller.ID, s.db.Now())
 }
 
-// signIn makes a session, and ends the one of the request.
-func (s *Service) signIn(r *http.Request, tenantID, actorID string) (*http.Cookie, error) {
+// signIn makes a session of an actor, who proved who it is at confirmed, and ends the one of the request.
+func (s *Service) signIn(r *http.Request, tenantID, actorID string, confirmed time.Time) (*http.Cookie, error) {
 	if err := s.db.Reserved(); err != nil {
 		return nil, err
 	}
@@ -150,7 +151,7 @@ func (s *Service) signIn(r *http.Request, tenantID, actorID string) (*http.Cooki
 		if err := makeRoom(ctx, tx, actorID); err != nil {
 			return err
 		}
-		return insertSession(ctx, tx, token, sessionRow{tenantID: tenantID, actorID: actorID, signedInAt: now, seenAt: now})
+		return insertSession(ctx, tx, token, sessionRow{tenantID: tenantID, actorID: actorID, signedInAt: now, confirmedAt: store.At(confirmed), seenAt: now})
 	})
 	if err != nil {
 		return nil, err
@@ -172,7 +173,7 @@ func (s *Service) SignOut(r *http.Request) (*http.Cookie, error) {
 	return s.browsers.filled(""), nil
 }
 
-// Forget deletes the sessions that have ended, links that work no more, their mails in the outbox, and windows of callers in which
+// Forget deletes the sessions that have ended, links that work no more, what nobody has chosen of, their mails in the outbox, and windows of callers in which
 // nothing counts any more. Any number of processes may run it.
 func (s *Service) Forget(ctx context.Context) error {
 	if err := s.callers.Forget(ctx); err != nil {
@@ -180,6 +181,9 @@ func (s *Service) Forget(ctx context.Context) error {
 	}
 	err := s.db.Transact(ctx, func(tx *sql.Tx) error {
 		if err := forgetLinks(ctx, tx, s.db.Now()); err != nil {
+			return err
+		}
+		if err := forgetChoices(ctx, tx, s.db.Now()); err != nil {
 			return err
 		}
 		return forgetSessions(ctx, tx, s.db.Now())

@@ -12,8 +12,8 @@ import (
 
 // sessionRow is a session as it is stored, without its token.
 type sessionRow struct {
-	tenantID, actorID  string
-	signedInAt, seenAt store.Instant
+	tenantID, actorID               string
+	signedInAt, confirmedAt, seenAt store.Instant
 }
 
 // lasts says whether the session has not ended by itself.
@@ -24,13 +24,13 @@ func (r *sessionRow) lasts(now time.Time) bool {
 // findSession returns the session of a token, nil if there is none.
 func findSession(ctx context.Context, q store.Querier, token string) (*sessionRow, error) {
 	return store.One(ctx, q, "a session", func(row store.Row) (r sessionRow, err error) {
-		return r, row.Scan(&r.tenantID, &r.actorID, &r.signedInAt, &r.seenAt)
-	}, `SELECT tenant_id, actor_id, signed_in_at, seen_at FROM sessions WHERE token_hash = $1`, api.HashSecret(token))
+		return r, row.Scan(&r.tenantID, &r.actorID, &r.signedInAt, &r.confirmedAt, &r.seenAt)
+	}, `SELECT tenant_id, actor_id, signed_in_at, confirmed_at, seen_at FROM sessions WHERE token_hash = $1`, api.HashSecret(token))
 }
 
 func insertSession(ctx context.Context, tx *sql.Tx, token string, r sessionRow) error {
-	_, err := tx.ExecContext(ctx, `INSERT INTO sessions (token_hash, tenant_id, actor_id, signed_in_at, seen_at) VALUES ($1, $2, $3, $4, $5)`,
-		api.HashSecret(token), r.tenantID, r.actorID, r.signedInAt, r.seenAt)
+	_, err := tx.ExecContext(ctx, `INSERT INTO sessions (token_hash, tenant_id, actor_id, signed_in_at, confirmed_at, seen_at) VALUES ($1, $2, $3, $4, $5, $6)`,
+		api.HashSecret(token), r.tenantID, r.actorID, r.signedInAt, r.confirmedAt, r.seenAt)
 	if err != nil {
 		return fmt.Errorf("cannot write a session: %w", err)
 	}

@@ -17,9 +17,12 @@ type Member struct {
 	OrgID       string `json:"-" db:"org_id"`
 	DeveloperID string `json:"-" db:"developer_id"`
 	Env         string `json:"-" db:"env"`
-	// Email and Name are personal data: no event has them.
+	// Email, Name, Issuer and Subject are personal data: no event has them. Issuer and Subject are who the person is at a
+	// provider of OpenID Connect; nil until the member has signed in by it.
 	Email     string        `json:"-" db:"email"`
 	Name      string        `json:"-" db:"name"`
+	Issuer    *string       `json:"-" db:"issuer"`
+	Subject   *string       `json:"-" db:"subject"`
 	Role      Role          `json:"role" db:"role,moves" enum:"owner,finance,operations,viewer" doc:"What the member may do: owner holds *; finance reads, settles and disputes; operations reads, and changes rights, offers, challenges, webhooks, disputes and packs; viewer reads."`
 	State     State         `json:"state" db:"state,moves" enum:"INVITED,ACTIVE,REMOVED" doc:"INVITED until the member has signed in."`
 	InvitedBy string        `json:"invitedBy" db:"invited_by" doc:"The API key or the member that invited the member, or operator or system."`

@@ -14,6 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"muniment.example/control/mailer"
+	"muniment.example/control/member"
+	"muniment.example/control/oidc"
 	"muniment.example/control/sandbox"
 	"muniment.example/control/webhook"
 	"muniment.example/gateway/api"
@@ -27,13 +29,18 @@ type Flags struct {
 	Webhook WebhookFlags  `embed:"" prefix:"webhook-" group:"Webhooks:"`
 	Exports ExportFlags   `embed:"" group:"Exports:"`
 	Mail    MailFlags     `embed:"" prefix:"mail-" group:"Mail:"`
+	OIDC    OIDCFlags     `embed:"" prefix:"oidc-" group:"OpenID Connect:"`
 	Public  PublicURLFlag `embed:""`
 }
 
-// Validate refuses mails whose link would lead to where the process listens.
+// Validate refuses mails whose link would lead to where the process listens, and a provider that would send browsers
+// there.
 func (f Flags) Validate() error {
-	if f.Mail.SMTP != "" && f.Public.PublicURL == "" {
+	switch {
+	case f.Mail.SMTP != "" && f.Public.PublicURL == "":
 		return errors.New("--mail-smtp needs --public-url: the link of a mail begins with it")
+	case f.OIDC.Issuer != "" && f.Public.PublicURL == "":
+		return errors.New("--oidc-issuer needs --public-url: the provider sends browsers back to it")
 	}
 	return nil
 }
@@ -83,6 +90,50 @@ func (f PublicURLFlag) Validate() error {
 		return errors.New("--public-url must begin with http:// or https://, and have a host, no user, no query and no fragment")
 	}
 	return nil
+}
+
+// OIDCFlags say by which provider of OpenID Connect members may sign in to the console.
+type OIDCFlags struct {
+	Issuer     string             `help:"Provider of OpenID Connect by which members may sign in to the console too: its issuer, exactly as its tokens name it. It is trusted for the addresses that it has verified, of all tenants. It sends browsers back to /console/sign-in/callback of --public-url. Default: members sign in by mailed links." placeholder:"URL"`
+	ClientID   string             `help:"Id of this service at the provider." placeholder:"ID"`
+	SecretFile certs.PasswordFile `help:"File of its secret there. Read again for each sign-in. Default: it is a public client, which has none." placeholder:"FILE" type:"path"`
+	CA         string             `name:"ca" help:"Certificate authorities to trust as the provider (PEM); default: those of the system." placeholder:"FILE" type:"path"`
+}
+
+// Validate refuses what would fail only once somebody signs in.
+func (f OIDCFlags) Validate() error {
+	if f.Issuer == "" {
+		if f.ClientID != "" || f.SecretFile != "" || f.CA != "" {
+			return errors.New("--oidc-issuer is missing")
+		}
+		return nil
+	}
+	if err := oidc.CheckIssuer(f.Issuer); err != nil {
+		return fmt.Errorf("--oidc-issuer %w", err)
+	}
+	if f.ClientID == "" {
+		return errors.New("--oidc-client-id is missing: the id under which the provider knows this service")
+	}
+	return nil
+}
+
+// provider is the provider; nil if there is none. public is where browsers reach the console.
+func (f OIDCFlags) provider(public string, logger *slog.Logger, registry prometheus.Registerer) (*oidc.Provider, error) {
+	if f.Issuer == "" {
+		return nil, nil
+	}
+	hop, err := certs.NewClient(certs.Options{Use: "oidc", Logger: logger, Registerer: registry}, certs.ClientFlags{CA: f.CA})
+	if err != nil {
+		return nil, err
+	}
+	return oidc.New(oidc.Config{
+		Issuer: f.Issuer, ClientID: f.ClientID, Secret: f.SecretFile.Password(), RedirectURL: public + member.CallbackPath, Logger: logger,
+		Trust: func(host string) *tls.Config {
+			trust := cmp.Or(hop.Config(host), &tls.Config{ServerName: host})
+			trust.MinVersion = tls.VersionTLS12 // some providers have no later one
+			return trust
+		},
+	})
 }
 
 // MailFlags say by which mail server mails are sent.

@@ -172,8 +172,12 @@ func (p *Plane) openTenants(ctx context.Context) (err error) {
 		return err
 	}
 	p.mails = &mailer.Mails{Server: server, Outbox: filepath.Join(cfg.Data, "outbox")}
+	provider, err := cfg.Flags.OIDC.provider(cfg.Flags.publicURL(cfg.Listening), cfg.Logger, cfg.Registerer)
+	if err != nil {
+		return err
+	}
 	p.members, err = member.New(member.Config{
-		DB: cfg.DB, PublicURL: cfg.Flags.publicURL(cfg.Listening), Mails: p.mails, Shared: cfg.Shared, Ended: p.hooks.KeyEnded, Logger: cfg.Logger,
+		DB: cfg.DB, PublicURL: cfg.Flags.publicURL(cfg.Listening), Mails: p.mails, Provider: provider, Shared: cfg.Shared, Ended: p.hooks.KeyEnded, Logger: cfg.Logger,
 		Failed: func(code string, final bool, err error) error {
 			return &control.JobFailure{Code: code, Final: final, Err: err}
 		},

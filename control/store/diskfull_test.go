@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"log/slog"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/gateway/api"
+	"muniment.example/pipeline/conform"
 	"muniment.example/sealer"
 )
 
@@ -54,9 +56,16 @@ func TestFullDisk(t *testing.T) {
 	require.Equal(t, 2, strings.Count(said.String(), "has space for changes again"))
 }
 
+// wholeLog takes all records at once.
+type wholeLog struct{ faultyLog }
+
+func (l *wholeLog) AppendInOrder(ctx context.Context, rs []*sealer.Record) (int, error) {
+	return conform.InOrder(ctx, rs, l.Append)
+}
+
 // TestRelayCopiesNothingWhileRowsStay has the outbox refuse to be cleared.
 func TestRelayCopiesNothingWhileRowsStay(t *testing.T) {
-	db, log := mustOpenFile(t, filepath.Join(t.TempDir(), "control.db")), new(faultyLog)
+	db, log := mustOpenFile(t, filepath.Join(t.TempDir(), "control.db")), new(wholeLog)
 	for _, subject := range []string{"rgh_a", "rgh_b"} {
 		db.mustEmit(t, "tnt_a", subject)
 	}

@@ -44,12 +44,16 @@ type Member struct {
 	Email string `json:"email"`
 	// The API key or the member that invited the member, or operator or system.
 	InvitedBy string `json:"invitedBy"`
+	// The OpenID Connect provider by which the member has signed in; empty: by none yet. Never written to events.
+	Issuer string `json:"issuer"`
 	// Empty when none was given. Never written to events.
 	Name string `json:"name"`
 	// What the member may do: owner, finance, operations or viewer.
 	Role string `json:"role"`
 	// INVITED until the member has signed in, then ACTIVE; REMOVED.
 	State string `json:"state"`
+	// Who the member is at Issuer: no other account there signs in as the member. Never written to events.
+	Subject string `json:"subject"`
 }
 
 // MemberInvitation is a new member.

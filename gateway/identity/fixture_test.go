@@ -25,6 +25,7 @@ import (
 	"muniment.example/control/tenant"
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/snapshot"
+	"muniment.example/pipeline/conform"
 	"muniment.example/sealer"
 )
 
@@ -123,6 +124,10 @@ type noLog struct{}
 
 func (noLog) Append(context.Context, *sealer.Record) (sealer.Position, error) {
 	return sealer.Position{}, errors.New("this test has no log")
+}
+
+func (l noLog) AppendInOrder(ctx context.Context, rs []*sealer.Record) (int, error) {
+	return conform.InOrder(ctx, rs, l.Append)
 }
 
 // pass lets time pass for control, and not for nodes.
