@@ -102,10 +102,11 @@ func (l *load) leave(parts []privatePart) error {
 		p, n := parts[0], 1
 		var err error
 		if p.class == classDelivery {
-			err = l.rewrite(p.tenant, p.text, func(first int64, _, private [][]byte) {
+			err = l.rewrite(p.tenant, p.text, func(first int64, _, private [][]byte) bool {
 				for n = 0; n < len(parts) && parts[n].class == classDelivery && parts[n].text-first < int64(len(private)); n++ {
 					private[parts[n].text-first] = kept(parts[n].left)
 				}
+				return false
 			})
 		} else {
 			err = l.exec(`UPDATE texts SET private = ? WHERE text = ?`, optional(p.left), p.text)

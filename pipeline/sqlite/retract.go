@@ -101,7 +101,10 @@ func (l *load) remove(tenant int64, p place) error {
 		return err
 	}
 	if class == classDelivery {
-		err = l.rewrite(tenant, text, func(first int64, events, private [][]byte) { events[text-first], private[text-first] = nil, nil })
+		err = l.rewrite(tenant, text, func(first int64, events, private [][]byte) bool {
+			events[text-first], private[text-first] = nil, nil
+			return true
+		})
 	} else {
 		err = l.exec(`DELETE FROM texts WHERE text = ?`, text)
 	}

@@ -424,8 +424,9 @@ func (c codec) cut(tenant, first int64, list []texts) (blocks []*textBlock) {
 	return blocks
 }
 
-// rewrite changes texts of a block, and deletes it if none are left.
-func (l *load) rewrite(tenant, text int64, change func(first int64, events, private [][]byte)) error {
+// rewrite changes texts of a block, and deletes it if none are left. change reports whether it has removed
+// an event, and not private parts alone.
+func (l *load) rewrite(tenant, text int64, change func(first int64, events, private [][]byte) (removed bool)) error {
 	r := textReader{codec: l.codec, find: l.StmtContext(l.ctx, l.findBlock)}
 	if err := r.seek(l.ctx, tenant, text); err != nil {
 		return err
@@ -434,9 +435,11 @@ func (l *load) rewrite(tenant, text int64, change func(first int64, events, priv
 	if err != nil {
 		return err
 	}
-	change(r.first, events, private)
-	delete(l.tails, tenant)
-	packed := l.codec.pack(events)
+	packed := r.events
+	if change(r.first, events, private) {
+		delete(l.tails, tenant)
+		packed = l.codec.pack(events)
+	}
 	if packed == nil {
 		return l.exec(`DELETE FROM text_blocks WHERE text_block = ?`, r.number)
 	}
