@@ -160,7 +160,7 @@ var adapters = map[string][]string{
 	"github.com/alecthomas/kong":       {".", "bench/cmd", "deploy/commandline"},
 	"github.com/pressly/goose":         {"control/store", "control/store/storetest", "pipeline/clickhouse", "pipeline/sqlite"},
 	"github.com/segmentio/kafka-go":    {"pipeline/kafka"},
-	"github.com/klauspost/compress":    {"control/proof", "control/proof/sums", "gateway", "gateway/upload", "sealer"},
+	"github.com/klauspost/compress":    {"bench/system/systemtest", "control/proof", "control/proof/sums", "gateway", "gateway/upload", "pipeline/sqlite", "sealer"},
 	"github.com/ClickHouse/clickhouse": {"pipeline/clickhouse", "bench/warehouse"}, // what the product is held against
 	"github.com/parquet-go/parquet-go": {"control/table"},
 	"github.com/minio/minio-go":        {"control/objects"},

@@ -95,6 +95,7 @@ func (c *pipelineCmd) serve(p *process.Process) error {
 		Tenants: map[string]gateway.TenantsPart{"backlog": func(ctx context.Context) any { return fleet.Backlog(ctx) }},
 	}.Handler())
 	p.Parts().Run("the loaders", fleet.Run)
+	p.Parts().Run("dropping old idempotency keys", func(ctx context.Context) error { return warehouse.ExpireKeys(ctx, log.Retention, p.Logger) })
 	p.Wait()
 	return nil
 }

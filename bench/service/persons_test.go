@@ -300,10 +300,10 @@ func TestTextsOfPersons(t *testing.T) {
 
 	// Events that will still name the person.
 	permanent, permanentTexts := map[string]int{}, ""
-	for _, row := range tableRows(rowsOf(t, filepath.Join(s.Data, "warehouse.db")), "texts") {
-		if strings.Contains(strings.ToLower(row["event"]), strings.ToLower(person)) {
-			permanent[systemtest.Parse[struct{ Type string }](t, row["event"]).Type]++
-			permanentTexts += row["event"]
+	for _, text := range systemtest.TextsIn(t, filepath.Join(s.Data, "warehouse.db")) {
+		if strings.Contains(strings.ToLower(text.Event), strings.ToLower(person)) {
+			permanent[systemtest.Parse[struct{ Type string }](t, text.Event).Type]++
+			permanentTexts += text.Event
 		}
 	}
 	preview := func() (c systemtest.ErasureCounts) {
@@ -724,29 +724,16 @@ func otherRows(t *testing.T, data string) map[string]map[string]string {
 func privateParts(t *testing.T, s *systemtest.Service) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	texts := map[string]string{}
-	for _, row := range tableRows(rowsOf(t, filepath.Join(s.Data, "warehouse.db")), "texts") {
-		texts[row["event"]] = row["private"]
-	}
-	for event, private := range texts {
+	for _, text := range systemtest.TextsIn(t, filepath.Join(s.Data, "warehouse.db")) {
 		e := systemtest.Parse[struct {
 			EventID, Type string
 			Subject       struct{ ID string }
-		}](t, event)
+		}](t, text.Event)
 		if e.Subject.ID != "" && (strings.HasPrefix(e.Type, "dsar.") || strings.HasPrefix(e.Type, "payable.")) {
-			all[e.Subject.ID+" "+e.EventID] = private
+			all[e.Subject.ID+" "+e.EventID] = text.Private
 			continue
 		}
-		all[e.EventID] = private
+		all[e.EventID] = text.Private
 	}
 	return all
-}
-
-func tableRows(all map[string]map[string]string, table string) (list []map[string]string) {
-	for name, row := range all {
-		if of, _, _ := strings.Cut(name, " "); of == table {
-			list = append(list, row)
-		}
-	}
-	return list
 }

@@ -15,6 +15,10 @@ const (
 	mostLarge  = 1.6 // product to bare insert, in large groups
 	mostSmall  = 2.2 // and in small ones
 	mostSQLite = 20  // microseconds a row
+
+	// Bytes a receipt takes on disk, once nothing of it is needed for the log any more.
+	mostBytesSQLite     = 1000
+	mostBytesClickHouse = 460
 )
 
 // RowCosts is what a RowCost found.
@@ -27,6 +31,7 @@ type RowCosts struct {
 	Reading, Checking []float64
 	Costs             []Cost
 	Sizes             []OnDisk
+	Reads             []Read
 	Verdicts          []measure.Verdict
 }
 
@@ -80,6 +85,30 @@ func (r *RowCosts) judge() {
 	if all := r.figures("SQLite", largeGroup, unsearched, Cost.sum); len(all) > 0 {
 		r.bound("SQLite, groups of "+measure.Count(largeGroup)+": a row, no search indexes", all, "%.1f µs", "%g µs", mostSQLite)
 	}
+	r.boundBytes("SQLite", mostBytesSQLite)
+	r.boundBytes("ClickHouse", mostBytesClickHouse)
+}
+
+// onDisk is what a receipt takes, without keys that go two days after the log has.
+func (r *RowCosts) onDisk(warehouse string, group int) (sum float64) {
+	for _, s := range r.Sizes {
+		if s.Warehouse == warehouse && s.Group == group && s.What != bareCopy && s.What != droppedKeys {
+			sum += s.Bytes
+		}
+	}
+	return sum
+}
+
+func (r *RowCosts) boundBytes(warehouse string, most float64) {
+	bytes := r.onDisk(warehouse, largeGroup)
+	if bytes == 0 {
+		return
+	}
+	v := measure.Verdict{What: warehouse + ": bytes a receipt, after the log's week", Figure: fmt.Sprintf("%.0f", bytes), Bound: fmt.Sprintf("≤ %g", most), State: measure.Missed}
+	if bytes <= most {
+		v.State = measure.Holds
+	}
+	r.Verdicts = append(r.Verdicts, v)
 }
 
 func (r *RowCosts) bound(what string, all []float64, format, boundFormat string, bound float64) {
@@ -104,6 +133,7 @@ func (r *RowCosts) WriteText(w io.Writer) error {
 		microsOf(r.Reading), microsOf(r.Checking))
 	r.writeCosts(&b)
 	r.writeSizes(&b)
+	r.writeReads(&b)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -147,13 +177,24 @@ func (r *RowCosts) writeSizes(b *strings.Builder) {
 		if i+1 < len(r.Sizes) && r.Sizes[i+1].Warehouse == s.Warehouse && r.Sizes[i+1].Group == s.Group {
 			continue
 		}
-		sum := 0.0
-		for _, other := range r.Sizes {
-			if other.Warehouse == s.Warehouse && other.Group == s.Group && other.What != bareCopy {
-				sum += other.Bytes
-			}
+		together := "together"
+		if s.Warehouse == "ClickHouse" {
+			together = "together, without " + droppedKeys
 		}
-		rows = append(rows, []string{s.Warehouse, measure.Count(s.Group), "together", fmt.Sprintf("%.1f", sum)})
+		rows = append(rows, []string{s.Warehouse, measure.Count(s.Group), together, fmt.Sprintf("%.1f", r.onDisk(s.Warehouse, s.Group))})
+	}
+	b.WriteString("\n")
+	measure.Table(b, rows)
+}
+
+func (r *RowCosts) writeReads(b *strings.Builder) {
+	if len(r.Reads) == 0 {
+		return
+	}
+	rows := [][]string{{"warehouse", "group", "reading", "median", "least", "CPU"}}
+	for _, q := range r.Reads {
+		rows = append(rows, []string{q.Warehouse, measure.Count(q.Group), q.What,
+			fmt.Sprintf("%.0f µs", q.Median), fmt.Sprintf("%.0f µs", q.Least), fmt.Sprintf("%.0f µs", q.CPU)})
 	}
 	b.WriteString("\n")
 	measure.Table(b, rows)
@@ -161,3 +202,6 @@ func (r *RowCosts) writeSizes(b *strings.Builder) {
 
 // bareCopy is no part of the product.
 const bareCopy = "bare copy of events"
+
+// droppedKeys go two days after the log has dropped their records.
+const droppedKeys = "idempotency_keys"

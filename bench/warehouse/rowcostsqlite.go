@@ -27,7 +27,12 @@ func (c *RowCost) sqliteWays(ctx context.Context, report *RowCosts, group int) (
 		close: func(ctx context.Context) error {
 			sizes, err := f.sizes(ctx)
 			report.Sizes = append(report.Sizes, sizes.of("SQLite", group)...)
-			return errors.Join(err, f.close(), os.RemoveAll(dir))
+			reads, readErr := f.reads(ctx)
+			for _, r := range reads {
+				r.Warehouse, r.Group = "SQLite", group
+				report.Reads = append(report.Reads, r)
+			}
+			return errors.Join(err, readErr, f.close(), os.RemoveAll(dir))
 		},
 	}
 	if w.all, err = f.ways(ctx, group == largeGroup || c.Large == 0); err != nil {
@@ -104,10 +109,7 @@ func (f *sqliteFiles) openBare(ctx context.Context) (err error) {
 		return err
 	}
 	const rows = "position >= ? AND position < ?"
-	f.tables = []plainTable{
-		{name: "events", where: rows + " ORDER BY position"},
-		{name: "texts", where: "text IN (SELECT text FROM events WHERE " + rows + ") ORDER BY text"},
-	}
+	f.tables = []plainTable{{name: "events", where: rows + " ORDER BY position"}}
 	for i := range f.tables {
 		t := &f.tables[i]
 		var made, columns string
@@ -122,14 +124,22 @@ func (f *sqliteFiles) openBare(ctx context.Context) (err error) {
 		}
 		t.columns = strings.Split(columns, ",")
 	}
-	return nil
+	f.tables = append(f.tables, plainTable{name: "texts", columns: []string{"text", "event", "private"}})
+	_, err = f.bare.ExecContext(ctx, `CREATE TABLE texts (text INTEGER PRIMARY KEY, event BLOB NOT NULL, private BLOB)`)
+	return err
 }
 
-// prepare reads what the product has stored of batches.
+// prepare reads what the product has stored of batches, but for their texts.
 func (f *sqliteFiles) prepare(ctx context.Context, batches []pipeline.Batch) (steps []func(context.Context) error, err error) {
 	for _, b := range batches {
 		stored := make([][][]any, len(f.tables))
 		for i, t := range f.tables {
+			if t.name == "texts" { // the product compresses them
+				for _, r := range b.Rows {
+					stored[i] = append(stored[i], []any{r.Offset, r.Event, r.Private})
+				}
+				continue
+			}
 			if stored[i], err = f.read(ctx, t, b); err != nil {
 				return nil, err
 			}
@@ -180,6 +190,27 @@ func (f *sqliteFiles) add(ctx context.Context, stored [][][]any) error {
 		}
 	}
 	return tx.Commit()
+}
+
+// reads measures queries of the product.
+func (f *sqliteFiles) reads(ctx context.Context) ([]Read, error) {
+	rows, err := f.product.QueryContext(ctx, "SELECT tenant_id FROM tenants ORDER BY tenant LIMIT 16")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var tenants []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		tenants = append(tenants, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return measureReads(ctx, f.warehouses[0], tenants)
 }
 
 // sizes are what tables and indexes take on disk.

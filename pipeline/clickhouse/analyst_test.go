@@ -146,7 +146,7 @@ func TestAnalystSeesOneTenant(t *testing.T) {
 		require.Empty(t, twoColumns(t, conn, `SELECT tenant_id, toInt64(1) FROM `+table+` WHERE tenant_id = 'tnt_b'`), table)
 	}
 	for _, statement := range []string{
-		`SELECT * FROM private_parts`, `SELECT * FROM idempotency_keys`, `SELECT * FROM row_identities`, `SELECT * FROM set_aside`, `SELECT * FROM subject_key`, `SELECT * FROM tombstones`, `SELECT * FROM positions`,
+		`SELECT * FROM private_parts`, `SELECT * FROM idempotency_keys`, `SELECT * FROM keys_dropped`, `SELECT * FROM row_identities`, `SELECT * FROM set_aside`, `SELECT * FROM subject_key`, `SELECT * FROM tombstones`, `SELECT * FROM positions`,
 		`INSERT INTO positions (log_partition) VALUES (1)`, `ALTER TABLE events DELETE WHERE 1`, `DROP TABLE events`,
 		`SELECT * FROM file('/etc/passwd', 'LineAsString')`,
 	} {

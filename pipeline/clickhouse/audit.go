@@ -133,7 +133,14 @@ func (w *reader) Misjudged(ctx context.Context, from, to sealer.Position) (list 
 			wanted[j.keyID], oldest = true, min(oldest, j.at-dayMs)
 		}
 	}
-	past, err := w.withAnyOf(ctx, wanted, retracted, "at >= "+moment(oldest))
+	since, err := w.keysSince(ctx, oldest)
+	if err != nil {
+		return nil, err
+	}
+	past, err := w.withAnyOf(ctx, wanted, retracted, oldest, since)
+	if err == nil {
+		err = w.keysStill(ctx, oldest, since)
+	}
 	if err != nil {
 		return nil, err
 	}

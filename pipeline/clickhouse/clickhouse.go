@@ -54,6 +54,8 @@
 // event whose record was quarantined and released takes all replicas: while one is away, a
 // batch with such a record, or with a release, is not loaded.
 //
+// Idempotency keys are dropped two days after the log has (see keyexpiry.go). All else stays.
+//
 // Non-goals: shards (one tenant's rows are on every replica) and retention
 // (deploy/analysts.md says which rows may be deleted, how, and what is lost with them).
 package clickhouse

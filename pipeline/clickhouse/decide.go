@@ -2,9 +2,9 @@ package clickhouse
 
 import (
 	"context"
+	"maps"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
@@ -126,12 +126,29 @@ func withoutDay(identities []keyed) (dayless, dated []keyed) {
 // where each partition goes on: all loaded rows stand before it.
 func (w *Warehouse) decide(ctx context.Context, rows []keyed, start map[int32]sealer.Position, retracted map[eventKey]keyID) ([]decision, error) {
 	idempotent, identities := split(rows)
-	possible, err := w.maybe(ctx, false, idempotent, start)
+	back := int64(math.MaxInt64)
+	for _, k := range idempotent {
+		back = min(back, k.at-dayMs)
+	}
+	since, err := w.keysSince(ctx, back)
+	if err != nil {
+		return nil, err
+	}
+	// The filters lack keys that were dropped.
+	var older, others []keyed
+	for _, k := range idempotent {
+		if k.at-dayMs < since {
+			older = append(older, k)
+		} else {
+			others = append(others, k)
+		}
+	}
+	possible, err := w.maybe(ctx, false, others, start)
 	if err != nil {
 		return nil, err
 	}
 	keys, oldest := map[keyID]bool{}, int64(math.MaxInt64)
-	for _, k := range possible {
+	for _, k := range slices.Concat(older, possible) {
 		keys[k.keyID], oldest = true, min(oldest, k.at-dayMs)
 	}
 	// Identities of a day are stored together, so they need no filter.
@@ -143,7 +160,10 @@ func (w *Warehouse) decide(ctx context.Context, rows []keyed, start map[int32]se
 	for _, k := range slices.Concat(possibleRows, dated) {
 		keys[k.keyID] = true
 	}
-	past, err := w.withAnyOf(ctx, keys, retracted, "at >= "+moment(oldest))
+	past, err := w.withAnyOf(ctx, keys, retracted, oldest, since)
+	if err == nil {
+		err = w.keysStill(ctx, back, since)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -247,9 +267,21 @@ func (w *Warehouse) keysOf(ctx context.Context, query string, partition int32, a
 	return err
 }
 
+// scanKeyed reads a delivery with the columns of its key.
+func scanKeyed(key func(*keyed) []any) func(scan func(...any) error) (keyed, error) {
+	return func(scan func(...any) error) (k keyed, err error) {
+		p := &k.position
+		var at time.Time
+		err = scan(append([]any{&k.tenantID, &k.eventID, &p.Generation, &p.Partition, &p.Offset, &at}, key(&k)...)...)
+		k.at = at.UnixMilli()
+		return k, err
+	}
+}
+
 // withAnyOf reads the loaded deliveries with any of some keys and identities, without
-// retracted ones. The conditions are for those with a key.
-func (w *servers) withAnyOf(ctx context.Context, keys map[keyID]bool, retracted map[eventKey]keyID, conditions ...string) (found []keyed, err error) {
+// retracted ones: of those with a key, the ones from oldest on. since is what keysSince has
+// returned for that; what is found is all if keysStill says so afterwards.
+func (w *servers) withAnyOf(ctx context.Context, keys map[keyID]bool, retracted map[eventKey]keyID, oldest, since int64) (found []keyed, err error) {
 	byKey, err := ext.NewTable("wanted", ext.Column("key", "UInt64"))
 	if err != nil {
 		return nil, err
@@ -258,12 +290,13 @@ func (w *servers) withAnyOf(ctx context.Context, keys map[keyID]bool, retracted 
 	if err != nil {
 		return nil, err
 	}
-	rows := 0
+	rows, tenants := 0, map[string]bool{}
 	for key := range keys {
 		if key.isRow() {
 			rows++
 			err = byRow.Append(key.tenantID, key.row.Day, key.hashed())
 		} else {
+			tenants[key.tenantID] = true
 			err = byKey.Append(key.hashed())
 		}
 		if err != nil {
@@ -271,19 +304,18 @@ func (w *servers) withAnyOf(ctx context.Context, keys map[keyID]bool, retracted 
 		}
 	}
 	read := func(wanted *ext.Table, key string, scanned func(*keyed) []any, table, where string) error {
-		list, err := collect(clickhouse.Context(ctx, clickhouse.WithExternalTable(wanted)), w, func(scan func(...any) error) (k keyed, err error) {
-			p := &k.position
-			var at time.Time
-			err = scan(append([]any{&k.tenantID, &k.eventID, &p.Generation, &p.Partition, &p.Offset, &at}, scanned(&k)...)...)
-			k.at = at.UnixMilli()
-			return k, err
-		}, `SELECT tenant_id, event_id, generation, log_partition, position, at, `+key+` FROM `+table+` WHERE `+where)
+		list, err := collect(clickhouse.Context(ctx, clickhouse.WithExternalTable(wanted)), w, scanKeyed(scanned), `SELECT tenant_id, event_id, generation, log_partition, position, at, `+key+` FROM `+table+` WHERE `+where)
 		found = append(found, list...)
 		return err
 	}
 	if len(keys) > rows {
 		err = read(byKey, "idempotency", func(k *keyed) []any { return []any{&k.idempotency} },
-			"idempotency_keys", strings.Join(append(conditions, "key IN (SELECT key FROM wanted)"), " AND "))
+			"idempotency_keys", "at >= "+moment(oldest)+" AND key IN (SELECT key FROM wanted)")
+	}
+	if err == nil && len(keys) > rows && oldest < since {
+		var older []keyed
+		older, err = w.olderKeys(ctx, byKey, slices.Collect(maps.Keys(tenants)), oldest, since)
+		found = append(found, older...)
 	}
 	if err == nil && rows > 0 {
 		err = read(byRow, "row_hash, row_day", func(k *keyed) []any { return []any{&k.row.Hash, &k.row.Day} },

@@ -77,7 +77,14 @@ func (w *Warehouse) forget(ctx context.Context, retracted map[eventKey]keyID) er
 	if err := w.deletePrivate(ctx, events); err != nil {
 		return err
 	}
-	rows, err := w.withAnyOf(ctx, keys, retracted)
+	since, err := w.keysSince(ctx, 0)
+	if err != nil {
+		return err
+	}
+	rows, err := w.withAnyOf(ctx, keys, retracted, 0, since)
+	if err == nil {
+		err = w.keysStill(ctx, 0, since)
+	}
 	if err != nil {
 		return err
 	}

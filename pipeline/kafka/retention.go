@@ -58,12 +58,23 @@ func (l *Log) RetentionUsed(ctx context.Context, at sealer.Position) (used float
 // youngest record is older than the retention, and its oldest is up to segment.ms older than that;
 // an hour is for their checks. It is an error if they keep records for ever.
 func (l *Log) Kept(ctx context.Context) (time.Duration, error) {
+	kept, err := l.sum(ctx, settingRetention, settingSegment)
+	return kept + time.Hour, err
+}
+
+// Retention is for how long the topic promises to keep a record, at least. It is an error if the
+// brokers keep records for ever.
+func (l *Log) Retention(ctx context.Context) (time.Duration, error) {
+	return l.sum(ctx, settingRetention)
+}
+
+// sum adds up settings of the topic that are times.
+func (l *Log) sum(ctx context.Context, settings ...string) (kept time.Duration, err error) {
 	d, err := describe(ctx, l.client, l.cfg.Topic)
 	if err != nil {
 		return 0, err
 	}
-	kept := time.Hour
-	for _, name := range []string{settingRetention, settingSegment} {
+	for _, name := range settings {
 		ms, err := d.number(name)
 		if err == nil && (ms < 0 || ms > mostKept.Milliseconds()) {
 			err = fmt.Errorf("topic %s keeps its records for ever: %s=%d", l.cfg.Topic, name, ms)

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -81,17 +82,41 @@ func (l *load) erase(key pipeline.SubjectKey, list []pipeline.Tombstone) error {
 		if err != nil {
 			return err
 		}
-		parts, err := privateParts(l.ctx, l.Tx, key, t, l.unsearched)
+		parts, err := privateParts(l.ctx, l.Tx, &textReader{codec: l.codec, find: l.StmtContext(l.ctx, l.findBlock)}, key, t, l.unsearched)
 		if err != nil {
 			return err
 		}
-		for _, p := range parts {
-			if err := l.exec(`UPDATE texts SET private = ? WHERE text = ?`, optional(p.left), p.text); err != nil {
-				return err
-			}
+		if err := l.leave(parts); err != nil {
+			return err
 		}
 	}
 	return l.eraseQuarantined(key, list)
+}
+
+// leave stores what is left of private parts.
+func (l *load) leave(parts []privatePart) error {
+	slices.SortFunc(parts, func(a, b privatePart) int { // each block is written once
+		return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(a.text, b.text))
+	})
+	for len(parts) > 0 {
+		p, n := parts[0], 1
+		var err error
+		if p.class == classDelivery {
+			err = l.rewrite(p.tenant, p.text, func(first int64, _, private [][]byte) bool {
+				for n = 0; n < len(parts) && parts[n].class == classDelivery && parts[n].text-first < int64(len(private)); n++ {
+					private[parts[n].text-first] = kept(parts[n].left)
+				}
+				return false
+			})
+		} else {
+			err = l.exec(`UPDATE texts SET private = ? WHERE text = ?`, optional(p.left), p.text)
+		}
+		if err != nil {
+			return err
+		}
+		parts = parts[n:]
+	}
+	return nil
 }
 
 // eraseQuarantined deletes from the quarantined records, which are few, what the tombstones
@@ -168,7 +193,9 @@ func (w *Warehouse) CountSubject(ctx context.Context, tenantID, subjectHash stri
 	if err != nil || !ok {
 		return n, err
 	}
-	parts, err := privateParts(ctx, tx, key, pipeline.Tombstone{TenantID: tenantID, SubjectHash: subjectHash, Until: instant(never.first)}, w.writer.unsearched)
+	texts := w.reader(tx.StmtContext(ctx, w.find))
+	defer w.release(texts)
+	parts, err := privateParts(ctx, tx, texts, key, pipeline.Tombstone{TenantID: tenantID, SubjectHash: subjectHash, Until: instant(never.first)}, w.writer.unsearched)
 	if err != nil {
 		return n, err
 	}
@@ -205,21 +232,22 @@ func (w *Warehouse) CountLabelled(ctx context.Context, tenantID string, person s
 	return n, nil
 }
 
-// CountTelemetry implements pipeline.Eraser. SQLite leaves out almost all private parts that name others.
+// CountTelemetry implements pipeline.Eraser.
 func (w *Warehouse) CountTelemetry(ctx context.Context, tenantID string, person sealer.Person) (n int64, err error) {
-	var f filter
-	f.add("t.tenant_id = ?1 AND e.class = 0 AND x.private IS NOT NULL", tenantID)
-	if fragment := person.Fragment(); fragment != "" {
-		f.add("(instr(x.private, ?2) > 0 OR instr(x.private, ?3) > 0)", fragment, `\`)
-	}
+	fragment := []byte(person.Fragment())
+	var b textBlock
 	err = each(ctx, w.read, func(scan func(...any) error) error {
-		var private []byte
-		err := scan(&private)
-		if sealer.NamedInTelemetry(private, person) {
-			n++
+		if err := b.scan(scan); err != nil {
+			return err
+		}
+		private, err := b.frame(w.codec, 1, b.private)
+		for _, text := range private {
+			if (bytes.Contains(text, fragment) || bytes.Contains(text, []byte(`\`))) && sealer.NamedInTelemetry(text, person) {
+				n++
+			}
 		}
 		return err
-	}, `SELECT x.private FROM tenants AS t CROSS JOIN events AS e USING (tenant) CROSS JOIN texts AS x USING (text) WHERE `+f.String(), f.args...)
+	}, `SELECT `+blockColumns+` FROM text_blocks WHERE tenant = (SELECT tenant FROM tenants WHERE tenant_id = ?) AND private IS NOT NULL`, tenantID)
 	if err != nil {
 		return 0, fmt.Errorf("cannot count the deliveries with telemetry that names a person: %w", err)
 	}
@@ -240,37 +268,45 @@ func (w *Warehouse) QuarantinedOf(ctx context.Context, tenantID string, person s
 
 // privatePart is that of a text, and what is left of it once a tombstone's are erased.
 type privatePart struct {
-	text int64
-	left []byte
+	tenant, class, text int64 // as events has them
+	left                []byte
 }
 
 // privateParts lists the private parts that a tombstone covers.
-func privateParts(ctx context.Context, tx *sql.Tx, key pipeline.SubjectKey, t pipeline.Tombstone, unsearched bool) (parts []privatePart, err error) {
+func privateParts(ctx context.Context, tx *sql.Tx, texts *textReader, key pipeline.SubjectKey, t pipeline.Tombstone, unsearched bool) (parts []privatePart, err error) {
 	var tenant int64
 	if err := tx.QueryRowContext(ctx, `SELECT tenant FROM tenants WHERE tenant_id = ?`, t.TenantID).Scan(&tenant); err != nil {
 		return nil, none(err)
 	}
-	from, mark := `SELECT text, e.at, x.private, '' FROM events AS e CROSS JOIN texts AS x USING (text)`, markOf(t.SubjectHash)
+	from, mark := `SELECT e.class, e.text, e.at, x.private, '' FROM events AS e`+otherTexts, markOf(t.SubjectHash)
 	kind, _, ofNotes := t.Notes()
 	if ofNotes {
-		from, mark = `SELECT text, e.at, x.private, c.subject_kind FROM events AS e CROSS JOIN common AS c USING (common) CROSS JOIN texts AS x USING (text)`, markOf(subjectMark(kind))
+		from, mark = `SELECT e.class, e.text, e.at, x.private, c.subject_kind FROM events AS e CROSS JOIN common AS c USING (common)`+otherTexts, markOf(subjectMark(kind))
 	}
 	erased := pipeline.NewErased(key, []pipeline.Tombstone{t})
 	look := func(where string, args ...any) error {
 		return each(ctx, tx, func(scan func(...any) error) error {
-			var text, at int64
+			p := privatePart{tenant: tenant}
+			var at int64
 			r := pipeline.Row{}
 			r.TenantID = t.TenantID
-			if err := scan(&text, &at, &r.Private, &r.SubjectKind); err != nil || ofNotes && r.SubjectKind != kind {
+			if err := scan(&p.class, &p.text, &at, &r.Private, &r.SubjectKind); err != nil || ofNotes && r.SubjectKind != kind {
 				return err
+			}
+			if p.class == classDelivery {
+				var err error
+				if r.Private, err = texts.privatePart(ctx, tenant, p.text); err != nil {
+					return err
+				}
 			}
 			r.At = instant(at)
 			left, _, err := erased.Private(&r)
 			if !bytes.Equal(left, r.Private) {
-				parts = append(parts, privatePart{text, left})
+				p.left = left
+				parts = append(parts, p)
 			}
 			return err
-		}, from+` WHERE e.tenant = ? AND e.at <= ? AND x.private IS NOT NULL`+where, append([]any{tenant, t.Until.UnixMilli()}, args...)...)
+		}, from+` WHERE e.tenant = ? AND e.at <= ? AND (e.class = 0 OR x.private IS NOT NULL)`+where, append([]any{tenant, t.Until.UnixMilli()}, args...)...)
 	}
 	if unsearched {
 		return parts, look("")

@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"database/sql"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -33,20 +33,25 @@ func files(tb testing.TB, folder, text string) (list []string) {
 }
 
 // TestEraseLeavesNoByte in the file and its write-ahead log, wherever the private parts stood:
-// small, of many pages, replaced by a copy at a lower position, and retracted.
+// small, of many pages, compressed in a block, replaced by a copy at a lower position, and retracted.
 func TestEraseLeavesNoByte(t *testing.T) {
 	folder := t.TempDir()
 	w := mustOpen(t, filepath.Join(folder, "warehouse.db"))
 	key := pipeline.SubjectKey{4}
 	require.NoError(t, w.Erase(t.Context(), key, nil))
 	const subject, marker = "ada@example.org", "telemetry-of-ada"
+	random := rand.New(rand.NewPCG(1, 2))
 	var rows []pipeline.Row
 	for i := range int64(300) {
-		telemetry := fmt.Sprintf(`{"beamId":"%s","n":%d}`, strings.Repeat(marker, 1+int(i%50)*40), i)
+		telemetry := fmt.Sprintf(`{"beamId":"%s","n":%d}`, noise(random, int(i%50)*600)+marker, i)
 		if i%3 == 0 {
 			rows = append(rows, conform.Shown("tnt_a", i+1, subject, telemetry))
 		} else {
 			rows = append(rows, conform.Shown("tnt_a", i+1, "bob", `{"beamId":"bobs"}`))
+		}
+		if i%10 == 1 { // it is in no block
+			rows[i] = conform.Shown("tnt_a", i+1, subject, telemetry)
+			rows[i].Type, rows[i].Delivery = "basis.changed", nil
 		}
 	}
 	load := func(from int64, rows ...pipeline.Row) {
@@ -58,6 +63,8 @@ func TestEraseLeavesNoByte(t *testing.T) {
 	load(0, moved)
 	require.NotEmpty(t, files(t, folder, subject))
 	require.NotEmpty(t, files(t, folder, marker))
+	stood := traces{}
+	stood.note(t, w, subject)
 
 	until := rows[len(rows)-1].At
 	stones := []pipeline.Tombstone{{TenantID: "tnt_a", SubjectHash: key.Hash("tnt_a", subject), Until: until}}
@@ -65,7 +72,11 @@ func TestEraseLeavesNoByte(t *testing.T) {
 	load(0, append([]pipeline.Row{moved}, rows...)...)
 	require.Empty(t, files(t, folder, subject))
 	require.Empty(t, files(t, folder, marker))
-	require.NotEmpty(t, files(t, folder, "bobs"))
+	require.Greater(t, len(stood[subject]), 20)
+	stood.requireNone(t, w, folder, subject)
+	n, err := w.CountSubject(t.Context(), "tnt_a", key.Hash("tnt_a", "bob"))
+	require.NoError(t, err)
+	require.EqualValues(t, 180, n.PrivateParts)
 	require.NoError(t, w.Close())
 	require.Empty(t, files(t, folder, marker), "after a checkpoint")
 }

@@ -24,9 +24,12 @@ const mostCached = 1 << 16
 type writer struct {
 	lock chan struct{} // of capacity 1: waiting for it can end with a ctx
 	// Prepared statements, of one row and of rowsAStatement.
-	events, texts, keys, marks, times [2]*sql.Stmt
-	key, known                        *sql.Stmt
+	events, texts, blocks, keys, marks, times [2]*sql.Stmt
+	key, known                                *sql.Stmt
+	// Of a tenant's blocks of texts: that of a text, their ends from the last one down, the open ones, and their removal.
+	findBlock, tailBlocks, openBlocks, joinedBlocks *sql.Stmt
 
+	codec      codec
 	unsearched bool
 	limits     limits
 
@@ -34,6 +37,7 @@ type writer struct {
 	version int64
 	tenants map[string]tenant
 	commons map[common]int64
+	tails   map[int64]tail
 	spans   []*span          // nil: not read yet
 	erased  *pipeline.Erased // nil: not read yet, or not known
 }
@@ -53,6 +57,7 @@ func (w *writer) prepare(ctx context.Context, db *sql.DB) (err error) {
 	}{
 		{&w.events, "INSERT OR FAIL", "events (" + columns + ")", ""},
 		{&w.texts, "INSERT OR FAIL", "texts (text, event, private)", ""},
+		{&w.blocks, "INSERT OR FAIL", "text_blocks (tenant, first, texts, size, open, events, private)", ""},
 		{&w.keys, "INSERT OR FAIL", "keys (span, tenant, hash, generation, position, log_partition)", ""},
 		{&w.marks, "INSERT OR IGNORE", "search_marks (span, tenant, hash, generation, block)", ""},
 		{&w.times, "INSERT OR FAIL", "search_times (tenant, generation, block, earliest, latest, rendered_first, rendered_last)",
@@ -67,18 +72,22 @@ func (w *writer) prepare(ctx context.Context, db *sql.DB) (err error) {
 			}
 		}
 	}
-	if w.key, err = db.PrepareContext(ctx, selectKey); err == nil {
-		w.known, err = db.PrepareContext(ctx, selectKnown)
-	}
-	if err != nil {
-		return fmt.Errorf("cannot prepare load: %w", err)
+	for stmt, text := range map[**sql.Stmt]string{
+		&w.key: selectKey, &w.known: selectKnown, &w.findBlock: findBlock,
+		&w.tailBlocks:   `SELECT first, texts, size, open FROM text_blocks WHERE tenant = ? ORDER BY first DESC`,
+		&w.openBlocks:   `SELECT ` + blockColumns + ` FROM text_blocks WHERE tenant = ? AND first >= ? ORDER BY first`,
+		&w.joinedBlocks: `DELETE FROM text_blocks WHERE tenant = ? AND first >= ?`,
+	} {
+		if *stmt, err = db.PrepareContext(ctx, text); err != nil {
+			return fmt.Errorf("cannot prepare load: %w", err)
+		}
 	}
 	return nil
 }
 
 // forget empties the caches: they may hold what is rolled back.
 func (w *writer) forget() {
-	w.tenants, w.commons, w.spans, w.erased = map[string]tenant{}, map[common]int64{}, nil, nil
+	w.tenants, w.commons, w.tails, w.spans, w.erased = map[string]tenant{}, map[common]int64{}, map[int64]tail{}, nil, nil
 }
 
 // newRow is a row that is to be stored.
@@ -116,13 +125,18 @@ func (w *Warehouse) Load(ctx context.Context, b pipeline.Batch) (err error) {
 		}
 	}()
 	return w.change(ctx, func(l *load) error {
-		for _, step := range []func(pipeline.Batch) error{l.notice, l.inOrder, l.drop, l.pick, l.leaveOut, l.decide, l.store, l.quarantine, l.retract, l.advance} {
+		for _, step := range l.steps() {
 			if err := cmp.Or(ctx.Err(), step(b)); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
+}
+
+// steps are those of a Load.
+func (l *load) steps() []func(pipeline.Batch) error {
+	return []func(pipeline.Batch) error{l.notice, l.inOrder, l.drop, l.pick, l.leaveOut, l.decide, l.store, l.quarantine, l.retract, l.advance}
 }
 
 // change is one transaction of the writer.
@@ -149,6 +163,9 @@ func (w *Warehouse) change(ctx context.Context, steps func(l *load) error) (err 
 		}
 		if len(w.writer.commons) > mostCached { // the filters stay: filling them takes seconds
 			clear(w.writer.commons)
+		}
+		if len(w.writer.tails) > mostCached {
+			clear(w.writer.tails)
 		}
 	}()
 	if err := steps(&load{writer: &w.writer, Tx: tx, ctx: context.WithoutCancel(ctx)}); err != nil {
@@ -199,9 +216,7 @@ func (l *load) pick(b pipeline.Batch) error {
 	}
 	there := make(map[key]bool, len(b.Rows))
 	var newest []byte
-	var text int64
-	err := l.QueryRowContext(l.ctx, `SELECT max((SELECT COALESCE(max(event_id), x'') FROM events), (SELECT COALESCE(max(event_id), x'') FROM withdrawn)),
-		(SELECT COALESCE(max(text), 0) FROM texts)`).Scan(&newest, &text)
+	err := l.QueryRowContext(l.ctx, `SELECT max((SELECT COALESCE(max(event_id), x'') FROM events), (SELECT COALESCE(max(event_id), x'') FROM withdrawn))`).Scan(&newest)
 	if err != nil {
 		return err
 	}
@@ -233,8 +248,7 @@ func (l *load) pick(b pipeline.Batch) error {
 				continue
 			}
 		}
-		text++
-		n.text, n.class = text, classOther
+		n.class = classOther
 		switch {
 		case n.Delivery != nil:
 			n.class = classDelivery
@@ -313,12 +327,10 @@ func (l *load) commonOf(n *newRow) (number int64, err error) {
 
 // store stores the rows that were picked, with their texts and keys, and counts them.
 func (l *load) store(pipeline.Batch) error {
-	err := insert(l, l.texts, l.rows, func(args []any, n *newRow) []any {
-		return append(args, n.text, verbatim(n.Event), optional(n.private))
-	})
+	// Consecutive rows of a tenant use the same pages.
+	slices.SortStableFunc(l.rows, func(a, b *newRow) int { return cmp.Compare(a.tenant, b.tenant) })
+	err := l.storeTexts()
 	if err == nil {
-		// Consecutive rows of a tenant use the same pages.
-		slices.SortStableFunc(l.rows, func(a, b *newRow) int { return cmp.Compare(a.tenant, b.tenant) })
 		err = insert(l, l.events, l.rows, appendRow)
 	}
 	if err == nil {

@@ -120,12 +120,14 @@ func (w *Warehouse) events(ctx context.Context, q pipeline.EventQuery) (all []pi
 			return nil, err
 		}
 		subjectHash = key.Hash(q.TenantID, q.DataSubject)
-		f.add("x.private IS NOT NULL")
+		f.add("(e.class = 0 OR x.private IS NOT NULL)")
 	}
 	order := "e.generation, e.position"
 	if q.Newest {
 		order = "e.generation DESC, e.position DESC"
 	}
+	texts := w.reader(tx.StmtContext(ctx, w.find))
+	defer w.release(texts)
 	list := func(from string, f filter) error {
 		limit := q.Limit - len(all)
 		if q.DataSubject != "" {
@@ -133,6 +135,9 @@ func (w *Warehouse) events(ctx context.Context, q pipeline.EventQuery) (all []pi
 		}
 		err := each(ctx, tx, func(scan func(...any) error) error {
 			row, err := scanRow(scan)
+			if err == nil {
+				err = texts.readPrivate(ctx, &row)
+			}
 			switch {
 			case err != nil:
 				return err
@@ -141,9 +146,10 @@ func (w *Warehouse) events(ctx context.Context, q pipeline.EventQuery) (all []pi
 			case len(all) == q.Limit:
 				return errLimit
 			}
-			all = append(all, row)
-			return nil
-		}, `SELECT `+selected+` FROM `+from+` CROSS JOIN texts AS x USING (text)
+			err = texts.readEvent(ctx, &row)
+			all = append(all, row.Row)
+			return err
+		}, `SELECT `+selected+` FROM `+from+otherTexts+`
 			WHERE `+f.String()+` ORDER BY `+order+` LIMIT ?`, append(f.args, limit)...)
 		if errors.Is(err, errLimit) {
 			return nil
@@ -205,9 +211,7 @@ func (w *Warehouse) AuditEvents(ctx context.Context, take func(event []byte) err
 
 // Event returns one row by its id, or pipeline.ErrNoEvent.
 func (w *Warehouse) Event(ctx context.Context, tenantID, eventID string) (pipeline.Row, error) {
-	row, err := scanRow(w.read.QueryRowContext(ctx, `SELECT `+selected+`
-		FROM events AS e INDEXED BY events_by_id CROSS JOIN common AS c USING (common) CROSS JOIN texts AS x USING (text)
-		WHERE e.event_id = ? AND e.tenant = (SELECT tenant FROM tenants WHERE tenant_id = ?)`, eventKey(eventID), tenantID).Scan)
+	row, err := w.event(ctx, tenantID, eventID)
 	row.TenantID = tenantID
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
@@ -215,7 +219,24 @@ func (w *Warehouse) Event(ctx context.Context, tenantID, eventID string) (pipeli
 	case err != nil:
 		return pipeline.Row{}, fmt.Errorf("cannot read event %s: %w", eventID, err)
 	}
-	return row, nil
+	return row.Row, nil
+}
+
+// selectEvent finds a row with the block of its texts.
+const selectEvent = `SELECT ` + selected + `, COALESCE(b.text_block, 0), e.tenant, COALESCE(b.first, 0), COALESCE(b.texts, 0), COALESCE(b.size, 0), COALESCE(b.open, 0), b.events, b.private
+	FROM events AS e INDEXED BY events_by_id CROSS JOIN common AS c USING (common)` + otherTexts + `
+		LEFT JOIN text_blocks AS b ON e.class = 0 AND b.text_block = (SELECT text_block FROM text_blocks WHERE tenant = e.tenant AND first <= e.text ORDER BY first DESC LIMIT 1)
+	WHERE e.event_id = ? AND e.tenant = (SELECT tenant FROM tenants WHERE tenant_id = ?)`
+
+func (w *Warehouse) event(ctx context.Context, tenantID, eventID string) (row storedRow, err error) {
+	texts := w.reader(nil)
+	defer w.release(texts)
+	found := w.single.QueryRowContext(ctx, eventKey(eventID), tenantID)
+	row, err = scanRow(func(into ...any) error { return found.Scan(append(into, texts.into()...)...) })
+	if err != nil {
+		return row, err
+	}
+	return row, cmp.Or(texts.readEvent(ctx, &row), texts.readPrivate(ctx, &row))
 }
 
 // CountEvents counts the loaded events of a tenant.
@@ -317,6 +338,16 @@ type querier interface {
 // each runs a query and calls take for each of its rows.
 func each(ctx context.Context, db querier, take func(scan func(...any) error) error, query string, args ...any) error {
 	rows, err := db.QueryContext(ctx, query, args...)
+	return takeAll(rows, err, take)
+}
+
+// eachOf does as each, of a prepared statement.
+func eachOf(ctx context.Context, stmt *sql.Stmt, take func(scan func(...any) error) error, args ...any) error {
+	rows, err := stmt.QueryContext(ctx, args...)
+	return takeAll(rows, err, take)
+}
+
+func takeAll(rows *sql.Rows, err error, take func(scan func(...any) error) error) error {
 	if err != nil {
 		return err
 	}

@@ -94,16 +94,26 @@ func none(err error) error {
 // key are duplicates.
 func (l *load) remove(tenant int64, p place) error {
 	var key any
-	var class int64
-	err := l.QueryRowContext(l.ctx, `SELECT class, dedup_key FROM events WHERE (tenant, generation, position, log_partition) = (?, ?, ?, ?)`,
-		tenant, p.generation, p.position, p.partition).Scan(&class, &key)
+	var class, text int64
+	err := l.QueryRowContext(l.ctx, `SELECT class, text, dedup_key FROM events WHERE (tenant, generation, position, log_partition) = (?, ?, ?, ?)`,
+		tenant, p.generation, p.position, p.partition).Scan(&class, &text, &key)
+	if err != nil {
+		return err
+	}
+	if class == classDelivery {
+		err = l.rewrite(tenant, text, func(first int64, events, private [][]byte) bool {
+			events[text-first], private[text-first] = nil, nil
+			return true
+		})
+	} else {
+		err = l.exec(`DELETE FROM texts WHERE text = ?`, text)
+	}
 	if err != nil {
 		return err
 	}
 	at := []any{tenant, p.generation, p.position, p.partition}
 	const here = ` WHERE (tenant, generation, position, log_partition) = (?, ?, ?, ?)`
 	for _, statement := range []string{
-		`DELETE FROM texts WHERE text = (SELECT text FROM events` + here + `)`,
 		`DELETE FROM events` + here,
 		`DELETE FROM duplicates` + here,
 	} {
@@ -191,7 +201,8 @@ func (l *load) drop(b pipeline.Batch) error {
 			continue
 		}
 		for _, statement := range []string{
-			`DELETE FROM texts WHERE text IN (SELECT text FROM events WHERE tenant = ?)`,
+			`DELETE FROM texts WHERE text IN (SELECT text FROM events WHERE tenant = ? AND class > 0)`,
+			`DELETE FROM text_blocks WHERE tenant = ?`,
 			`DELETE FROM events WHERE tenant = ?`,
 			`DELETE FROM duplicates WHERE tenant = ?`,
 			`DELETE FROM keys WHERE tenant = ? AND span IN (SELECT span FROM spans)`,
@@ -205,6 +216,7 @@ func (l *load) drop(b pipeline.Batch) error {
 			}
 		}
 		l.tenants[r.TenantID] = tenant{t.number, true}
+		delete(l.tails, t.number)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"encoding/base64"
 	"encoding/binary"
+	"fmt"
 	"strings"
 	"time"
 
@@ -189,16 +190,25 @@ func optional(b []byte) any {
 	return b
 }
 
+// otherTexts joins the texts AS x of events AS e that are no deliveries.
+const otherTexts = ` LEFT JOIN texts AS x ON x.text = CASE WHEN e.class > 0 THEN e.text END`
+
+// storedRow is a row, and which of its tenant's texts are a delivery's, which scanRow doesn't read.
+type storedRow struct {
+	pipeline.Row
+	tenant, text int64
+}
+
 // selected are the columns that scanRow reads, of events AS e, common AS c and texts AS x.
-const selected = `e.generation, e.log_partition, e.position, e.event_id, e.epoch, e.seq, e.at, x.event, x.private,
+const selected = `e.tenant, e.text, e.generation, e.log_partition, e.position, e.event_id, e.epoch, e.seq, e.at, x.event, x.private,
 	c.node, c.type, c.actor_kind, c.actor_id, c.subject_kind, c.subject_id, e.class,
 	c.right_id, c.basis_id, c.substrate, c.signing_key_id, c.metered, c.reason, c.metering_basis, c.completion,
 	e.right_revision, e.receipt_id, e.rendered_at, e.issued_at, e.quantity_ms, e.dedup_key, e.impressions`
 
 // scanRow reads a row of selected.
-func scanRow(scan func(...any) error) (pipeline.Row, error) {
+func scanRow(scan func(...any) error) (storedRow, error) {
 	var (
-		r                                               pipeline.Row
+		r                                               storedRow
 		epoch, seq, at, class                           int64
 		id, dedup                                       any
 		right, basis, substrate, key, reason, meterName sql.NullString
@@ -207,15 +217,18 @@ func scanRow(scan func(...any) error) (pipeline.Row, error) {
 		impressions                                     sql.NullInt64
 		metered                                         sql.NullBool
 	)
-	err := scan(&r.Generation, &r.Partition, &r.Offset, &id, &epoch, &seq, &at, &r.Event, &r.Private,
+	err := scan(&r.tenant, &r.text, &r.Generation, &r.Partition, &r.Offset, &id, &epoch, &seq, &at, &r.Event, &r.Private,
 		&r.Node, &r.Type, &r.ActorKind, &r.ActorID, &r.SubjectKind, &r.SubjectID, &class,
 		&right, &basis, &substrate, &key, &metered, &reason, &meterName, &completion,
 		&revision, &receipt, &renderedAt, &issuedAt, &quantityMs, &dedup, &impressions)
 	if err != nil {
-		return pipeline.Row{}, err
+		return storedRow{}, err
 	}
 	r.EventID, r.Epoch, r.Seq, r.At = eventID(id), uint64(epoch), uint64(seq), instant(at)
 	if class != classDelivery {
+		if r.Event == nil {
+			return storedRow{}, fmt.Errorf("the text of event %s is missing from the warehouse", r.EventID)
+		}
 		return r, nil
 	}
 	if !receipt.Valid {

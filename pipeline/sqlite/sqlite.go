@@ -13,6 +13,10 @@
 // Beyond a hundred million rows, each row with an id of its own is also looked up in all
 // older ones, which takes some ten microseconds for every 100,000.
 //
+// Events and private parts of deliveries are most of the bytes: they are compressed, in blocks of one
+// tenant (see texts.go). A block that is damaged is an error of each query that reads a text of it;
+// sums, which read rows alone, go on.
+//
 // What is deleted is overwritten, so that erasing a person leaves nothing in the file; Erase
 // finds the person's rows by marks of a keyed hash, as a listing does (see search.go).
 //
@@ -35,6 +39,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 
 	"github.com/pressly/goose/v3"
@@ -71,6 +76,11 @@ type Warehouse struct {
 	// running into the busy timeout.
 	write *sql.DB
 	read  *sql.DB
+	codec codec
+	// find is findBlock, and single selectEvent, for read.
+	find, single *sql.Stmt
+	// readers are textReaders that nobody uses: their memory is used again.
+	readers sync.Pool
 	// emptied: nothing that this process has erased is left in the write-ahead log.
 	emptied atomic.Bool
 	// writer holds what belongs to Load.
@@ -102,14 +112,18 @@ func Open(ctx context.Context, cfg Config) (_ *Warehouse, err error) {
 		return nil, err
 	}
 
-	w := &Warehouse{writer: writer{unsearched: cfg.Unsearched}}
+	codec, err := newCodec()
+	if err != nil {
+		return nil, err
+	}
+	w := &Warehouse{codec: codec, writer: writer{codec: codec, unsearched: cfg.Unsearched}}
 	defer func() {
 		if err != nil {
 			w.Close()
 		}
 	}()
 	// A batch is several megabytes: with SQLite's default of 1,000 pages each commit would
-	// make a checkpoint. Two texts would leave a third of a page of 4,096 bytes empty.
+	// make a checkpoint. A block of texts fills a page (see blockBytes).
 	if w.write, err = connect(cfg.Path,
 		"page_size(8192)", "journal_mode(WAL)", "synchronous(FULL)", "busy_timeout("+busyTimeout+")",
 		"wal_autocheckpoint(4000)", "journal_size_limit(67108864)", "cache_size(-65536)",
@@ -128,6 +142,12 @@ func Open(ctx context.Context, cfg Config) (_ *Warehouse, err error) {
 	}
 	w.read.SetMaxOpenConns(readers)
 	w.read.SetMaxIdleConns(readers)
+	if w.find, err = w.read.PrepareContext(ctx, findBlock); err == nil {
+		w.single, err = w.read.PrepareContext(ctx, selectEvent)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot prepare queries: %w", err)
+	}
 	return w, nil
 }
 
@@ -139,6 +159,7 @@ func (w *Warehouse) Close() error {
 			errs = append(errs, db.Close())
 		}
 	}
+	w.codec.close()
 	return errors.Join(errs...)
 }
 

@@ -56,7 +56,7 @@ func Erased(t *testing.T, server *system.Server, key, person string) (e ErasureO
 	return answer.Erasure
 }
 
-// Holding are the files under a folder in which a text stands; in a bundle, also packed. Those
+// Holding are the files under a folder in which a text stands; in a bundle or a warehouse, also packed. Those
 // under a folder of one of the names apart are passed over.
 func Holding(t *testing.T, folder, text string, apart ...string) (files []string) {
 	t.Helper()
@@ -71,7 +71,7 @@ func Holding(t *testing.T, folder, text string, apart ...string) (files []string
 		if strings.HasPrefix(string(b), "PK\x03\x04") {
 			b = append(b, unpacked(b)...)
 		}
-		if bytes.Contains(b, []byte(text)) {
+		if bytes.Contains(b, []byte(text)) || textsHold(t, path, text) {
 			name, _ := filepath.Rel(folder, path)
 			files = append(files, name)
 		}

@@ -101,7 +101,7 @@ SETTINGS index_granularity = 1024, old_parts_lifetime = 0, cleanup_delay_period 
 	min_rows_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_fetch = 1;
 
 -- Deliveries by a hash of their idempotency key, to find duplicates; a look-up reads the
--- days from the one before on. Written before the event: a visible event has its key here.
+-- days from the one before on. Written before the event: a visible event has its key here, unless its day was dropped.
 CREATE TABLE IF NOT EXISTS idempotency_keys (
 	tenant_id     String,
 	idempotency   String,
@@ -118,6 +118,14 @@ PRIMARY KEY key
 ORDER BY (key, tenant_id, event_id)
 SETTINGS index_granularity = 128, min_compress_block_size = 8192, -- it is asked for thousands of keys that lie apart
 	fsync_after_insert = 1, fsync_part_directory = 1,
+	min_rows_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_fetch = 1;
+
+-- Keys of earlier days are dropped: a look-up that goes back so far reads events, too. Written before they are.
+CREATE TABLE IF NOT EXISTS keys_dropped (
+	before Date
+) ENGINE = ReplacingMergeTree
+ORDER BY before
+SETTINGS fsync_after_insert = 1, fsync_part_directory = 1,
 	min_rows_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_fetch = 1;
 
 -- Deliveries by their rows' identities, which make duplicates however old they are. So the

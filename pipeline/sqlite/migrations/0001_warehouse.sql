@@ -39,13 +39,27 @@ CREATE INDEX common_by_subject ON common (tenant, subject_id) WHERE right_id IS 
 -- Finds the release of a record.
 CREATE INDEX common_by_released ON common (subject_id) WHERE type = 'record.released';
 
--- The bytes of events, in the order of loading: only the end of the table is written, and
--- scans of many rows don't read them.
+-- The bytes of events other than deliveries, in the order of loading: only the end of the table is
+-- written, and scans of many rows don't read them.
 CREATE TABLE texts (
 	text    INTEGER PRIMARY KEY,
 	event   BLOB NOT NULL,
 	private BLOB
 );
+
+-- The bytes of deliveries: consecutive texts of one tenant, compressed together (see texts.go). The
+-- newest blocks of a tenant are open: with the texts that come next they become a larger one.
+CREATE TABLE text_blocks (
+	text_block INTEGER PRIMARY KEY,
+	tenant     BIGINT  NOT NULL,
+	first      BIGINT  NOT NULL, -- number of its first text; a tenant's count from 1
+	texts      BIGINT  NOT NULL, -- how many it has
+	size       BIGINT  NOT NULL, -- bytes of these when it was written, uncompressed
+	open       BOOLEAN NOT NULL,
+	events     BLOB    NOT NULL,
+	private    BLOB              -- NULL: none has a private part
+);
+CREATE UNIQUE INDEX text_blocks_by_first ON text_blocks (tenant, first);
 
 -- One row an event: copies of it collapse onto the lowest log position. The rows of a
 -- tenant stand in the order of their positions, which is that of (generation, position);
@@ -59,7 +73,7 @@ CREATE TABLE events (
 	log_partition     BIGINT NOT NULL,
 	class             BIGINT NOT NULL, -- 0: delivery.recorded, 1: gate.refusals, 2: any other type
 	common            BIGINT NOT NULL,
-	text              BIGINT NOT NULL,
+	text              BIGINT NOT NULL, -- class 0: among those of the tenant's deliveries; else in texts
 	event_id                 NOT NULL, -- BLOB: the ULID behind evt_; TEXT: all of it
 	epoch             BIGINT NOT NULL, -- unsigned, as its bit pattern; seq too
 	seq               BIGINT NOT NULL,
