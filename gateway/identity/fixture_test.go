@@ -24,7 +24,6 @@ import (
 	"muniment.example/control/tenant"
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/snapshot"
-	"muniment.example/pipeline/conform"
 	"muniment.example/sealer"
 )
 
@@ -123,10 +122,6 @@ type noLog struct{}
 
 func (noLog) AppendInOrder(_ context.Context, rs []*sealer.Record) (int, error) {
 	return len(rs), nil
-}
-
-func (l noLog) AppendInOrder(ctx context.Context, rs []*sealer.Record) (int, error) {
-	return conform.InOrder(ctx, rs, l.Append)
 }
 
 // pass lets time pass for control, and not for nodes.
