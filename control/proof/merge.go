@@ -44,7 +44,8 @@ func (s *Sums) MergeSums(ctx context.Context) (failed error) {
 			return errors.Join(failed, err)
 		}
 		for _, r := range due {
-			if err := s.merge(ctx, r, within); err != nil {
+			_, err := mended(ctx, s, &pipeline.MeterQuery{TenantID: r.tenantID}, func() (struct{}, error) { return struct{}{}, s.merge(ctx, r, within) }, nil)
+			if err != nil {
 				failed = errors.Join(failed, fmt.Errorf("cannot merge the sums of packs %d to %d of %s: %w", r.last-r.packs+1, r.last, r.tenantID, err))
 			}
 		}

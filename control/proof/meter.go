@@ -32,7 +32,9 @@ type Rows interface {
 //   - queries that name events, or that sum by anchor or placement, count by rows alone.
 //
 // The result is what the rows alone add up to, for every position and window, as long as the rows of
-// sealed events are unchanged; the check for drift compares them. Safe for concurrent use.
+// sealed events are unchanged; the check for drift compares them. Sums that can't be read are counted again
+// from the packs (see MendSums); where that fails rows answer, unless they are to be checked. Safe for
+// concurrent use.
 type Sums struct {
 	db    *store.DB
 	rows  Rows
@@ -41,6 +43,10 @@ type Sums struct {
 	runs []int64
 	// checked says that rows of packs are compared with these (see Checked).
 	checked bool
+	// mend mends what is stored of a tenant, and unread notes that a query was answered from rows because this
+	// failed; both nil: what can't be read stays so.
+	mend   func(ctx context.Context, tenantID string) error
+	unread func(ctx context.Context, tenantID string, err error)
 }
 
 // NewSums returns the sums of the packs in a database, and of the rows behind them.
@@ -285,9 +291,13 @@ func (s *Sums) Stored(ctx context.Context, p Pack) (hours, days []pipeline.Meter
 }
 
 // blocksOf returns what a column has of a pack: hours or whole. What can't be decoded is left out.
-func (s *Sums) blocksOf(ctx context.Context, p *Pack, column string) (rows []pipeline.MeterRow, err error) {
-	err = store.Each(ctx, s.db.Read(), "the sums of pack "+p.ID, scanStored, func(stored stored) error {
-		block, err := s.codec.Decode(stored.day, stored.block, column == "whole")
+func (s *Sums) blocksOf(ctx context.Context, p *Pack, column string) ([]pipeline.MeterRow, error) {
+	return storedRows(ctx, s.db.Read(), s.codec, p, column)
+}
+
+func storedRows(ctx context.Context, db *sql.DB, codec *sums.Codec, p *Pack, column string) (rows []pipeline.MeterRow, err error) {
+	err = store.Each(ctx, db, "the sums of pack "+p.ID, scanStored, func(stored stored) error {
+		block, err := codec.Decode(stored.day, stored.block, column == "whole")
 		if errors.Is(err, sums.ErrBlock) {
 			return nil
 		}
@@ -344,6 +354,14 @@ func (p *split) rest(q pipeline.MeterQuery) (queries []pipeline.MeterQuery) {
 
 // Metering implements Rows.
 func (s *Sums) Metering(ctx context.Context, q pipeline.MeterQuery) ([]pipeline.MeterRow, error) {
+	fromRows := func() ([]pipeline.MeterRow, error) { return s.rows.Metering(ctx, q) }
+	if s.checked {
+		fromRows = nil
+	}
+	return mended(ctx, s, &q, func() ([]pipeline.MeterRow, error) { return s.metering(ctx, q) }, fromRows)
+}
+
+func (s *Sums) metering(ctx context.Context, q pipeline.MeterQuery) ([]pipeline.MeterRow, error) {
 	p, err := s.split(ctx, &q)
 	if err != nil {
 		return nil, err
@@ -391,6 +409,11 @@ func (s *Sums) Metering(ctx context.Context, q pipeline.MeterQuery) ([]pipeline.
 // MeterTotals implements Rows.
 func (s *Sums) MeterTotals(ctx context.Context, q pipeline.MeterQuery) (pipeline.MeterTotals, error) {
 	q.Buckets, q.By = nil, pipeline.MeterBy{}
+	return mended(ctx, s, &q, func() (pipeline.MeterTotals, error) { return s.meterTotals(ctx, q) },
+		func() (pipeline.MeterTotals, error) { return s.rows.MeterTotals(ctx, q) })
+}
+
+func (s *Sums) meterTotals(ctx context.Context, q pipeline.MeterQuery) (pipeline.MeterTotals, error) {
 	p, err := s.split(ctx, &q)
 	if err != nil {
 		return pipeline.MeterTotals{}, err
