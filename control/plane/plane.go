@@ -248,12 +248,15 @@ func driftCheck(cfg Config, packs *proof.Service, statements *statement.Service,
 			}
 			audited, err := auditedPack(p)
 			if err == nil {
-				audited.Hours, audited.Days, err = packs.Sums.Stored(ctx, p)
+				var of proof.Stored
+				of, err = packs.Sums.Stored(ctx, p)
+				audited.Hours, audited.Days = of.Hours, of.Days
+				audited.RenderedByHour = drift.Rendered{First: of.FirstByHour, Last: of.LastByHour}
+				audited.RenderedByDay = drift.Rendered{First: of.FirstByDay, Last: of.LastByDay}
 			}
 			return audited, err
 		},
-		Metering: cfg.Warehouse.Metering,
-		Recount:  packs.RecountSums,
+		Metering: cfg.Warehouse.Metering, MeterTotals: cfg.Warehouse.MeterTotals, Recount: packs.RecountSums,
 		NextStatement: func(ctx context.Context, after string) (*drift.Statement, error) {
 			s, err := statements.IssuedAfter(ctx, after)
 			if err != nil || s == nil {

@@ -270,11 +270,10 @@ func (s *Sums) hoursOf(ctx context.Context, packs []Pack) ([]*sums.Table, error)
 	}, func(d day) error {
 		block, err := s.codec.Decode(d.day, d.block, false)
 		table := tables[d.sequence-first]
+		numbers := table.Numbers(&block, "", false)
 		for i := range block.Lines {
 			l := &block.Lines[i]
-			kind := block.Kinds[l.Kind]
-			kind.Completion = ""
-			table.Add(l.Start, table.Number(kind), &l.Sum)
+			table.Add(l.Start, uint32(numbers[l.Kind]), &l.Sum)
 		}
 		return err
 	}, `SELECT sequence, day, hours FROM proof_sums WHERE tenant_id = $1 AND sequence >= $2 AND sequence <= $3`, packs[0].TenantID, first, last)

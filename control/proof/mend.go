@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"muniment.example/control/proof/sums"
 	"muniment.example/control/store"
@@ -92,9 +93,10 @@ func (a *archive) sumsAreSound(ctx context.Context, p *Pack) (bool, error) {
 			if err != nil {
 				return err
 			}
+			numbers := table.Numbers(&block, "", true)
 			for i := range block.Lines {
 				l := &block.Lines[i]
-				table.Add(b.day, table.Number(block.Kinds[l.Kind]), &l.Sum)
+				table.Add(b.day, uint32(numbers[l.Kind]), &l.Sum)
 			}
 		}
 		return nil
@@ -117,15 +119,11 @@ func (a *archive) RecountSums(ctx context.Context, tenantID, packID string) erro
 		return fmt.Errorf("cannot count pack %s: %w", packID, err)
 	}
 	for column, counted := range map[string]*sums.Table{"hours": table, "whole": wholeDays(table)} {
-		rows, err := storedRows(ctx, a.db.Read(), a.codec, &p, column)
+		stored, err := storedOf(ctx, a.db.Read(), a.codec, &p, column)
 		if err != nil {
 			return err
 		}
-		var stored sums.Table
-		for i := range rows {
-			stored.Add(rows[i].Bucket.UnixMilli(), stored.Number(kindOf(&rows[i])), sumOf(&rows[i]))
-		}
-		if _, apart := stored.Apart(counted); apart {
+		if !slices.Equal(stored.table().Lines(), counted.Lines()) {
 			return a.replace(ctx, &p, table)
 		}
 	}

@@ -246,16 +246,7 @@ func (s *Sums) sealed(ctx context.Context, q *pipeline.MeterQuery, p *split, t *
 			if err != nil {
 				return err
 			}
-			numbers := make([]int64, len(block.Kinds))
-			for i, k := range block.Kinds {
-				if numbers[i] = -1; q.RightID != "" && q.RightID != k.RightID {
-					continue
-				}
-				if !q.By.Completion {
-					k.Completion = ""
-				}
-				numbers[i] = int64(t.Number(k))
-			}
+			numbers := t.Numbers(&block, q.RightID, q.By.Completion)
 			for i := range block.Lines {
 				l := &block.Lines[i]
 				if numbers[l.Kind] < 0 {
@@ -264,7 +255,7 @@ func (s *Sums) sealed(ctx context.Context, q *pipeline.MeterQuery, p *split, t *
 				if bucket, ok := p.bucket(l.Start, length); ok {
 					t.Add(bucket, uint32(numbers[l.Kind]), &l.Sum)
 				} else if s.checked && !r.whole && p.cuts(l.Start) {
-					p.sealed.Add(l.Start, p.sealed.Number(block.Kinds[l.Kind]), &l.Sum)
+					p.sealed.Add(l.Start, p.sealed.Number(block.Kind(l.Kind)), &l.Sum)
 				}
 			}
 			return nil
@@ -276,26 +267,62 @@ func (s *Sums) sealed(ctx context.Context, q *pipeline.MeterQuery, p *split, t *
 	return nil
 }
 
-// Stored returns what is stored of a pack, by hour and by day, as Metering lists it by completion. Days have
-// besides what merged runs that end with the pack have more than their packs, so that they sum to the pack's
-// only if these agree too. What can't be decoded is left out.
-func (s *Sums) Stored(ctx context.Context, p Pack) (hours, days []pipeline.MeterRow, err error) {
-	if hours, err = s.blocksOf(ctx, &p, "hours"); err != nil {
-		return nil, nil, err
+// Stored is what is stored of a pack.
+type Stored struct {
+	// Hours and Days are its sums by hour and by day, as Metering lists them by completion. Days have besides what
+	// merged runs that end with the pack have more than their packs, so that they sum to the pack's only if these
+	// agree too. What can't be decoded is left out.
+	Hours, Days []pipeline.MeterRow
+	// FirstByHour and so on are the earliest and the latest renderedAt of these; zero without a delivery.
+	FirstByHour, LastByHour, FirstByDay, LastByDay time.Time
+}
+
+// Stored returns what is stored of a pack.
+func (s *Sums) Stored(ctx context.Context, p Pack) (of Stored, err error) {
+	hours, err := storedOf(ctx, s.db.Read(), s.codec, &p, "hours")
+	if err != nil {
+		return Stored{}, err
 	}
-	if days, err = s.blocksOf(ctx, &p, "whole"); err != nil {
-		return nil, nil, err
+	days, err := storedOf(ctx, s.db.Read(), s.codec, &p, "whole")
+	if err != nil {
+		return Stored{}, err
 	}
+	of.Hours, of.FirstByHour, of.LastByHour = hours.rows()
+	of.Days, of.FirstByDay, of.LastByDay = days.rows()
 	apart, err := s.apart(ctx, &p)
-	return hours, append(days, apart...), err
+	of.Days = append(of.Days, apart...)
+	return of, err
 }
 
-// blocksOf returns what a column has of a pack: hours or whole. What can't be decoded is left out.
-func (s *Sums) blocksOf(ctx context.Context, p *Pack, column string) ([]pipeline.MeterRow, error) {
-	return storedRows(ctx, s.db.Read(), s.codec, p, column)
+// storedLines are the lines that are stored of a pack.
+type storedLines []sums.Line
+
+// rows are the lines as rows, with their earliest and latest renderedAt.
+func (l storedLines) rows() (rows []pipeline.MeterRow, first, last time.Time) {
+	var all sums.Sum
+	for i := range l {
+		row := rowOf(&l[i].Kind, &l[i].Sum)
+		row.Bucket = time.UnixMilli(l[i].Start).UTC()
+		rows = append(rows, row)
+		all.Add(&l[i].Sum)
+	}
+	if len(l) > 0 {
+		first, last = time.UnixMilli(all.First).UTC(), time.UnixMilli(all.Last).UTC()
+	}
+	return rows, first, last
 }
 
-func storedRows(ctx context.Context, db *sql.DB, codec *sums.Codec, p *Pack, column string) (rows []pipeline.MeterRow, err error) {
+// table adds the lines up.
+func (l storedLines) table() *sums.Table {
+	table := new(sums.Table)
+	for i := range l {
+		table.Add(l[i].Start, table.Number(l[i].Kind), &l[i].Sum)
+	}
+	return table
+}
+
+// storedOf returns what a column has of a pack: hours or whole. What can't be decoded is left out.
+func storedOf(ctx context.Context, db *sql.DB, codec *sums.Codec, p *Pack, column string) (lines storedLines, err error) {
 	err = store.Each(ctx, db, "the sums of pack "+p.ID, scanStored, func(stored stored) error {
 		block, err := codec.Decode(stored.day, stored.block, column == "whole")
 		if errors.Is(err, sums.ErrBlock) {
@@ -303,13 +330,11 @@ func storedRows(ctx context.Context, db *sql.DB, codec *sums.Codec, p *Pack, col
 		}
 		for i := range block.Lines {
 			l := &block.Lines[i]
-			row := rowOf(&block.Kinds[l.Kind], &l.Sum)
-			row.Bucket = time.UnixMilli(l.Start).UTC()
-			rows = append(rows, row)
+			lines = append(lines, sums.Line{Start: l.Start, Kind: block.Kind(l.Kind), Sum: l.Sum})
 		}
 		return err
 	}, `SELECT day, `+column+` FROM proof_sums WHERE tenant_id = $1 AND sequence = $2 ORDER BY day`, p.TenantID, p.Sequence)
-	return rows, err
+	return lines, err
 }
 
 func kindOf(r *pipeline.MeterRow) sums.Kind {

@@ -211,12 +211,12 @@ func TestStoredSumsOfMergedRuns(t *testing.T) {
 		require.NoError(t, h.service.Sums.MergeSums(t.Context()))
 	}
 	receipts := func(p Pack) (hours, days int64) {
-		byHour, byDay, err := h.service.Sums.Stored(t.Context(), p)
+		of, err := h.service.Sums.Stored(t.Context(), p)
 		require.NoError(t, err)
-		for _, r := range byHour {
+		for _, r := range of.Hours {
 			hours += r.Receipts
 		}
-		for _, r := range byDay {
+		for _, r := range of.Days {
 			days += r.Receipts
 		}
 		return hours, days
@@ -296,10 +296,10 @@ func TestSumsThatCannotBeRead(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{stranger}, merged)
 	packs := h.packs()
-	hours, days, err := h.service.Sums.Stored(t.Context(), packs[0])
+	of, err := h.service.Sums.Stored(t.Context(), packs[0])
 	require.NoError(t, err)
-	require.Empty(t, hours)
-	require.Empty(t, days)
+	require.Empty(t, of.Hours)
+	require.Empty(t, of.Days)
 	got, err := h.service.Sums.Metering(t.Context(), all)
 	require.NoError(t, err)
 	require.Equal(t, want, got)
@@ -324,10 +324,10 @@ func TestSumsThatCannotBeRead(t *testing.T) {
 	} {
 		tear()
 		require.NoError(t, query())
-		hours, days, err = h.service.Sums.Stored(t.Context(), packs[0])
+		of, err := h.service.Sums.Stored(t.Context(), packs[0])
 		require.NoError(t, err)
-		require.Len(t, hours, 1)
-		require.Len(t, days, 1)
+		require.Len(t, of.Hours, 1)
+		require.Len(t, of.Days, 1)
 	}
 	require.EqualValues(t, 3, testutil.ToFloat64(h.service.metrics.mended.WithLabelValues(mendedPack)))
 	require.EqualValues(t, 1, testutil.ToFloat64(h.service.metrics.unread))
@@ -369,7 +369,7 @@ func TestSumsThatAreMissing(t *testing.T) {
 	unmerged := `DELETE FROM proof_merges; DELETE FROM proof_merged`
 	var said bytes.Buffer
 	checker, err := drift.New(drift.Config{
-		Log: h.Log, Loaded: h.Warehouse.Resume, Auditor: h.Warehouse, Metering: h.Warehouse.Metering, Recount: h.service.RecountSums, Logger: slog.New(slog.NewTextHandler(&said, nil)),
+		Log: h.Log, Loaded: h.Warehouse.Resume, Auditor: h.Warehouse, Metering: h.Warehouse.Metering, MeterTotals: h.Warehouse.MeterTotals, Recount: h.service.RecountSums, Logger: slog.New(slog.NewTextHandler(&said, nil)),
 		NextPack: func(ctx context.Context, after string) (*drift.Pack, error) {
 			p, found, err := h.service.PackAfter(ctx, after)
 			if err != nil || !found {
@@ -378,12 +378,26 @@ func TestSumsThatAreMissing(t *testing.T) {
 			header, err := sealer.ParsePackHeader(p.Header)
 			require.NoError(t, err)
 			audited := &drift.Pack{ID: p.ID, TenantID: p.TenantID, First: p.First, Last: p.Last, Count: int64(p.Count), Metering: header.Metering}
-			audited.Hours, audited.Days, err = h.service.Sums.Stored(ctx, p)
+			of, err := h.service.Sums.Stored(ctx, p)
+			audited.Hours, audited.Days = of.Hours, of.Days
+			audited.RenderedByHour, audited.RenderedByDay = drift.Rendered{First: of.FirstByHour, Last: of.LastByHour}, drift.Rendered{First: of.FirstByDay, Last: of.LastByDay}
 			return audited, err
 		},
 	})
 	require.NoError(t, err)
+	// Sums that differ in when their last delivery was rendered alone.
+	var day int64
+	var wrong []byte
+	require.NoError(t, h.DB.Read().QueryRowContext(t.Context(), `SELECT day, whole FROM proof_sums WHERE sequence = 2 ORDER BY day DESC LIMIT 1`).Scan(&day, &wrong))
+	block, err := h.service.codec.Decode(day, wrong, true)
+	require.NoError(t, err)
+	var later []sums.Line
+	for _, l := range block.Lines {
+		l.Last++
+		later = append(later, sums.Line{Start: l.Start, Kind: block.Kind(l.Kind), Sum: l.Sum})
+	}
 	for i, damage := range [][]string{
+		{fmt.Sprintf(`UPDATE proof_sums SET whole = %s WHERE sequence = 2 AND day = %d`, h.bytes(h.service.codec.Encode(later)), day), unmerged},
 		{`DELETE FROM proof_sums WHERE sequence = 2`},
 		{`DELETE FROM proof_sums WHERE sequence = 2 AND day = (SELECT MIN(day) FROM proof_sums)`, unmerged},
 		{`UPDATE proof_sums SET whole = (SELECT whole FROM proof_sums AS other WHERE other.day = proof_sums.day AND other.sequence = 1) WHERE sequence = 2`, unmerged},
@@ -418,6 +432,14 @@ func TestSumsThatAreMissing(t *testing.T) {
 	require.EqualValues(t, 1, testutil.ToFloat64(h.service.metrics.mended.WithLabelValues(mendedMerged)))
 	merge()
 	require.Equal(t, sound, dump())
+}
+
+// bytes are some in SQL.
+func (h *fixture) bytes(b []byte) string {
+	if os.Getenv("MUNIMENT_TEST_POSTGRES") != "" {
+		return fmt.Sprintf(`'\\x%x'::bytea`, b)
+	}
+	return fmt.Sprintf(`x'%x'`, b)
 }
 
 // fewerRows are the rows of a warehouse that lacks one delivery of each sum of more than one.

@@ -97,7 +97,13 @@ type Pack struct {
 	// Hours and Days are what is stored of its deliveries by hour and by day, in UTC, as
 	// Warehouse.Metering lists it by buckets and completion; nil if nothing is, or it isn't compared.
 	Hours, Days []pipeline.MeterRow
+	// RenderedByHour and RenderedByDay are the earliest and the latest renderedAt that is stored of them with Hours
+	// and with Days.
+	RenderedByHour, RenderedByDay Rendered
 }
+
+// Rendered is the earliest and the latest renderedAt of some deliveries; zero without one.
+type Rendered struct{ First, Last time.Time }
 
 // Statement is the part of an issued statement that the check needs.
 type Statement struct {
@@ -122,8 +128,10 @@ type Config struct {
 	// NextPack returns the pack with the lowest id above after, of any tenant, or nil if there is
 	// none; ids increase with time. If the function is nil, packs are not checked.
 	NextPack func(ctx context.Context, after string) (*Pack, error)
-	// Metering is the warehouse's, to compare Hours and Days of packs with. If it is nil, they are not compared.
-	Metering func(ctx context.Context, q pipeline.MeterQuery) ([]pipeline.MeterRow, error)
+	// Metering is the warehouse's, to compare Hours and Days of packs with, and MeterTotals, to compare
+	// RenderedByHour and RenderedByDay with. If one is nil, these are not compared.
+	Metering    func(ctx context.Context, q pipeline.MeterQuery) ([]pipeline.MeterRow, error)
+	MeterTotals func(ctx context.Context, q pipeline.MeterQuery) (pipeline.MeterTotals, error)
 	// Recount replaces what is stored of a pack if it is not what the pack's entries add up to. It is called for
 	// a pack that was reported. nil: it stays.
 	Recount func(ctx context.Context, tenantID, packID string) error
