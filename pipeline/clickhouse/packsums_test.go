@@ -138,7 +138,7 @@ func TestCopyOfPackSums(t *testing.T) {
 	require.NotEqual(t, want["tnt_a"], hourly(t, w, "tnt_a"))
 	require.Equal(t, want["tnt_b"], hourly(t, w, "tnt_b"))
 	lines[0].Receipts -= 1000
-	require.NoError(t, w.AddPackSums(t.Context(), lines))
+	require.NoError(t, w.AddPackSums(t.Context(), lines[:1])) // a cluster ignores a block that it had before
 	same(t)
 
 	// Rows behind the copy, one of which repeats what the copy counts.
