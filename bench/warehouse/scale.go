@@ -42,7 +42,7 @@ func (s *Scale) Run(ctx context.Context) (_ []measure.Verdict, err error) {
 	// One month has all of them, as it has those of a real tenant.
 	month := time.Now().UTC()
 	s.begin = time.Date(month.Year(), month.Month()-1, 10, 0, 0, 0, 0, time.UTC)
-	for _, step := range []func(context.Context) error{s.load, s.multiply, s.views, s.pages} {
+	for _, step := range []func(context.Context) error{s.load, s.multiply, s.views, s.pages, s.copied} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}
@@ -189,41 +189,49 @@ func (s *Scale) find(what string, bound time.Duration, took []float64, rest stri
 
 // views times the queries of analysts.
 func (s *Scale) views(ctx context.Context) error {
-	const day = 24 * time.Hour
 	for _, window := range []struct {
 		what  string
 		lasts time.Duration
 		bound time.Duration
-	}{{"a day", day, 200 * time.Millisecond}, {"ten days", tenDays, 600 * time.Millisecond}} {
-		from := s.begin.Add((tenDays - window.lasts) / 2)
-		totals, err := s.warehouse.MeterTotals(ctx, pipeline.MeterQuery{TenantID: s.tenantID, From: from, To: from.Add(window.lasts)})
-		if err != nil {
+	}{{"a day", 24 * time.Hour, 200 * time.Millisecond}, {"ten days", tenDays, 600 * time.Millisecond}} {
+		if err := s.view(ctx, window.what, window.lasts, "", map[string]time.Duration{"metering_hourly": window.bound, "receipts": window.bound}); err != nil {
 			return err
 		}
-		if totals.Receipts == 0 || totals.Duplicates == 0 {
-			return fmt.Errorf("the copies say nothing: %s", totalsText(totals))
+	}
+	return nil
+}
+
+// view times hourly sums of a window through views, which have bounds.
+func (s *Scale) view(ctx context.Context, what string, lasts time.Duration, says string, bounds map[string]time.Duration) error {
+	from := s.begin.Add((tenDays - lasts) / 2)
+	totals, err := s.warehouse.MeterTotals(ctx, pipeline.MeterQuery{TenantID: s.tenantID, From: from, To: from.Add(lasts)})
+	if err != nil {
+		return err
+	}
+	if totals.Receipts == 0 || totals.Duplicates == 0 {
+		return fmt.Errorf("the copies say nothing: %s", totalsText(totals))
+	}
+	within := fmt.Sprintf("tenant_id = '%s' AND %%[1]s >= toDateTime(%d, 'UTC') AND %%[1]s < toDateTime(%d, 'UTC')", s.tenantID, from.Unix(), from.Add(lasts).Unix())
+	queries := map[string]string{
+		"metering_hourly": "SELECT hour, right_id, substrate, basis_id, metering_basis, reason, receipts, quantity_ms FROM metering_hourly WHERE " + fmt.Sprintf(within, "hour"),
+		"receipts": "SELECT toStartOfHour(rendered_at) AS hour, right_id, substrate, basis_id, metering_basis, reason, toInt64(count()) AS receipts, sum(quantity_ms) AS quantity_ms" +
+			" FROM receipts WHERE " + fmt.Sprintf(within, "rendered_at") + " GROUP BY hour, right_id, substrate, basis_id, metering_basis, reason",
+	}
+	for view, bound := range bounds {
+		var sum pipeline.MeterTotals
+		took, err := measure.FiveTimes(func() (err error) {
+			sum, err = s.sum(ctx, queries[view])
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", view, err)
 		}
-		bounds := fmt.Sprintf("tenant_id = '%s' AND %%[1]s >= toDateTime(%d, 'UTC') AND %%[1]s < toDateTime(%d, 'UTC')", s.tenantID, from.Unix(), from.Add(window.lasts).Unix())
-		for view, query := range map[string]string{
-			"metering_hourly": "SELECT hour, right_id, substrate, basis_id, metering_basis, reason, receipts, quantity_ms FROM metering_hourly WHERE " + fmt.Sprintf(bounds, "hour"),
-			"receipts": "SELECT toStartOfHour(rendered_at) AS hour, right_id, substrate, basis_id, metering_basis, reason, toInt64(count()) AS receipts, sum(quantity_ms) AS quantity_ms" +
-				" FROM receipts WHERE " + fmt.Sprintf(bounds, "rendered_at") + " GROUP BY hour, right_id, substrate, basis_id, metering_basis, reason",
-		} {
-			var sum pipeline.MeterTotals
-			took, err := measure.FiveTimes(func() (err error) {
-				sum, err = s.sum(ctx, query)
-				return err
-			})
-			if err != nil {
-				return fmt.Errorf("%s: %w", view, err)
-			}
-			what := "hourly sums of " + window.what + ", view " + view
-			if sum.Receipts != totals.Receipts || sum.QuantityMs != totals.QuantityMs || sum.Duplicates != totals.Duplicates {
-				s.verdicts = append(s.verdicts, measure.Verdict{What: what, Figure: totalsText(sum), Bound: totalsText(totals), State: measure.Missed})
-				continue
-			}
-			s.find(what, window.bound, took, totalsText(totals))
+		what := "hourly sums of " + what + ", view " + view + says
+		if sum.Receipts != totals.Receipts || sum.QuantityMs != totals.QuantityMs || sum.Duplicates != totals.Duplicates {
+			s.verdicts = append(s.verdicts, measure.Verdict{What: what, Figure: totalsText(sum), Bound: totalsText(totals), State: measure.Missed})
+			continue
 		}
+		s.find(what, bound, took, totalsText(totals))
 	}
 	return nil
 }
@@ -279,4 +287,45 @@ func (s *Scale) pages(ctx context.Context) error {
 		s.find(one.what, bound, took, measure.Count(s.Deliveries)+" deliveries")
 	}
 	return nil
+}
+
+// copied times the hourly view once the sums of packs are copied: of all deliveries but those that fill a pack.
+func (s *Scale) copied(ctx context.Context) error {
+	var hours []time.Time
+	for h := s.begin.Add(-31 * 24 * time.Hour).Truncate(time.Hour); h.Before(s.begin.Add(tenDays)); h = h.Add(time.Hour) { // some came late
+		hours = append(hours, h)
+	}
+	copied := pipeline.PackSumsCopied{TenantID: s.tenantID, Copy: 1}
+	lines, packs := 0, 0
+	for ; (packs+2)*packEntries <= s.Deliveries; packs++ {
+		after := at(packs*packEntries - 1)
+		copied.Position = at((packs+1)*packEntries - 1)
+		rows, err := s.warehouse.Metering(ctx, pipeline.MeterQuery{TenantID: s.tenantID, After: &after, AsOf: new(copied.Position.Next()), Buckets: hours})
+		if err != nil {
+			return err
+		}
+		sums := make([]pipeline.PackSum, len(rows))
+		for i, r := range rows {
+			sums[i] = pipeline.PackSum{
+				TenantID: s.tenantID, Copy: copied.Copy, Position: copied.Position, Hour: r.Bucket, Line: uint32(i), RightID: r.RightID, Substrate: r.Substrate, BasisID: r.BasisID,
+				MeteringBasis: r.MeteringBasis, Reason: r.Reason, Receipts: r.Receipts, QuantityMs: r.QuantityMs, Impressions: r.Impressions,
+			}
+		}
+		if err := s.warehouse.AddPackSums(ctx, sums); err != nil {
+			return err
+		}
+		lines += len(rows)
+	}
+	if packs == 0 { // a quick run
+		return nil
+	}
+	copied.PackID = "ppk_" + numbered(packs)
+	if err := s.warehouse.SetPackSumsCopied(ctx, []pipeline.PackSumsCopied{copied}); err != nil {
+		return err
+	}
+	if err := s.merged(ctx); err != nil {
+		return err
+	}
+	fmt.Fprintf(s.Out, "%s packs copied: %s lines by hour\n", measure.Count(packs), measure.Count(lines))
+	return s.view(ctx, "ten days", tenDays, ", packs copied", map[string]time.Duration{"metering_hourly": 150 * time.Millisecond})
 }

@@ -119,7 +119,7 @@ func Open(ctx context.Context, cfg Config) (_ *Plane, err error) {
 	}
 	p.Control, err = control.New(control.Config{
 		DB: cfg.DB, Keys: p.keys, Nodes: p.nodes, Tenants: p.tenants, Ingest: p.ingest, Packs: p.packs, Sandbox: p.visitors, Access: p.access, Operators: p.operators, Console: p.console, DeliverSandbox: p.deliverSandboxed, SandboxRows: p.SandboxRows, Log: cfg.Log,
-		Services: p.all(), Sweeps: append(p.sweeps(), queueCheck), Workers: append(p.workers(), check),
+		Services: p.all(), Sweeps: append(p.sweeps(cfg.Warehouse), queueCheck), Workers: append(p.workers(), check),
 		AdminToken: cfg.Token, Logger: cfg.Logger, Registerer: cfg.Registerer, Tracer: cfg.Tracer,
 	})
 	return p, err
@@ -248,11 +248,15 @@ func driftCheck(cfg Config, packs *proof.Service, statements *statement.Service,
 			}
 			audited, err := auditedPack(p)
 			if err == nil {
-				audited.Hours, audited.Days, err = packs.Sums.Stored(ctx, p)
+				var of proof.Stored
+				of, err = packs.Sums.Stored(ctx, p)
+				audited.Hours, audited.Days = of.Hours, of.Days
+				audited.RenderedByHour = drift.Rendered{First: of.FirstByHour, Last: of.LastByHour}
+				audited.RenderedByDay = drift.Rendered{First: of.FirstByDay, Last: of.LastByDay}
 			}
 			return audited, err
 		},
-		Metering: cfg.Warehouse.Metering,
+		Metering: cfg.Warehouse.Metering, MeterTotals: cfg.Warehouse.MeterTotals, Recount: packs.RecountSums,
 		NextStatement: func(ctx context.Context, after string) (*drift.Statement, error) {
 			s, err := statements.IssuedAfter(ctx, after)
 			if err != nil || s == nil {

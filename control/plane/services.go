@@ -43,6 +43,7 @@ import (
 	"muniment.example/control/verifier"
 	"muniment.example/control/webhook"
 	"muniment.example/gateway/auth"
+	"muniment.example/pipeline"
 	"muniment.example/pipeline/segment"
 )
 
@@ -276,8 +277,8 @@ func (p *Plane) openConsole(context.Context) (err error) {
 	return err
 }
 
-// sweeps are control's periodic tasks.
-func (s *services) sweeps() []control.Sweep {
+// sweeps are control's periodic tasks. A warehouse may keep a copy of the sums of packs.
+func (s *services) sweeps(warehouse any) []control.Sweep {
 	all := []control.Sweep{
 		{Name: "expire offers", Every: time.Second, Do: s.offers.Expire},
 		{Name: "end the keys of nodes that are silent for long", Every: 10 * time.Minute, Do: s.nodes.EndSilent},
@@ -293,6 +294,9 @@ func (s *services) sweeps() []control.Sweep {
 		{Name: "delete the bundles that no job has", Every: time.Hour, Do: s.exports.Sweep},
 	}
 	all = append(all, control.Sweep{Name: "merge the sums of packs", Every: proof.MergeEvery, Do: s.packs.Sums.MergeSums})
+	if keeper, ok := warehouse.(pipeline.PackSumKeeper); ok {
+		all = append(all, control.Sweep{Name: "copy the sums of packs to the warehouse", Every: proof.CopyEvery, Do: s.packs.Sums.Copier(keeper).Copy})
+	}
 	if every := s.packs.DueEvery(); every > 0 {
 		all = append(all, control.Sweep{Name: "seal what is due", Every: every, Do: s.packs.SealDue})
 	}

@@ -83,7 +83,7 @@ func (s *Sums) compareNext(ctx context.Context, tenantID string, p *split) error
 		return err
 	}
 	pack := &list[0]
-	days, err := s.blocksOf(ctx, pack, "whole")
+	days, err := storedOf(ctx, s.db.Read(), s.codec, pack, "whole")
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (s *Sums) compareNext(ctx context.Context, tenantID string, p *split) error
 	}
 	var sealed, loaded sums.Table
 	for i := range days {
-		sealed.Add(0, sealed.Number(kindOf(&days[i])), sumOf(&days[i]))
+		sealed.Add(0, sealed.Number(days[i].Kind), &days[i].Sum)
 	}
 	for i := range rows {
 		loaded.Add(0, loaded.Number(kindOf(&rows[i])), sumOf(&rows[i]))

@@ -44,7 +44,8 @@ func (s *Sums) MergeSums(ctx context.Context) (failed error) {
 			return errors.Join(failed, err)
 		}
 		for _, r := range due {
-			if err := s.merge(ctx, r, within); err != nil {
+			_, err := mended(ctx, s, &pipeline.MeterQuery{TenantID: r.tenantID}, func() (struct{}, error) { return struct{}{}, s.merge(ctx, r, within) }, nil)
+			if err != nil {
 				failed = errors.Join(failed, fmt.Errorf("cannot merge the sums of packs %d to %d of %s: %w", r.last-r.packs+1, r.last, r.tenantID, err))
 			}
 		}
@@ -94,10 +95,7 @@ func (s *Sums) dayOf(ctx context.Context, r run, within, day int64) (*sums.Table
 	table := new(sums.Table)
 	return table, store.Each(ctx, s.db.Read(), "the sums of a run of packs of "+r.tenantID, scanStored, func(of stored) error {
 		block, err := s.codec.Decode(of.day, of.block, true)
-		for i := range block.Lines {
-			l := &block.Lines[i]
-			table.Add(l.Start, table.Number(block.Kinds[l.Kind]), &l.Sum)
-		}
+		table.AddBlock(&block)
 		return err
 	}, `SELECT day, whole FROM `+merged(within)+` WHERE tenant_id = $1 AND day = $2 AND sequence > $3 AND sequence <= $4`, r.tenantID, day, r.last-r.packs, r.last)
 }

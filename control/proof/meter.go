@@ -32,7 +32,9 @@ type Rows interface {
 //   - queries that name events, or that sum by anchor or placement, count by rows alone.
 //
 // The result is what the rows alone add up to, for every position and window, as long as the rows of
-// sealed events are unchanged; the check for drift compares them. Safe for concurrent use.
+// sealed events are unchanged; the check for drift compares them. Sums that can't be read are counted again
+// from the packs (see MendSums); where that fails rows answer, unless they are to be checked. Safe for
+// concurrent use.
 type Sums struct {
 	db    *store.DB
 	rows  Rows
@@ -41,6 +43,10 @@ type Sums struct {
 	runs []int64
 	// checked says that rows of packs are compared with these (see Checked).
 	checked bool
+	// mend mends what is stored of a tenant, and unread notes that a query was answered from rows because this
+	// failed; both nil: what can't be read stays so.
+	mend   func(ctx context.Context, tenantID string) error
+	unread func(ctx context.Context, tenantID string, err error)
 }
 
 // NewSums returns the sums of the packs in a database, and of the rows behind them.
@@ -240,16 +246,7 @@ func (s *Sums) sealed(ctx context.Context, q *pipeline.MeterQuery, p *split, t *
 			if err != nil {
 				return err
 			}
-			numbers := make([]int64, len(block.Kinds))
-			for i, k := range block.Kinds {
-				if numbers[i] = -1; q.RightID != "" && q.RightID != k.RightID {
-					continue
-				}
-				if !q.By.Completion {
-					k.Completion = ""
-				}
-				numbers[i] = int64(t.Number(k))
-			}
+			numbers := t.Numbers(&block, q.RightID, q.By.Completion)
 			for i := range block.Lines {
 				l := &block.Lines[i]
 				if numbers[l.Kind] < 0 {
@@ -258,7 +255,7 @@ func (s *Sums) sealed(ctx context.Context, q *pipeline.MeterQuery, p *split, t *
 				if bucket, ok := p.bucket(l.Start, length); ok {
 					t.Add(bucket, uint32(numbers[l.Kind]), &l.Sum)
 				} else if s.checked && !r.whole && p.cuts(l.Start) {
-					p.sealed.Add(l.Start, p.sealed.Number(block.Kinds[l.Kind]), &l.Sum)
+					p.sealed.Add(l.Start, p.sealed.Number(block.Kind(l.Kind)), &l.Sum)
 				}
 			}
 			return nil
@@ -270,36 +267,74 @@ func (s *Sums) sealed(ctx context.Context, q *pipeline.MeterQuery, p *split, t *
 	return nil
 }
 
-// Stored returns what is stored of a pack, by hour and by day, as Metering lists it by completion. Days have
-// besides what merged runs that end with the pack have more than their packs, so that they sum to the pack's
-// only if these agree too. What can't be decoded is left out.
-func (s *Sums) Stored(ctx context.Context, p Pack) (hours, days []pipeline.MeterRow, err error) {
-	if hours, err = s.blocksOf(ctx, &p, "hours"); err != nil {
-		return nil, nil, err
-	}
-	if days, err = s.blocksOf(ctx, &p, "whole"); err != nil {
-		return nil, nil, err
-	}
-	apart, err := s.apart(ctx, &p)
-	return hours, append(days, apart...), err
+// Stored is what is stored of a pack.
+type Stored struct {
+	// Hours and Days are its sums by hour and by day, as Metering lists them by completion. Days have besides what
+	// merged runs that end with the pack have more than their packs, so that they sum to the pack's only if these
+	// agree too. What can't be decoded is left out.
+	Hours, Days []pipeline.MeterRow
+	// FirstByHour and so on are the earliest and the latest renderedAt of these; zero without a delivery.
+	FirstByHour, LastByHour, FirstByDay, LastByDay time.Time
 }
 
-// blocksOf returns what a column has of a pack: hours or whole. What can't be decoded is left out.
-func (s *Sums) blocksOf(ctx context.Context, p *Pack, column string) (rows []pipeline.MeterRow, err error) {
-	err = store.Each(ctx, s.db.Read(), "the sums of pack "+p.ID, scanStored, func(stored stored) error {
-		block, err := s.codec.Decode(stored.day, stored.block, column == "whole")
+// Stored returns what is stored of a pack.
+func (s *Sums) Stored(ctx context.Context, p Pack) (of Stored, err error) {
+	hours, err := storedOf(ctx, s.db.Read(), s.codec, &p, "hours")
+	if err != nil {
+		return Stored{}, err
+	}
+	days, err := storedOf(ctx, s.db.Read(), s.codec, &p, "whole")
+	if err != nil {
+		return Stored{}, err
+	}
+	of.Hours, of.FirstByHour, of.LastByHour = hours.rows()
+	of.Days, of.FirstByDay, of.LastByDay = days.rows()
+	apart, err := s.apart(ctx, &p)
+	of.Days = append(of.Days, apart...)
+	return of, err
+}
+
+// storedLines are the lines that are stored of a pack.
+type storedLines []sums.Line
+
+// rows are the lines as rows, with their earliest and latest renderedAt.
+func (l storedLines) rows() (rows []pipeline.MeterRow, first, last time.Time) {
+	var all sums.Sum
+	for i := range l {
+		row := rowOf(&l[i].Kind, &l[i].Sum)
+		row.Bucket = time.UnixMilli(l[i].Start).UTC()
+		rows = append(rows, row)
+		all.Add(&l[i].Sum)
+	}
+	if len(l) > 0 {
+		first, last = time.UnixMilli(all.First).UTC(), time.UnixMilli(all.Last).UTC()
+	}
+	return rows, first, last
+}
+
+// table adds the lines up.
+func (l storedLines) table() *sums.Table {
+	table := new(sums.Table)
+	for i := range l {
+		table.Add(l[i].Start, table.Number(l[i].Kind), &l[i].Sum)
+	}
+	return table
+}
+
+// storedOf returns what a column has of a pack: hours or whole. What can't be decoded is left out.
+func storedOf(ctx context.Context, db *sql.DB, codec *sums.Codec, p *Pack, column string) (lines storedLines, err error) {
+	err = store.Each(ctx, db, "the sums of pack "+p.ID, scanStored, func(stored stored) error {
+		block, err := codec.Decode(stored.day, stored.block, column == "whole")
 		if errors.Is(err, sums.ErrBlock) {
 			return nil
 		}
 		for i := range block.Lines {
 			l := &block.Lines[i]
-			row := rowOf(&block.Kinds[l.Kind], &l.Sum)
-			row.Bucket = time.UnixMilli(l.Start).UTC()
-			rows = append(rows, row)
+			lines = append(lines, sums.Line{Start: l.Start, Kind: block.Kind(l.Kind), Sum: l.Sum})
 		}
 		return err
 	}, `SELECT day, `+column+` FROM proof_sums WHERE tenant_id = $1 AND sequence = $2 ORDER BY day`, p.TenantID, p.Sequence)
-	return rows, err
+	return lines, err
 }
 
 func kindOf(r *pipeline.MeterRow) sums.Kind {
@@ -344,6 +379,14 @@ func (p *split) rest(q pipeline.MeterQuery) (queries []pipeline.MeterQuery) {
 
 // Metering implements Rows.
 func (s *Sums) Metering(ctx context.Context, q pipeline.MeterQuery) ([]pipeline.MeterRow, error) {
+	fromRows := func() ([]pipeline.MeterRow, error) { return s.rows.Metering(ctx, q) }
+	if s.checked {
+		fromRows = nil
+	}
+	return mended(ctx, s, &q, func() ([]pipeline.MeterRow, error) { return s.metering(ctx, q) }, fromRows)
+}
+
+func (s *Sums) metering(ctx context.Context, q pipeline.MeterQuery) ([]pipeline.MeterRow, error) {
 	p, err := s.split(ctx, &q)
 	if err != nil {
 		return nil, err
@@ -391,6 +434,11 @@ func (s *Sums) Metering(ctx context.Context, q pipeline.MeterQuery) ([]pipeline.
 // MeterTotals implements Rows.
 func (s *Sums) MeterTotals(ctx context.Context, q pipeline.MeterQuery) (pipeline.MeterTotals, error) {
 	q.Buckets, q.By = nil, pipeline.MeterBy{}
+	return mended(ctx, s, &q, func() (pipeline.MeterTotals, error) { return s.meterTotals(ctx, q) },
+		func() (pipeline.MeterTotals, error) { return s.rows.MeterTotals(ctx, q) })
+}
+
+func (s *Sums) meterTotals(ctx context.Context, q pipeline.MeterQuery) (pipeline.MeterTotals, error) {
 	p, err := s.split(ctx, &q)
 	if err != nil {
 		return pipeline.MeterTotals{}, err

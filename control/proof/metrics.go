@@ -12,7 +12,15 @@ type metrics struct {
 	entries prometheus.Counter
 	forged  prometheus.Counter
 	seconds prometheus.Histogram
+	mended  *prometheus.CounterVec
+	unread  prometheus.Counter
 }
+
+// What was mended of stored sums.
+const (
+	mendedPack   = "pack"
+	mendedMerged = "merged"
+)
 
 // Results of a seal.
 const (
@@ -42,6 +50,14 @@ func newMetrics() *metrics {
 			Buckets: []float64{.01, .03, .1, .3, 1, 3, 10, 30, 100},
 		}),
 	}
+	m.mended = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "muniment_proof_sums_mended_total", Help: "Stored sums that could not be read or were not those of their pack: of a pack, counted again from its entries; merged ones, merged again.",
+	}, []string{"sums"})
+	m.mended.WithLabelValues(mendedPack)
+	m.mended.WithLabelValues(mendedMerged)
+	m.unread = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "muniment_proof_sums_unread_total", Help: "Queries of metering that were answered from rows because the sums of packs could not be read.",
+	})
 	for _, result := range []string{resultSealed, resultNothing, resultBehind, resultQuarantined, resultFailed} {
 		m.seals.WithLabelValues(result)
 	}
@@ -52,7 +68,7 @@ func (m *metrics) register(to prometheus.Registerer) error {
 	if to == nil {
 		return nil
 	}
-	for _, c := range []prometheus.Collector{m.seals, m.packs, m.entries, m.forged, m.seconds} {
+	for _, c := range []prometheus.Collector{m.seals, m.packs, m.entries, m.forged, m.seconds, m.mended, m.unread} {
 		if err := to.Register(c); err != nil {
 			return err
 		}

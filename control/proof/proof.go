@@ -270,6 +270,7 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	}
 	p := &packer{archive: a, sealing: locks{held: map[string]*lock{}}, leases: newLeases(cfg.DB)}
 	s := &Service{a, p, &prover{a}, &quarantine{archive: a}, newSums(a.db, a.warehouse, a.codec)}
+	s.Sums.mend, s.Sums.unread = a.MendSums, a.unreadSums
 	if err := s.open(ctx); err != nil {
 		return nil, fmt.Errorf("cannot open proof packs in %s: %w", cfg.Dir, err)
 	}

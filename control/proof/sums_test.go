@@ -1,13 +1,20 @@
 package proof
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"muniment.example/control/objects"
 	"muniment.example/control/proof/prooftest"
 	"muniment.example/control/proof/sums"
 	"muniment.example/control/rapidtest"
@@ -15,6 +22,7 @@ import (
 	"muniment.example/gate"
 	"muniment.example/gateway/api"
 	"muniment.example/pipeline"
+	"muniment.example/pipeline/drift"
 	"muniment.example/sealer"
 )
 
@@ -203,12 +211,12 @@ func TestStoredSumsOfMergedRuns(t *testing.T) {
 		require.NoError(t, h.service.Sums.MergeSums(t.Context()))
 	}
 	receipts := func(p Pack) (hours, days int64) {
-		byHour, byDay, err := h.service.Sums.Stored(t.Context(), p)
+		of, err := h.service.Sums.Stored(t.Context(), p)
 		require.NoError(t, err)
-		for _, r := range byHour {
+		for _, r := range of.Hours {
 			hours += r.Receipts
 		}
-		for _, r := range byDay {
+		for _, r := range of.Days {
 			days += r.Receipts
 		}
 		return hours, days
@@ -254,8 +262,9 @@ func TestSealFailsWithOtherSums(t *testing.T) {
 	require.ErrorContains(t, err, "the sums by hour are not the metering in the header: of rgh_a")
 }
 
-// TestSumsThatCannotBeRead: a run that can't be merged delays no other tenant's, what is stored of its pack is less
-// than the pack's, so that the check for drift finds it, and an answer from it is refused.
+// TestSumsThatCannotBeRead: sums that can't be read are counted again from their pack. Where this fails, rows answer;
+// what has to be checked is refused, a run that can't be merged delays no other tenant's, and what is stored of
+// the pack is less than the pack's, so that the check for drift finds it.
 func TestSumsThatCannotBeRead(t *testing.T) {
 	h := build(t)
 	h.service.Sums.runs = []int64{2}
@@ -267,26 +276,170 @@ func TestSumsThatCannotBeRead(t *testing.T) {
 		}
 	}
 	require.Less(t, tenant, stranger, "the order in which they are merged")
-	require.NoError(t, h.DB.Change(t.Context(), func(tx *store.Tx) error {
-		_, err := tx.ExecContext(t.Context(), `UPDATE proof_sums SET hours = $2, whole = $2 WHERE tenant_id = $1 AND sequence = 1`, tenant, []byte("torn"))
-		return err
-	}))
+	tear := func() {
+		require.NoError(t, h.DB.Change(t.Context(), func(tx *store.Tx) error {
+			_, err := tx.ExecContext(t.Context(), `UPDATE proof_sums SET hours = $2, whole = $2 WHERE tenant_id = $1 AND sequence = 1`, tenant, []byte("torn"))
+			return err
+		}))
+	}
+	all := pipeline.MeterQuery{TenantID: tenant}
+	want, err := h.Warehouse.Metering(t.Context(), all)
+	require.NoError(t, err)
+	totals, err := h.Warehouse.MeterTotals(t.Context(), all)
+	require.NoError(t, err)
+
+	tear()
+	file := h.path(h.packs()[0].ID)
+	require.NoError(t, os.Rename(file, file+".away"))
 	require.ErrorIs(t, h.service.Sums.MergeSums(t.Context()), sums.ErrBlock)
 	merged, err := store.List(t.Context(), h.DB.Read(), "merges", store.Text, `SELECT tenant_id FROM proof_merges`)
 	require.NoError(t, err)
 	require.Equal(t, []string{stranger}, merged)
-
 	packs := h.packs()
-	hours, days, err := h.service.Sums.Stored(t.Context(), packs[0])
+	of, err := h.service.Sums.Stored(t.Context(), packs[0])
 	require.NoError(t, err)
-	require.Empty(t, hours)
-	require.Empty(t, days)
-	hours, days, err = h.service.Sums.Stored(t.Context(), packs[1])
+	require.Empty(t, of.Hours)
+	require.Empty(t, of.Days)
+	got, err := h.service.Sums.Metering(t.Context(), all)
 	require.NoError(t, err)
-	require.NotEmpty(t, hours)
-	require.NotEmpty(t, days)
-	_, err = h.service.Sums.Checked().Metering(t.Context(), pipeline.MeterQuery{TenantID: tenant})
+	require.Equal(t, want, got)
+	require.EqualValues(t, 1, testutil.ToFloat64(h.service.metrics.unread))
+	_, err = h.service.Sums.Checked().Metering(t.Context(), all)
 	require.ErrorIs(t, err, sums.ErrBlock)
+	require.ErrorIs(t, err, objects.ErrNone)
+
+	require.NoError(t, os.Rename(file+".away", file))
+	for _, query := range []func() error{
+		func() error {
+			got, err := h.service.Sums.Checked().Metering(t.Context(), all)
+			require.Equal(t, want, got)
+			return err
+		},
+		func() error {
+			got, err := h.service.Sums.MeterTotals(t.Context(), all)
+			require.Equal(t, totals, got)
+			return err
+		},
+		func() error { return h.service.Sums.MergeSums(t.Context()) },
+	} {
+		tear()
+		require.NoError(t, query())
+		of, err := h.service.Sums.Stored(t.Context(), packs[0])
+		require.NoError(t, err)
+		require.Len(t, of.Hours, 1)
+		require.Len(t, of.Days, 1)
+	}
+	require.EqualValues(t, 3, testutil.ToFloat64(h.service.metrics.mended.WithLabelValues(mendedPack)))
+	require.EqualValues(t, 1, testutil.ToFloat64(h.service.metrics.unread))
+}
+
+// TestSumsThatAreMissing: of a pack whose sums are not those of its entries, by hour, by day or at all, and of runs that
+// were merged of these, the right ones are stored again.
+func TestSumsThatAreMissing(t *testing.T) {
+	h := build(t)
+	h.service.Sums.runs = []int64{2, 4}
+	for range 5 {
+		h.Deliver(deliveries(3)...)
+		h.Deliver(delivery{DwellMs: 7, Key: "again", Rendered: 30 * time.Hour})
+		h.seal()
+	}
+	all := pipeline.MeterQuery{TenantID: h.Tenant, By: pipeline.MeterBy{Completion: true}}
+	want, err := h.Warehouse.Metering(t.Context(), all)
+	require.NoError(t, err)
+	dump := func() (all []string) {
+		for _, table := range []string{"SELECT sequence, day, hours, whole FROM proof_sums ORDER BY sequence, day", "SELECT packs * 100 + sequence, day, whole, whole FROM proof_merged ORDER BY packs, sequence, day"} {
+			rows, err := store.List(t.Context(), h.DB.Read(), "sums", func(row store.Row) (string, error) {
+				var sequence, day int64
+				var hours, whole []byte
+				err := row.Scan(&sequence, &day, &hours, &whole)
+				return fmt.Sprint(sequence, day, hours, whole), err
+			}, table)
+			require.NoError(t, err)
+			all = append(all, rows...)
+		}
+		return all
+	}
+	merge := func() {
+		for range 3 {
+			require.NoError(t, h.service.Sums.MergeSums(t.Context()))
+		}
+	}
+	merge()
+	sound := dump()
+	unmerged := `DELETE FROM proof_merges; DELETE FROM proof_merged`
+	var said bytes.Buffer
+	checker, err := drift.New(drift.Config{
+		Log: h.Log, Loaded: h.Warehouse.Resume, Auditor: h.Warehouse, Metering: h.Warehouse.Metering, MeterTotals: h.Warehouse.MeterTotals, Recount: h.service.RecountSums, Logger: slog.New(slog.NewTextHandler(&said, nil)),
+		NextPack: func(ctx context.Context, after string) (*drift.Pack, error) {
+			p, found, err := h.service.PackAfter(ctx, after)
+			if err != nil || !found {
+				return nil, err
+			}
+			header, err := sealer.ParsePackHeader(p.Header)
+			require.NoError(t, err)
+			audited := &drift.Pack{ID: p.ID, TenantID: p.TenantID, First: p.First, Last: p.Last, Count: int64(p.Count), Metering: header.Metering}
+			of, err := h.service.Sums.Stored(ctx, p)
+			audited.Hours, audited.Days = of.Hours, of.Days
+			audited.RenderedByHour, audited.RenderedByDay = drift.Rendered{First: of.FirstByHour, Last: of.LastByHour}, drift.Rendered{First: of.FirstByDay, Last: of.LastByDay}
+			return audited, err
+		},
+	})
+	require.NoError(t, err)
+	// Sums that differ in when their last delivery was rendered alone.
+	var day int64
+	var wrong []byte
+	require.NoError(t, h.DB.Read().QueryRowContext(t.Context(), `SELECT day, whole FROM proof_sums WHERE sequence = 2 ORDER BY day DESC LIMIT 1`).Scan(&day, &wrong))
+	block, err := h.service.codec.Decode(day, wrong, true)
+	require.NoError(t, err)
+	var later []sums.Line
+	for _, l := range block.Lines {
+		l.Last++
+		later = append(later, sums.Line{Start: l.Start, Kind: block.Kind(l.Kind), Sum: l.Sum})
+	}
+	for i, damage := range [][]string{
+		{fmt.Sprintf(`UPDATE proof_sums SET whole = %s WHERE sequence = 2 AND day = %d`, h.bytes(h.service.codec.Encode(later)), day), unmerged},
+		{`DELETE FROM proof_sums WHERE sequence = 2`},
+		{`DELETE FROM proof_sums WHERE sequence = 2 AND day = (SELECT MIN(day) FROM proof_sums)`, unmerged},
+		{`UPDATE proof_sums SET whole = (SELECT whole FROM proof_sums AS other WHERE other.day = proof_sums.day AND other.sequence = 1) WHERE sequence = 2`, unmerged},
+	} {
+		require.NoError(t, h.DB.Change(t.Context(), func(tx *store.Tx) error {
+			for _, statement := range damage {
+				for one := range strings.SplitSeq(statement, ";") {
+					if _, err := tx.ExecContext(t.Context(), one); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		}))
+		merge() // of what is left
+		require.NoError(t, checker.Whole(t.Context()))
+		require.EqualValues(t, i+1, testutil.ToFloat64(h.service.metrics.mended.WithLabelValues(mendedPack)))
+		require.Equal(t, i+1, strings.Count(said.String(), "packs and statements disagree"), "it is reported first")
+		got, err := h.service.Sums.Metering(t.Context(), all)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+		merge()
+		require.Equal(t, sound, dump())
+	}
+	require.NoError(t, h.DB.Change(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.ExecContext(t.Context(), `UPDATE proof_merged SET whole = $1 WHERE packs = 4`, []byte("torn"))
+		return err
+	}))
+	got, err := h.service.Sums.Metering(t.Context(), all)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+	require.EqualValues(t, 1, testutil.ToFloat64(h.service.metrics.mended.WithLabelValues(mendedMerged)))
+	merge()
+	require.Equal(t, sound, dump())
+}
+
+// bytes are some in SQL.
+func (h *fixture) bytes(b []byte) string {
+	if os.Getenv("MUNIMENT_TEST_POSTGRES") != "" {
+		return fmt.Sprintf(`'\\x%x'::bytea`, b)
+	}
+	return fmt.Sprintf(`x'%x'`, b)
 }
 
 // fewerRows are the rows of a warehouse that lacks one delivery of each sum of more than one.

@@ -159,7 +159,7 @@ func TestWrongSumsAreFound(t *testing.T) {
 		was, err := codec.Decode(day, block, true)
 		require.NoError(rt, err)
 		require.Len(rt, was.Lines, 1)
-		line := packsums.Line{Start: was.Lines[0].Start, Kind: was.Kinds[0], Sum: was.Lines[0].Sum}
+		line := packsums.Line{Start: was.Lines[0].Start, Kind: was.Kind(0), Sum: was.Lines[0].Sum}
 		line.Receipts += 4
 		h.change(func(tx *store.Tx) error {
 			_, err := tx.ExecContext(rt.Context(), `UPDATE proof_sums SET whole = $2 WHERE tenant_id = $1`, h.tenant, codec.Encode([]packsums.Line{line}))

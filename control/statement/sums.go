@@ -177,6 +177,7 @@ func Compute(ctx context.Context, w Sums, asOf sealer.Position, rules []sealer.S
 
 // added appends what has been added to sums, with a leaf.
 func added(list []sealer.Metered, now, before map[key]sealer.Metered, leaf uint64) []sealer.Metered {
+	list = slices.Grow(list, len(now))
 	for k, m := range now {
 		was := before[k]
 		m.Receipts, m.QuantityMs, m.Impressions, m.Leaf = m.Receipts-was.Receipts, m.QuantityMs-was.QuantityMs, m.Impressions-was.Impressions, leaf
@@ -202,12 +203,13 @@ func sum(ctx context.Context, w Sums, named Warehouse, requested pipeline.MeterQ
 	if len(rows) > mostRows {
 		return s, errManySums
 	}
-	all, apart := map[key]*sealer.Metered{}, map[key]*sealer.Metered{}
+	all, apart := make(map[key]*sealer.Metered, len(rows)), map[key]*sealer.Metered{}
+	each := make([]sealer.Metered, len(rows))
 	for i := range rows {
 		if row := &rows[i]; row.Reason == sealer.ReasonMetered {
-			m := metered(row)
-			all[keyOf(row)] = &m
-			s.receipts += m.Receipts
+			each[i] = metered(row)
+			all[keyOf(row)] = &each[i]
+			s.receipts += each[i].Receipts
 		}
 	}
 	for _, parts := range []*dispute.Parts{&upheld, &held} {
@@ -235,7 +237,7 @@ func sum(ctx context.Context, w Sums, named Warehouse, requested pipeline.MeterQ
 			}
 		}
 	}
-	s.free, s.held = map[key]sealer.Metered{}, map[key]sealer.Metered{}
+	s.free, s.held = make(map[key]sealer.Metered, len(all)), map[key]sealer.Metered{}
 	for k, free := range all {
 		at := time.UnixMilli(k.bucket)
 		switch {

@@ -158,7 +158,7 @@ func TestAnalystSeesOneTenant(t *testing.T) {
 func TestAnalystSQLIsSQL(t *testing.T) {
 	w := mustOpen(t, fresh(t, stacktest.ClickHouse(t)))
 	all := statements(t, "analyst.sql")
-	require.Len(t, all, 12)
+	require.Len(t, all, 14)
 	name := regexp.MustCompile(`(EXISTS|GRANT SELECT ON) \S+`)
 	for _, statement := range all {
 		require.NoError(t, w.conn.Exec(t.Context(), "EXPLAIN AST "+statement), statement)

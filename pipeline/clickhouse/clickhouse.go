@@ -40,7 +40,8 @@
 // add it, which needs no token.
 //
 // The views are for analysts (see the .sql files and deploy/analysts.md): plain sums over
-// deduplicated rows.
+// deduplicated rows, or what is the same, the hourly and daily one over a copy of the sums of sealed
+// packs and the rows behind it (see pipeline.PackSumKeeper).
 //
 // While a server is away or full, Load and every query return an error; the loader keeps the
 // batch and tries again. Every call has a deadline.
@@ -52,7 +53,8 @@
 // are correct beside each other, and together slower than one of them. The majority of two
 // replicas is both: while one is away nothing is loaded, and all can be read. Retracting an
 // event whose record was quarantined and released takes all replicas: while one is away, a
-// batch with such a record, or with a release, is not loaded.
+// batch with such a record, or with a release, is not loaded. Copying the sums of packs takes all
+// of them, too, and waits.
 //
 // Idempotency keys are dropped two days after the log has (see keyexpiry.go). All else stays.
 //

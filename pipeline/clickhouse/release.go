@@ -37,14 +37,21 @@ func (w *servers) retracted(ctx context.Context) (map[eventKey]keyID, error) {
 	return all, err
 }
 
-// retract stores which rows are retracted: those whose record is quarantined and released.
+// toRetract are the rows that are to be retracted: those whose record is quarantined and released.
+const toRetract = `events FINAL
+	WHERE (tenant_id, event_id) IN (SELECT tenant_id, event_id FROM set_aside)
+		AND (tenant_id, event_id, generation, log_partition, position) IN (
+			SELECT tenant_id, event_id, generation, log_partition, position FROM set_aside
+			WHERE (log_partition, generation, position) NOT IN (SELECT log_partition, generation, position FROM ` + held + `))`
+
+// retract stores which rows are retracted. No pack has them that control knows; but control may have been
+// restored to an older state since the sums of a pack with them were copied.
 func (w *Warehouse) retract(ctx context.Context) error {
+	if err := w.giveUpCopies(ctx, toRetract); err != nil {
+		return err
+	}
 	return w.exec(ctx, `INSERT INTO withdrawn (tenant_id, event_id, generation, log_partition, position, idempotency, row_hash, row_day)
-		SELECT tenant_id, event_id, generation, log_partition, position, idempotency, row_hash, row_day FROM events FINAL
-		WHERE (tenant_id, event_id) IN (SELECT tenant_id, event_id FROM set_aside)
-			AND (tenant_id, event_id, generation, log_partition, position) IN (
-				SELECT tenant_id, event_id, generation, log_partition, position FROM set_aside
-				WHERE (log_partition, generation, position) NOT IN (SELECT log_partition, generation, position FROM `+held+`))`)
+		SELECT tenant_id, event_id, generation, log_partition, position, idempotency, row_hash, row_day FROM `+toRetract)
 }
 
 // forget deletes retracted rows, and decides anew about the deliveries with their keys. It

@@ -166,9 +166,13 @@ func (c *Checker) pack(ctx context.Context, p piece) (found []finding, judged bo
 	c.metrics.checked.WithLabelValues(checkPacks).Inc()
 	f, apart := pack.apart(rows, lines)
 	if !apart && c.cfg.Metering != nil {
-		if f, apart, err = c.hours(ctx, pack); err != nil {
-			return nil, false, err
-		}
+		f, apart, err = c.hours(ctx, pack)
+	}
+	if err == nil && !apart && c.cfg.MeterTotals != nil {
+		apart, err = c.rendered(ctx, pack)
+	}
+	if err != nil {
+		return nil, false, err
 	}
 	if apart {
 		found = append(found, f)
@@ -257,6 +261,18 @@ func (c *Checker) hours(ctx context.Context, p *Pack) (finding, bool, error) {
 	}
 	_, less := p.apart(p.Count, p.Hours)
 	return f, less || hours.any() || days.any(), nil
+}
+
+// rendered reports whether the earliest and the latest renderedAt that are stored of a pack are not those of
+// the rows of its entries.
+func (c *Checker) rendered(ctx context.Context, p *Pack) (apart bool, err error) {
+	after := p.First
+	after.Offset--
+	totals, err := c.cfg.MeterTotals(ctx, pipeline.MeterQuery{TenantID: p.TenantID, After: &after, AsOf: new(p.Last.Next())})
+	for _, of := range []Rendered{p.RenderedByHour, p.RenderedByDay} {
+		apart = apart || !of.First.Equal(totals.First) || !of.Last.Equal(totals.Last)
+	}
+	return apart, err
 }
 
 // hoursAtOnce is how many hours one query adds up.

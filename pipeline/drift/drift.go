@@ -19,8 +19,9 @@
 // counted until a later check finds no difference. Drifting pieces are checked again between the
 // others.
 //
-// Nothing is repaired: the check can't know which side is wrong, and a repair would hide that
-// evidence was tampered with.
+// No evidence is repaired: the check can't know which side is wrong, and a repair would hide that
+// it was tampered with. What is stored of a pack by hour and day is none: it is derived from the pack, and once it was
+// reported that this drifts, it is counted again from the pack (Config.Recount).
 //
 // Sums contain nothing that a person can have erased, so an erasure causes no drift. Neither do late
 // receipts, as a statement counts rows before a position. If an operator deletes old rows from a
@@ -96,7 +97,13 @@ type Pack struct {
 	// Hours and Days are what is stored of its deliveries by hour and by day, in UTC, as
 	// Warehouse.Metering lists it by buckets and completion; nil if nothing is, or it isn't compared.
 	Hours, Days []pipeline.MeterRow
+	// RenderedByHour and RenderedByDay are the earliest and the latest renderedAt that is stored of them with Hours
+	// and with Days.
+	RenderedByHour, RenderedByDay Rendered
 }
+
+// Rendered is the earliest and the latest renderedAt of some deliveries; zero without one.
+type Rendered struct{ First, Last time.Time }
 
 // Statement is the part of an issued statement that the check needs.
 type Statement struct {
@@ -121,8 +128,13 @@ type Config struct {
 	// NextPack returns the pack with the lowest id above after, of any tenant, or nil if there is
 	// none; ids increase with time. If the function is nil, packs are not checked.
 	NextPack func(ctx context.Context, after string) (*Pack, error)
-	// Metering is the warehouse's, to compare Hours and Days of packs with. If it is nil, they are not compared.
-	Metering func(ctx context.Context, q pipeline.MeterQuery) ([]pipeline.MeterRow, error)
+	// Metering is the warehouse's, to compare Hours and Days of packs with, and MeterTotals, to compare
+	// RenderedByHour and RenderedByDay with. If one is nil, these are not compared.
+	Metering    func(ctx context.Context, q pipeline.MeterQuery) ([]pipeline.MeterRow, error)
+	MeterTotals func(ctx context.Context, q pipeline.MeterQuery) (pipeline.MeterTotals, error)
+	// Recount replaces what is stored of a pack if it is not what the pack's entries add up to. It is called for
+	// a pack that was reported. nil: it stays.
+	Recount func(ctx context.Context, tenantID, packID string) error
 	// NextStatement returns the issued statement with the lowest id above after, of any tenant, or nil
 	// if there is none; ids increase with time. Restate recomputes a statement from the warehouse,
 	// and returns nil if it agrees. Set both functions or neither.
@@ -268,6 +280,9 @@ func (c *Checker) Look(ctx context.Context) (err error) {
 		return nil
 	}
 	c.note(ctx, p, found)
+	if before != nil && p.check == checkPacks && len(found) > 0 && c.cfg.Recount != nil {
+		return c.cfg.Recount(ctx, found[0].tenantID, found[0].id)
+	}
 	return nil
 }
 

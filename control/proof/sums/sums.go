@@ -24,6 +24,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -82,12 +83,17 @@ type Line struct {
 
 // Table adds up lines. Its zero value is ready to use. It belongs to one goroutine.
 type Table struct {
-	numbers map[Kind]uint32
-	kinds   []Kind
+	texts   map[string]uint32 // numbers of names
+	names   []string
+	numbers map[kind]uint32
+	kinds   []kind
 	places  map[cell]int // in cells and sums
 	cells   []cell
 	sums    []Sum
 }
+
+// kind is a Kind whose texts are numbers: comparing it reads no text.
+type kind [6]uint32
 
 type cell struct {
 	start int64
@@ -96,18 +102,78 @@ type cell struct {
 
 // Number returns the number of a kind in this table, from 0.
 func (t *Table) Number(k Kind) uint32 {
-	n, known := t.numbers[k]
+	var of kind
+	for i, text := range k.texts() {
+		of[i] = t.text(*text)
+	}
+	return t.number(of)
+}
+
+// text returns the number of a text.
+func (t *Table) text(s string) uint32 {
+	n, known := t.texts[s]
 	if !known {
-		if t.numbers == nil {
-			t.numbers, t.places = map[Kind]uint32{}, map[cell]int{}
+		if t.texts == nil {
+			t.texts, t.numbers, t.places = map[string]uint32{}, map[kind]uint32{}, map[cell]int{}
 		}
-		for _, text := range k.texts() {
-			*text = strings.Clone(*text) // they may alias the text of an event
-		}
-		n = uint32(len(t.kinds))
-		t.numbers[k], t.kinds = n, append(t.kinds, k)
+		s = strings.Clone(s) // it may alias the text of an event or of a block
+		n = uint32(len(t.names))
+		t.texts[s], t.names = n, append(t.names, s)
 	}
 	return n
+}
+
+func (t *Table) number(of kind) uint32 {
+	n, known := t.numbers[of]
+	if !known {
+		n = uint32(len(t.kinds))
+		t.numbers[of], t.kinds = n, append(t.kinds, of)
+	}
+	return n
+}
+
+// kind returns the kind with a number.
+func (t *Table) kind(n uint32) (k Kind) {
+	for i, text := range k.texts() {
+		*text = t.names[t.kinds[n][i]]
+	}
+	return k
+}
+
+// Numbers returns the numbers in this table of the kinds of a block, by their indexes: of those of a right, or
+// of all if that is empty; of others it is -1. Without completion kinds that differ in nothing else are one.
+func (t *Table) Numbers(b *Block, rightID string, completion bool) []int64 {
+	texts := make([]int64, len(b.texts)) // their numbers here, and one more; 0: not looked up
+	text := func(i uint32) uint32 {
+		if texts[i] == 0 {
+			texts[i] = int64(t.text(b.texts[i])) + 1
+		}
+		return uint32(texts[i] - 1)
+	}
+	none := t.text("")
+	numbers := make([]int64, len(b.kinds))
+	for i, of := range b.kinds {
+		if numbers[i] = -1; rightID != "" && b.texts[of[0]] != rightID {
+			continue
+		}
+		for j := range of {
+			of[j] = text(of[j])
+		}
+		if !completion {
+			of[len(of)-1] = none
+		}
+		numbers[i] = int64(t.number(of))
+	}
+	return numbers
+}
+
+// AddBlock adds all lines of a block.
+func (t *Table) AddBlock(b *Block) {
+	numbers := t.Numbers(b, "", true)
+	for i := range b.Lines {
+		l := &b.Lines[i]
+		t.Add(l.Start, uint32(numbers[l.Kind]), &l.Sum)
+	}
 }
 
 // Add adds deliveries of the kind with a number. start need not be that of an hour or day: it only
@@ -140,15 +206,15 @@ func (t *Table) Lines() []Line { return t.Slice(0, 0) }
 // Slice returns the lines behind the first skip, and at most limit of them; 0 is no limit.
 func (t *Table) Slice(skip, limit int) []Line {
 	// There are far more lines than kinds, so only these are compared by their texts.
-	kinds := make([]uint32, len(t.kinds))
-	for i := range kinds {
-		kinds[i] = uint32(i)
-	}
-	slices.SortFunc(kinds, func(a, b uint32) int { return t.kinds[a].compare(t.kinds[b]) })
-	ranks := make([]uint32, len(kinds))
-	for rank, kind := range kinds {
-		ranks[kind] = uint32(rank)
-	}
+	texts := ranked(len(t.names), func(a, b uint32) int { return strings.Compare(t.names[a], t.names[b]) })
+	ranks := ranked(len(t.kinds), func(a, b uint32) int {
+		for i, one := range t.kinds[a] {
+			if other := t.kinds[b][i]; one != other {
+				return cmp.Compare(texts[one], texts[other])
+			}
+		}
+		return 0
+	})
 	order := make([]int, len(t.cells))
 	for i := range order {
 		order[i] = i
@@ -163,9 +229,22 @@ func (t *Table) Slice(skip, limit int) []Line {
 	}
 	lines := make([]Line, len(order))
 	for i, at := range order {
-		lines[i] = Line{t.cells[at].start, t.kinds[t.cells[at].kind], t.sums[at]}
+		lines[i] = Line{t.cells[at].start, t.kind(t.cells[at].kind), t.sums[at]}
 	}
 	return lines
+}
+
+// ranked returns the rank of each of n things that are numbered.
+func ranked(n int, compare func(a, b uint32) int) []uint32 {
+	order, ranks := make([]uint32, n), make([]uint32, n)
+	for i := range order {
+		order[i] = uint32(i)
+	}
+	slices.SortFunc(order, compare)
+	for rank, of := range order {
+		ranks[of] = uint32(rank)
+	}
+	return ranks
 }
 
 // Apart returns the start of the first line that two tables don't have alike, First and Last aside.
@@ -199,7 +278,7 @@ func (t *Table) Agree(metering []sealer.MeterRow) error {
 		add(row, 1)
 	}
 	for i, sum := range t.sums {
-		k := &t.kinds[t.cells[i].kind]
+		k := t.kind(t.cells[i].kind)
 		add(sealer.MeterRow{RightID: k.RightID, Substrate: k.Substrate, BasisID: k.BasisID, MeteringBasis: k.MeteringBasis, Reason: k.Reason,
 			Receipts: sum.Receipts, QuantityMs: sum.QuantityMs, Impressions: sum.Impressions}, -1)
 	}
@@ -240,10 +319,14 @@ func (t *Table) Days(c *Codec) []Day {
 type Codec struct {
 	encoder *zstd.Encoder
 	decoder *zstd.Decoder
+	buffers sync.Pool // of decompressed texts, *[]byte
 }
 
 // mostBlock bounds the memory that decoding a block takes: 100,000 lines of as many kinds are a tenth of it.
 const mostBlock = 256 << 20
+
+// mostBuffer bounds a buffer that is kept.
+const mostBuffer = 1 << 20
 
 // NewCodec returns a codec.
 func NewCodec() (*Codec, error) {
@@ -255,7 +338,7 @@ func NewCodec() (*Codec, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Codec{encoder, decoder}, nil
+	return &Codec{encoder: encoder, decoder: decoder}, nil
 }
 
 const version = 1
@@ -325,13 +408,21 @@ func (c *Codec) Encode(lines []Line) []byte {
 
 // Block is a decoded block.
 type Block struct {
-	// Kinds are those of its lines.
-	Kinds []Kind
+	texts []string
+	kinds []kind // indexes of texts
 	// Lines are in their order.
 	Lines []BlockLine
 }
 
-// BlockLine is a line whose kind is an index of Block.Kinds.
+// Kind returns the kind with an index.
+func (b *Block) Kind(i uint32) (k Kind) {
+	for j, text := range k.texts() {
+		*text = b.texts[b.kinds[i][j]]
+	}
+	return k
+}
+
+// BlockLine is a line whose kind is an index, for Block.Kind and the result of Table.Numbers.
 type BlockLine struct {
 	Start int64
 	Kind  uint32
@@ -344,7 +435,17 @@ var ErrBlock = errors.New("not a block of sums")
 // Decode reads a block of a day, which is given in days since the epoch. whole says that its lines are of
 // the day. It takes memory for what the block has, not for what it claims to have.
 func (c *Codec) Decode(day int64, block []byte, whole bool) (b Block, err error) {
-	text, err := c.decoder.DecodeAll(block, nil)
+	buffer, _ := c.buffers.Get().(*[]byte)
+	if buffer == nil {
+		buffer = new([]byte)
+	}
+	defer func() {
+		if cap(*buffer) <= mostBuffer {
+			c.buffers.Put(buffer)
+		}
+	}()
+	*buffer, err = c.decoder.DecodeAll(block, (*buffer)[:0])
+	text := *buffer
 	if err != nil {
 		return b, fmt.Errorf("%w: %w", ErrBlock, err)
 	}
@@ -354,31 +455,31 @@ func (c *Codec) Decode(day int64, block []byte, whole bool) (b Block, err error)
 	}
 	r.text = text[1:]
 	n := r.count(1)
-	texts := make([]string, 0, min(n, atFirst))
+	b.texts = make([]string, 0, min(n, atFirst))
 	for i := range n {
 		text := string(r.bytes())
-		if i > 0 && text <= texts[i-1] {
+		if i > 0 && text <= b.texts[i-1] {
 			r.bad = true
 		}
-		if texts = append(texts, text); r.bad {
-			return b, ErrBlock
+		if b.texts = append(b.texts, text); r.bad {
+			return Block{}, ErrBlock
 		}
 	}
 	n = r.count(6)
-	b.Kinds = make([]Kind, 0, min(n, atFirst))
+	b.kinds = make([]kind, 0, min(n, atFirst))
 	for i := range n {
-		var kind Kind
-		for _, s := range kind.texts() {
-			if n := r.number(); n < uint64(len(texts)) {
-				*s = texts[n]
+		var of kind
+		for j := range of {
+			if n := r.number(); n < uint64(len(b.texts)) {
+				of[j] = uint32(n)
 			} else {
 				r.bad = true
 			}
 		}
-		if i > 0 && kind.compare(b.Kinds[i-1]) <= 0 {
+		if i > 0 && slices.Compare(of[:], b.kinds[i-1][:]) <= 0 { // texts rise, so kinds rise as their texts do
 			r.bad = true
 		}
-		if b.Kinds = append(b.Kinds, kind); r.bad {
+		if b.kinds = append(b.kinds, of); r.bad {
 			return Block{}, ErrBlock
 		}
 	}
@@ -392,7 +493,7 @@ func (c *Codec) Decode(day int64, block []byte, whole bool) (b Block, err error)
 }
 
 // atFirst is for how many things Decode makes space before it has read any.
-const atFirst = 1 << 12
+const atFirst = 1 << 14
 
 // lines reads the columns of n lines.
 func (r *reader) lines(b *Block, n int, day int64, whole bool) {
@@ -419,7 +520,7 @@ func (r *reader) lines(b *Block, n int, day int64, whole bool) {
 		l.Receipts, l.QuantityMs, l.Impressions = column[columnReceipts].sum(), column[columnQuantity].sum(), column[columnImpressions].sum()
 		l.First = l.Start + column[columnFirst].sum()
 		l.Last = l.First + column[columnLast].sum()
-		if h > last || hour > last || k >= uint64(len(b.Kinds)) || kind >= uint64(len(b.Kinds)) || l.Receipts == 0 || l.First >= l.Start+length || l.Last >= l.Start+length || l.Last < l.First {
+		if h > last || hour > last || k >= uint64(len(b.kinds)) || kind >= uint64(len(b.kinds)) || l.Receipts == 0 || l.First >= l.Start+length || l.Last >= l.Start+length || l.Last < l.First {
 			r.bad = true
 		}
 		for i := range column {

@@ -55,16 +55,14 @@ func TestBlocksHoldWhatWasCounted(t *testing.T) {
 			hours, err := codec.Decode(d.Day, d.Hours, false)
 			require.NoError(t, err)
 			for _, l := range hours.Lines {
-				key := Line{Start: l.Start, Kind: hours.Kinds[l.Kind]}
+				key := Line{Start: l.Start, Kind: hours.Kind(l.Kind)}
 				require.NotContains(t, decoded, key)
 				decoded[key] = l.Sum
-				ofHours.Add(StartOf(l.Start, DayMs), ofHours.Number(hours.Kinds[l.Kind]), &l.Sum)
+				ofHours.Add(StartOf(l.Start, DayMs), ofHours.Number(hours.Kind(l.Kind)), &l.Sum)
 			}
 			whole, err := codec.Decode(d.Day, d.Whole, true)
 			require.NoError(t, err)
-			for _, l := range whole.Lines {
-				byDay.Add(l.Start, byDay.Number(whole.Kinds[l.Kind]), &l.Sum)
-			}
+			byDay.AddBlock(&whole)
 		}
 		require.Equal(t, model, decoded)
 		require.Equal(t, ofHours.Lines(), byDay.Lines())
@@ -95,7 +93,7 @@ func TestAlteredBlocks(t *testing.T) {
 			return
 		}
 		for _, l := range block.Lines {
-			require.Less(t, int(l.Kind), len(block.Kinds))
+			require.Less(t, int(l.Kind), len(block.kinds))
 			require.Positive(t, l.Receipts)
 			require.Equal(t, d.Day, StartOf(l.First, DayMs)/DayMs)
 			require.Equal(t, l.Start, StartOf(l.Last, HourMs))

@@ -234,3 +234,42 @@ CREATE TABLE IF NOT EXISTS subject_key (
 ORDER BY tuple()
 SETTINGS fsync_after_insert = 1, fsync_part_directory = 1,
 	min_rows_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_fetch = 1;
+
+-- What the deliveries of sealed packs add up to, by hour of rendered_at: a copy of what control counted of
+-- the packs' entries, for metering_hourly. A line counts once pack_sums_copied says that its copy has it.
+-- generation and position are those of the pack's last entry, line numbers the pack's lines of an hour.
+CREATE TABLE IF NOT EXISTS pack_sums (
+	tenant_id     String,
+	copy          UInt64,
+	hour          DateTime64(3, 'UTC') CODEC(Delta, LZ4),
+	generation    UInt32,
+	position      Int64 CODEC(Delta, LZ4),
+	line          UInt32,
+	right_id      LowCardinality(String),
+	substrate     LowCardinality(String),
+	basis_id      LowCardinality(String),
+	metering_basis LowCardinality(String),
+	reason        LowCardinality(String),
+	receipts      Int64,
+	quantity_ms   Int64,
+	impressions   Int64 -- in ten-thousandths
+) ENGINE = ReplacingMergeTree
+ORDER BY (tenant_id, copy, hour, generation, position, line)
+SETTINGS fsync_after_insert = 1, fsync_part_directory = 1,
+	min_rows_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_fetch = 1;
+
+-- How far that copy goes: it has the lines of every pack of the tenant up to pack_id, whose last entry is at
+-- the position; none if pack_id is empty. Written after the lines. Of a tenant's rows the one with the newest
+-- copy counts, and of these the one that goes farthest. A copy is given up for a newer one where its packs may
+-- not be those of the tenant any more; its lines are deleted then.
+CREATE TABLE IF NOT EXISTS pack_sums_copied (
+	tenant_id     String,
+	copy          UInt64,
+	generation    UInt32,
+	position      Int64,
+	pack_id       String,
+	version       UInt256 MATERIALIZED bitShiftLeft(toUInt256(copy), 128) + bitShiftLeft(toUInt256(generation), 64) + toUInt256(position) + (pack_id != '')
+) ENGINE = ReplacingMergeTree(version)
+ORDER BY tenant_id
+SETTINGS fsync_after_insert = 1, fsync_part_directory = 1,
+	min_rows_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_fetch = 1;

@@ -41,42 +41,63 @@ SELECT
 FROM events AS e FINAL
 WHERE e.type = 'delivery.recorded';
 
--- Sums by hour of rendered_at: by narrow columns first, and by texts what is left.
+-- Sums by hour of rendered_at: of what is sealed and copied by the copy (see pack_sums), of everything behind
+-- it by rows. The rows of a tenant without a copy are summed by narrow columns first, and by texts what is
+-- left. All parts go by one answer of how far copies go, so that none is missing or twice.
 CREATE OR REPLACE VIEW metering_hourly AS
-SELECT
-	tenant_id, hour, right_id, substrate, basis_id,
-	if(duplicate, 'none', recorded_basis)       AS metering_basis,
-	if(duplicate, 'DUPLICATE', recorded_reason) AS reason,
-	sum(n)  AS receipts,
-	sum(ms) AS quantity_ms,
-	sum(im) AS impressions
-FROM (
+WITH
+(
+	SELECT (groupArray(tenant_id), groupArray(copy), groupArray(generation), groupArray(position),
+		min(bitShiftLeft(toUInt128(generation), 64) + toUInt128(position)))
+	FROM (SELECT tenant_id, copy, generation, position FROM pack_sums_copied FINAL WHERE pack_id != '')
+) AS copied,
+rows AS (
 	SELECT r.tenant_id AS tenant_id, toStartOfHour(r.rendered_at) AS hour, r.duplicate AS duplicate,
 		any(r.right_id) AS right_id, any(r.substrate) AS substrate, any(r.basis_id) AS basis_id,
 		any(r.recorded_basis) AS recorded_basis, any(r.recorded_reason) AS recorded_reason,
 		toInt64(count()) AS n, sum(r.quantity_ms) AS ms, sum(r.impressions) AS im
 	FROM receipts AS r
+	WHERE r.tenant_id NOT IN (SELECT arrayJoin(copied.1))
 	GROUP BY tenant_id, hour, duplicate, r.line
+	UNION ALL
+	SELECT r.tenant_id AS tenant_id, toStartOfHour(r.rendered_at) AS hour, r.duplicate AS duplicate,
+		any(r.right_id) AS right_id, any(r.substrate) AS substrate, any(r.basis_id) AS basis_id,
+		any(r.recorded_basis) AS recorded_basis, any(r.recorded_reason) AS recorded_reason,
+		toInt64(count()) AS n, sum(r.quantity_ms) AS ms, sum(r.impressions) AS im
+	FROM receipts AS r
+	WHERE (r.tenant_id, r.event_id) IN (
+			-- Copies of an event at higher positions are here too.
+			SELECT e.tenant_id, e.event_id FROM events AS e
+			WHERE e.version < bitNot(copied.5) AND e.tenant_id IN (SELECT arrayJoin(copied.1)) AND e.type = 'delivery.recorded'
+				AND (e.generation, e.position) > (copied.3[transform(e.tenant_id, copied.1, arrayEnumerate(copied.1), 0)], copied.4[transform(e.tenant_id, copied.1, arrayEnumerate(copied.1), 0)]))
+		AND (r.generation, r.position) > (copied.3[transform(r.tenant_id, copied.1, arrayEnumerate(copied.1), 0)], copied.4[transform(r.tenant_id, copied.1, arrayEnumerate(copied.1), 0)])
+	GROUP BY tenant_id, hour, duplicate, r.line
+)
+SELECT
+	tenant_id, hour, right_id, substrate, basis_id, metering_basis, reason,
+	sum(n)  AS receipts,
+	sum(ms) AS quantity_ms,
+	sum(im) AS impressions
+FROM (
+	SELECT tenant_id, hour, right_id, substrate, basis_id,
+		if(duplicate, 'none', recorded_basis)       AS metering_basis,
+		if(duplicate, 'DUPLICATE', recorded_reason) AS reason,
+		n, ms, im
+	FROM rows
+	UNION ALL
+	SELECT tenant_id, toStartOfHour(hour) AS hour, right_id, substrate, basis_id, metering_basis, reason,
+		receipts AS n, quantity_ms AS ms, toDecimal64(impressions, 0) * toDecimal64('0.0001', 4) AS im
+	FROM pack_sums AS s FINAL
+	WHERE (s.tenant_id, s.copy) IN (SELECT arrayJoin(arrayZip(copied.1, copied.2)))
+		AND (s.generation, s.position) <= (copied.3[transform(s.tenant_id, copied.1, arrayEnumerate(copied.1), 0)], copied.4[transform(s.tenant_id, copied.1, arrayEnumerate(copied.1), 0)])
 )
 GROUP BY tenant_id, hour, right_id, substrate, basis_id, metering_basis, reason;
 
 -- The same by day.
 CREATE OR REPLACE VIEW metering_daily AS
-SELECT
-	tenant_id, day, right_id, substrate, basis_id,
-	if(duplicate, 'none', recorded_basis)       AS metering_basis,
-	if(duplicate, 'DUPLICATE', recorded_reason) AS reason,
-	sum(n)  AS receipts,
-	sum(ms) AS quantity_ms,
-	sum(im) AS impressions
-FROM (
-	SELECT r.tenant_id AS tenant_id, toDate(r.rendered_at) AS day, r.duplicate AS duplicate,
-		any(r.right_id) AS right_id, any(r.substrate) AS substrate, any(r.basis_id) AS basis_id,
-		any(r.recorded_basis) AS recorded_basis, any(r.recorded_reason) AS recorded_reason,
-		toInt64(count()) AS n, sum(r.quantity_ms) AS ms, sum(r.impressions) AS im
-	FROM receipts AS r
-	GROUP BY tenant_id, day, duplicate, r.line
-)
+SELECT tenant_id, toDate(hour) AS day, right_id, substrate, basis_id, metering_basis, reason,
+	sum(h.receipts) AS receipts, sum(h.quantity_ms) AS quantity_ms, sum(h.impressions) AS impressions
+FROM metering_hourly AS h
 GROUP BY tenant_id, day, right_id, substrate, basis_id, metering_basis, reason;
 
 -- One line a count of a gate.refusals event: how many deliveries a rule has refused
