@@ -127,6 +127,7 @@ var evidenceOf = map[string][]string{
 	"checkpoint":         {"checkpoint.note", "proof-keys.json"},
 	"export":             {"export.ndjson"},
 	"erasure":            {"erasure.note", "erased.ndjson"},
+	"erasure answer":     {"erasure.json", "erased.ndjson"},
 	"statement":          {"statement.json", "stated-1.ndjson", "stated-2.ndjson", "stated-3.ndjson"},
 	"correction":         {"statement-corrected.json", "statement.json", "stated-1.ndjson", "stated-2.ndjson", "stated-3.ndjson", "stated-4.ndjson"},
 	"void":               {"statement-void.json", "statement-corrected.json", "statement.json", "stated-1.ndjson", "stated-2.ndjson", "stated-3.ndjson", "stated-4.ndjson"},
