@@ -172,6 +172,9 @@ func TestSurfaces(t *testing.T) {
 		if at < 0 {
 			at = len(text) / 2
 		}
+		if kind == "erasure answer" { // whose last times nothing signs
+			at = bytes.Index(text, []byte("2026-"))
+		}
 		altered := bytes.Clone(text)
 		altered[at+3]++ // a year, or a character of a proof
 		expect(kind+", altered", verify.VerdictUnsound, root, with(altered)...)

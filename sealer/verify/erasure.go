@@ -30,12 +30,13 @@ func (c *conduct) noteErasure(leaf uint64, e *sealer.Event) {
 // erasureFile is a file with a certificate of erasure.
 type erasureFile struct {
 	*FileReport
-	text string
-	said sealer.ErasureCertificate
+	text     string
+	answered bool // it came in an answer, which has more than it says
+	said     sealer.ErasureCertificate
 }
 
 func (v *verification) openErasure(f *FileReport, text []byte) {
-	e := &erasureFile{FileReport: f}
+	e := &erasureFile{FileReport: f, answered: strings.HasPrefix(string(text), startOfErasure)}
 	var err error
 	if e.text, err = readErasure(string(text)); err == nil {
 		e.said, err = sealer.ParseErasure(e.text)
@@ -100,7 +101,11 @@ func (e *erasureFile) verify(v *verification) {
 		e.say(code, "the certificate of erasure %s, completed %s, is not signed by a key for packs that held then", e.said.ErasureID, sealer.FormatTime(e.said.CompletedAt))
 		return
 	}
-	e.say(SignatureOK, "person %s of %s was erased up to %s, signed by key %s at %s", e.said.SubjectHash, e.said.TenantID, sealer.FormatTime(e.said.Until), key.KeyID, sealer.FormatTime(e.said.CompletedAt))
+	beside := ""
+	if e.answered {
+		beside = "; not signed is what the response has besides, such as who requested it"
+	}
+	e.say(SignatureOK, "person %s of %s was erased up to %s, signed by key %s at %s%s", e.said.SubjectHash, e.said.TenantID, sealer.FormatTime(e.said.Until), key.KeyID, sealer.FormatTime(e.said.CompletedAt), beside)
 	if sealer.PurposeOf(key.Purpose).Sandbox {
 		e.noteSandbox(key.KeyID)
 	}

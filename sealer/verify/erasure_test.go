@@ -105,6 +105,8 @@ func TestCertificateOfErasureBitByBit(t *testing.T) {
 	good := a.erasure("pack")
 	require.True(t, a.verify(a.Directory(), nil, file{"certificate", good}).OK)
 	a.flips(good)
+	answered := a.verify(a.Directory(), nil, file{"answer", erasureAnswer(good)})
+	require.Contains(t, answered.Files[0].Verdicts[0].Message, "not signed is what the response has besides")
 	pending := a.verify(a.Directory(), nil, file{"answer", erasureAnswer(nil)})
 	require.Equal(t, "fetch the erasure again once its state is COMPLETED", pending.Files[0].Verdicts[0].Next)
 }
