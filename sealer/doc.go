@@ -142,6 +142,12 @@
 // subjectHash is a keyed hash, which does not reveal who was erased. If no given file has that
 // event, a verifier remarks erasure.unproven.
 //
+// A verifier takes an HTTP answer about an erasure as it takes the note. It begins {"ok":true,"data":{"erasure":{"id":"era_,
+// is JSON without repeated names, and has the note as the member certificate of erasure. Where erasure has a member
+// of a name that the note's object has, its value is the same, and its id is the note's erasureId; else it is
+// refused (format.invalid). Its other members, such as requestedBy, are not signed. A certificate of null can't be
+// judged (format.unknown).
+//
 // # Key directory
 //
 //	{"delegation":NOTE,"issuedAt":…,"keys":[…],"signature":{…},"snapshotId":…}

@@ -24,7 +24,7 @@ type eventsRequest struct {
 	Types       []string `query:"type,explode" maxItems:"50" minLength:"1" doc:"Only events of these kinds, such as delivery.recorded; repeat the parameter, or separate values with commas. x-event-kinds in this document lists all kinds."`
 	SubjectKind string   `query:"subjectKind" maxLength:"64" doc:"Only events about this kind of thing, such as right or key."`
 	SubjectID   string   `query:"subjectId" maxLength:"64" doc:"Only events about the thing with this id."`
-	ActorKind   string   `query:"actorKind" enum:"key,node,operator,system" doc:"Only events caused by this kind of actor."`
+	ActorKind   string   `query:"actorKind" enum:"key,member,node,operator,system" doc:"Only events caused by this kind of actor."`
 	ActorID     string   `query:"actorId" maxLength:"64" doc:"Only events caused by this actor."`
 	RightID     string   `query:"rightId" maxLength:"64" doc:"Only events about this right, including its deliveries; short for subjectKind=right and subjectId."`
 	route.Window

@@ -65,6 +65,7 @@ func TestEventsOverHTTP(t *testing.T) {
 		"subjectKind=tenant":                                            page("null", event(2)),
 		"actorKind=operator&actorId=admin":                              page("null", event(2)),
 		"actorKind=node":                                                page("null"),
+		"actorKind=member":                                              page("null"),
 		"type=delivery.recorded&limit=1":                                page(quoted("desc/1.0.1"), event(1)),
 		"order=asc&limit=1":                                             page(quoted("asc/1.0.0"), event(0)),
 		"type=delivery.recorded&limit=1&cursor=" + cursor("desc/1.0.1"): page("null", event(0)),

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -298,11 +299,11 @@ func TestThePagesQueries(t *testing.T) {
 	})
 }
 
-// The page lists the columns that the views have.
+// The page lists the columns that the views have, and of the table events those that analysts have everywhere.
 func TestThePagesColumns(t *testing.T) {
 	w := mustOpen(t, fresh(t, stacktest.ClickHouse(t)))
 	rows, err := w.conn.Query(t.Context(), `SELECT table, name, type FROM system.columns
-		WHERE database = currentDatabase() AND table IN (SELECT name FROM system.tables WHERE database = currentDatabase() AND engine = 'View') ORDER BY table, position`)
+		WHERE database = currentDatabase() AND table IN (SELECT name FROM system.tables WHERE database = currentDatabase() AND (engine = 'View' OR name = 'events')) ORDER BY table, position`)
 	require.NoError(t, err)
 	defer rows.Close()
 	have := map[string][]string{}
@@ -315,7 +316,13 @@ func TestThePagesColumns(t *testing.T) {
 		have[view] = append(have[view], name+" "+kind)
 	}
 	require.NoError(t, rows.Err())
-	require.Len(t, have, 5)
+	require.Len(t, have, 6)
+	exported := map[string]bool{}
+	for _, column := range analysts.Events.Columns {
+		exported[column.Name] = true
+	}
+	have["events"] = slices.DeleteFunc(have["events"], func(column string) bool { name, _, _ := strings.Cut(column, " "); return !exported[name] })
+	require.Len(t, have["events"], len(exported))
 	for view, columns := range have {
 		var listed []string
 		for _, match := range regexp.MustCompile("(?m)^\\| `(.*?)` \\| `(.*?)` \\|").FindAllStringSubmatch(section(t, "### "+view), -1) {

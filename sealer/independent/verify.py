@@ -1725,10 +1725,22 @@ class Erasure:
     """That what is known of a person was erased, up to a moment."""
 
     def __init__(self, content):
-        said, self.signatures = open_note(re.sub("\n\n$", "\n", content.decode()))
+        note, beside = (self.answered(content) if content.startswith(ERASED_ANSWER) else (re.sub("\n\n$", "\n", content.decode()), {}))
+        said, self.signatures = open_note(note)
         title, body, end = said.split("\n")
         self.text, self.said, self.unproven = said, parse(body.encode()), []
         need(title == "muniment/erasure.v1" and end == "" and fits(self.said, ERASURE))
+        need(all(canonical(beside.get(name, value)) == canonical(value) for name, value in self.said.items()))
+
+    def answered(self, content):
+        """The certificate in the answer about an erasure, and what stands beside it."""
+        answer = json.loads(content.decode(), object_pairs_hook=unique, parse_constant=no_number)
+        answer = json.loads(canonical(answer).encode())  # each number in one spelling
+        need(fits(answer, {"ok": True, "data": {"erasure": dict}, "contractVersion": "v1.0"}))
+        record = answer["data"]["erasure"]
+        need(record.get("certificate", "") is not None, "format.unknown")
+        need(text(record.get("certificate")))
+        return record["certificate"], {name: v for name, v in record.items() if name != "id"} | {"erasureId": record["id"]}
 
     def check(self, keys, files):
         said, name = self.said, "muniment/erasure"
@@ -1791,6 +1803,7 @@ EXPORTS = (b'{"after":["', b'{"after":[],"before":[')
 PROOFS = (b'{"event":{"actor":{"', ANSWERED + b'{"event":{"actor":{"')
 GROWTHS = (b'{"consistency":["', b'{"consistency":[],"from":"muniment/', ANSWERED + b'{"consistency":[')
 STATEMENTS = (b'{"adjustments":[{"amount":"', b'{"adjustments":[],"asOf":{"')
+ERASED_ANSWER = ANSWERED + b'{"erasure":{"id":"era_'
 CHECKPOINT = ANSWERED + b'{"checkpoint":"muniment/'
 LARGEST = 2**24
 
@@ -1805,7 +1818,7 @@ def read(name):
         return Export(content)
     if content.startswith(b'{"delegation":"muniment/'):
         kind = Directory
-    elif content.startswith(b"muniment/erasure.v1"):
+    elif content.startswith((b"muniment/erasure.v1", ERASED_ANSWER)):
         kind = Erasure
     elif content.startswith(b"muniment/"):
         kind = lambda content: Note(re.sub("\n\n$", "\n", content.decode()))

@@ -2,7 +2,11 @@ package verify
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"muniment.example/sealer"
 )
@@ -26,18 +30,64 @@ func (c *conduct) noteErasure(leaf uint64, e *sealer.Event) {
 // erasureFile is a file with a certificate of erasure.
 type erasureFile struct {
 	*FileReport
-	text string
-	said sealer.ErasureCertificate
+	text     string
+	answered bool // it came in an answer, which has more than it says
+	said     sealer.ErasureCertificate
 }
 
 func (v *verification) openErasure(f *FileReport, text []byte) {
-	e := &erasureFile{FileReport: f, text: oneNewline(string(text))}
+	e := &erasureFile{FileReport: f, answered: strings.HasPrefix(string(text), startOfErasure)}
 	var err error
-	if e.said, err = sealer.ParseErasure(e.text); err != nil {
-		f.say(FormatInvalid, "%v", err)
-		return
+	if e.text, err = readErasure(string(text)); err == nil {
+		e.said, err = sealer.ParseErasure(e.text)
 	}
-	v.erasures = append(v.erasures, e)
+	switch {
+	case err == errNoCertificate:
+		said := found(FormatUnknown, err.Error())
+		said.Next = "fetch the erasure again once its state is COMPLETED"
+		f.add(said)
+	case err != nil:
+		f.say(FormatInvalid, "%v", err)
+	default:
+		v.erasures = append(v.erasures, e)
+	}
+}
+
+// startOfErasure is how an HTTP answer about an erasure begins.
+const startOfErasure = startOfAnswer + `{"erasure":{"id":"era_`
+
+var errNoCertificate = errors.New("the erasure is not completed, so it has no certificate yet")
+
+// readErasure reads a certificate: its text, or that in the HTTP answer {"erasure":{…"certificate":TEXT…}}, of which
+// each member that the certificate has too must be the same. errNoCertificate if the answer has none.
+func readErasure(text string) (string, error) {
+	if !strings.HasPrefix(text, startOfErasure) {
+		return oneNewline(text), nil
+	}
+	var r answerReader
+	_, data, err := r.answer([]byte(text), answerVersion)
+	if err != nil {
+		return "", err
+	}
+	r.exactly("/data", data, "erasure")
+	at := "/data/erasure"
+	record := r.members(at, data["erasure"])
+	if r.fault == nil && record["certificate"].Kind() == 'n' {
+		return "", errNoCertificate
+	}
+	certificate := r.name(at+"/certificate", record["certificate"])
+	_, signed, _ := strings.Cut(certificate, "\n")
+	signed, _, _ = strings.Cut(signed, "\n")
+	said := r.members(at+"/certificate", jsontext.Value(signed))
+	for of, v := range said {
+		if of == "erasureId" {
+			of = "id"
+		}
+		if beside, there := record[of]; there && string(r.canonical(at+"/"+of, beside)) != string(v) {
+			r.fail(at+"/"+of, "the certificate says otherwise")
+		}
+	}
+	return certificate, r.fault
 }
 
 // verify judges a certificate, once all files that may hold its tombstone are judged.
@@ -51,7 +101,11 @@ func (e *erasureFile) verify(v *verification) {
 		e.say(code, "the certificate of erasure %s, completed %s, is not signed by a key for packs that held then", e.said.ErasureID, sealer.FormatTime(e.said.CompletedAt))
 		return
 	}
-	e.say(SignatureOK, "person %s of %s was erased up to %s, signed by key %s at %s", e.said.SubjectHash, e.said.TenantID, sealer.FormatTime(e.said.Until), key.KeyID, sealer.FormatTime(e.said.CompletedAt))
+	beside := ""
+	if e.answered {
+		beside = "; not signed is what the response has besides, such as who requested it"
+	}
+	e.say(SignatureOK, "person %s of %s was erased up to %s, signed by key %s at %s%s", e.said.SubjectHash, e.said.TenantID, sealer.FormatTime(e.said.Until), key.KeyID, sealer.FormatTime(e.said.CompletedAt), beside)
 	if sealer.PurposeOf(key.Purpose).Sandbox {
 		e.noteSandbox(key.KeyID)
 	}

@@ -2,7 +2,9 @@ package verify
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -34,6 +36,23 @@ func (a *archive) erasure(key string, change ...func(*sealer.ErasureCertificate)
 	return []byte(text)
 }
 
+// erasureAnswer is the service's answer about an erasure with a certificate; with none, about one that is not completed.
+func erasureAnswer(certificate []byte) []byte {
+	state, completed, text := "REQUESTED", "null", "null"
+	said := struct{ ErasureID, TenantID, SubjectHash, Until, EventID, CompletedAt string }{"era_0", "tnt_0", "hash", "2026-05-01T12:00:00.000Z", "evt_0", ""}
+	counts := []byte(`{}`)
+	if certificate != nil {
+		body := bytes.Split(certificate, []byte("\n"))[1]
+		var signed struct{ Counts json.RawMessage }
+		_ = json.Unmarshal(body, &said) // a certificate that is no JSON has nothing beside it
+		_ = json.Unmarshal(body, &signed)
+		quoted, _ := json.Marshal(string(certificate))
+		counts, state, completed, text = signed.Counts, "COMPLETED", strconv.Quote(said.CompletedAt), string(quoted)
+	}
+	return fmt.Appendf(nil, `{"ok":true,"data":{"erasure":{"id":%q,"tenantId":%q,"subjectHash":%q,"until":%q,"eventId":%q,"requestedBy":"key_1","state":%q,"counts":%s,"certificate":%s,"completedAt":%s,"createdAt":"2026-05-01T12:00:00.000Z","updatedAt":"2026-05-01T12:00:00.000Z","revision":3}},"contractVersion":"v1.0"}`+"\n",
+		said.ErasureID, said.TenantID, said.SubjectHash, said.Until, said.EventID, state, counts, text, completed)
+}
+
 func TestCertificateOfErasure(t *testing.T) {
 	a := newArchive(t, 3)
 	good := a.erasure("pack")
@@ -50,6 +69,7 @@ func TestCertificateOfErasure(t *testing.T) {
 		proven, {proven[1], proven[0]},
 		{proven[0], {"pack", sealertest.Bundle(t, a.packs[1], a.events[leaf:leaf+1])}},
 		{proven[0], {"export", a.export(leaf, 1)}},
+		{{"answer", erasureAnswer(good)}, proven[1]},
 	} {
 		r := a.verify(a.Directory(), nil, files...)
 		require.True(t, r.OK, "%+v", r.Files)
@@ -85,4 +105,8 @@ func TestCertificateOfErasureBitByBit(t *testing.T) {
 	good := a.erasure("pack")
 	require.True(t, a.verify(a.Directory(), nil, file{"certificate", good}).OK)
 	a.flips(good)
+	answered := a.verify(a.Directory(), nil, file{"answer", erasureAnswer(good)})
+	require.Contains(t, answered.Files[0].Verdicts[0].Message, "not signed is what the response has besides")
+	pending := a.verify(a.Directory(), nil, file{"answer", erasureAnswer(nil)})
+	require.Equal(t, "fetch the erasure again once its state is COMPLETED", pending.Files[0].Verdicts[0].Next)
 }

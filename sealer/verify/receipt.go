@@ -35,7 +35,7 @@ type signedReceipt struct {
 // errNoReceipt says that a JSON text lacks a receipt or its signature.
 var errNoReceipt = errors.New("no receipt with its signature")
 
-// answerVersion is the contract version of the answers with a receipt.
+// answerVersion is the contract version of the answers with a receipt or an erasure.
 const answerVersion = "v1.0"
 
 // readReceipt finds receipt and signature in an HTTP answer or its data. Spacing

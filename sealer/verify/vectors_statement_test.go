@@ -25,6 +25,19 @@ func (v *vectors) erasures() {
 	bad("erasure-by-a-stranger", "signed by a key that the directory does not list", newArchive(v.t, 3).erasure("stranger"), sealer.KeyUnknown)
 	bad("erasure-by-a-node", "signed by a key that is for receipts", newArchive(v.t, 3).erasure("nod_a"), sealer.KeyPurpose)
 	bad("erasure-of-another", "the tombstone says otherwise", newArchive(v.t, 3).erasure("pack", func(c *sealer.ErasureCertificate) { c.SubjectHash = "another" }), sealer.EntryAltered)
+	v.good("answer about an erasure", "it has the certificate, and says the same beside it", v.put("good/erasure.json", erasureAnswer(text)), stone)
+	answered := func(name, about string, text []byte, codes []sealer.Code, others ...string) {
+		v.cases = append(v.cases, vector{Name: name, About: about, Files: append([]string{v.put("bad/"+name+".json", text)}, others...), Failures: append([][]sealer.Code{codes}, make([][]sealer.Code, len(others))...)})
+	}
+	beside := func(old, new string) []byte {
+		require.Contains(v.t, string(erasureAnswer(text)), old)
+		return bytes.Replace(erasureAnswer(text), []byte(old), []byte(new), 1)
+	}
+	answered("erasure-answer-of-another", "beside the certificate another person is said to be erased", beside(`"subjectHash":"hash"`, `"subjectHash":"hush"`), []sealer.Code{FormatInvalid}, stone)
+	answered("erasure-answer-renamed", "the erasure has another id than its certificate", beside(`"id":"era_0"`, `"id":"era_1"`), []sealer.Code{FormatInvalid}, stone)
+	answered("erasure-answer-counts", "beside the certificate another number is stated", beside(`"privateParts":7`, `"privateParts":8`), []sealer.Code{FormatInvalid}, stone)
+	answered("erasure-answer-altered", "the certificate in the answer was altered", bytes.ReplaceAll(bytes.ReplaceAll(erasureAnswer(text), []byte(`\"subjectHash\":\"hash\"`), []byte(`\"subjectHash\":\"hush\"`)), []byte(`"subjectHash":"hash"`), []byte(`"subjectHash":"hush"`)), []sealer.Code{sealer.SignatureInvalid}, stone)
+	answered("erasure-answer-requested", "it is not completed, so there is no certificate yet", erasureAnswer(nil), []sealer.Code{FormatUnknown})
 	v.cases = append(v.cases, vector{Name: "certificate of erasure, alone", About: "no directory is at hand", Files: []string{good}, Failures: [][]sealer.Code{{sealer.KeyUnknown}}})
 }
 

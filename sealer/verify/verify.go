@@ -271,6 +271,7 @@ var kinds = []struct{ start, kind string }{
 	{`{"consistency":[],"from":"muniment/`, kindConsistency},
 	{startOfAnswer + `{"consistency":[`, kindConsistency},
 	{"muniment/erasure.v1", kindErasure},
+	{startOfErasure, kindErasure},
 	{`{"adjustments":[{"amount":"`, kindStatement},
 	{`{"adjustments":[],"asOf":{"`, kindStatement},
 	{"muniment/", kindCheckpoint},
