@@ -109,7 +109,7 @@ func OperationsOf(t *testing.T, server *system.Server, visitors bool) (all []Ope
 // Resources are the ids that parameters and members take, and of which resources.
 var Resources = map[string][]string{
 	"basisId": {"basisId"}, "rightId": {"rightId"}, "parentRightId": {"rightId"}, "offerId": {"offerId"}, "challengeId": {"challengeId"}, "disputeId": {"disputeId"},
-	"keyId": {"keyId"}, "packId": {"packId"}, "from": {"packId"}, "receiptId": {"receiptId"}, "actorId": {"keyId"}, "mappingId": {"mappingId"}, "webhookId": {"webhookId"}, "counterpartyId": {"counterpartyId"}, "statementId": {"statementId"}, "payableId": {"payableId"}, "corrects": {"statementId"}, "ruleId": {"ruleId"}, "erasureId": {"erasureId"}, "jobId": {"jobId"}, "deliveryId": {"deliveryId"}, "memberId": {"memberId"},
+	"keyId": {"keyId"}, "packId": {"packId"}, "from": {"packId"}, "receiptId": {"receiptId"}, "actorId": {"keyId"}, "mappingId": {"mappingId"}, "webhookId": {"webhookId"}, "counterpartyId": {"counterpartyId"}, "statementId": {"statementId"}, "payableId": {"payableId"}, "payeeLinkId": {"payeeLinkId"}, "corrects": {"statementId"}, "ruleId": {"ruleId"}, "erasureId": {"erasureId"}, "jobId": {"jobId"}, "deliveryId": {"deliveryId"}, "memberId": {"memberId"},
 	"subjectId": {"basisId", "rightId", "offerId", "challengeId", "disputeId", "keyId", "packId", "receiptId"},
 }
 
