@@ -3,7 +3,9 @@ package console
 import (
 	"encoding/json"
 	"net/url"
+	"slices"
 
+	"muniment.example/gateway/api"
 	"muniment.example/gateway/client"
 )
 
@@ -31,27 +33,46 @@ func (p *page) payeeLinks(statementID string) ([]payeeLink, error) {
 	return all, nil
 }
 
-// backToStatement is the page that the act on a payee's link belongs to.
-func backToStatement(lines ...string) func(*page, []string) (consequences, error) {
-	return func(p *page, params []string) (consequences, error) {
-		return consequences{Back: Path + "/money/statements/" + url.PathEscape(p.r.PathValue("statementId")), Lines: lines}, nil
+// aboutPayeeLink are the consequences of a link, and who gets it.
+func aboutPayeeLink(p *page, params []string) (consequences, error) {
+	c, err := aboutStatement([]string{"ISSUED", "SETTLED", "VOIDED"},
+		"Anyone who has the link sees this payee’s part of the statement, without an account, with its PDF, CSV and proof, and nothing of other payees.",
+		"It is shown once. Send it to the payee alone. It can be revoked at any time.")(p, params[:1])
+	if err != nil || !p.can("get-counterparty") {
+		return c, err
 	}
+	var data struct{ Counterparty client.Counterparty }
+	err = p.get(&data, "get-counterparty", nil, params[1])
+	c.Lead = "For " + data.Counterparty.Name + ". " + c.Lead
+	return c, err
+}
+
+// aboutEnd are the consequences of the end of a link.
+func aboutEnd(p *page, params []string) (consequences, error) {
+	c := consequences{Back: Path + "/money/statements/" + url.PathEscape(params[0]), Lines: []string{"The page that it leads to can’t be opened any more. What was downloaded stays where it is.", "This can't be undone."}}
+	if !p.can("list-payee-links") {
+		return c, nil
+	}
+	all, err := p.payeeLinks(params[0])
+	if err != nil {
+		return c, err
+	}
+	at := slices.IndexFunc(all, func(l payeeLink) bool { return l.ID == params[1] })
+	if at < 0 {
+		return c, api.NotFound("payee's link")
+	}
+	if all[at].State != "ACTIVE" {
+		c.Stop = "The link is revoked, so there is nothing to do here."
+	}
+	return c, nil
 }
 
 var payeeLinkActs = []*act{
 	{
 		path: "/money/statements/{statementId}/payees/{counterpartyId}/link", op: "create-payee-link", section: "Money", title: "Link for the payee", submit: "Make the link",
-		within: func([]string) []string { return nil },
-		consequences: func(p *page, params []string) (consequences, error) {
-			c, err := backToStatement("Anyone who has the link sees this payee’s part of the statement, without an account, with its PDF, CSV and proof, and nothing of other payees.", "It is shown once. Send it to the payee alone. It can be revoked at any time.")(p, params)
-			if err != nil {
-				return c, err
-			}
-			names, err := readPayees(p)
-			c.Lead = "For " + names.Name(params[1])
-			return c, err
-		},
-		fields: fixed(field{Name: "expiresAt", Label: "Works until", Kind: "time", Hint: "In UTC. 30 days, unless you name a time; at most 400 days."}),
+		within:       func([]string) []string { return nil },
+		consequences: aboutPayeeLink,
+		fields:       fixed(field{Name: "expiresAt", Label: "Works until", Kind: "time", Hint: "In UTC. 30 days, unless you name a time; at most 400 days."}),
 		body: func(p *page, members map[string]any) (any, error) {
 			members["statementId"], members["counterpartyId"] = p.r.PathValue("statementId"), p.r.PathValue("counterpartyId")
 			return members, nil
@@ -67,7 +88,7 @@ var payeeLinkActs = []*act{
 	{
 		path: "/money/statements/{statementId}/links/{payeeLinkId}/revoke", op: "revoke-payee-link", section: "Money", title: "Revoke the payee’s link", submit: "Revoke for good", danger: true,
 		within:       func(params []string) []string { return params[1:] },
-		consequences: backToStatement("The page that it leads to can’t be opened any more. What was downloaded stays where it is."),
+		consequences: aboutEnd,
 		after: func(p *page, params []string, _ json.RawMessage) error {
 			p.done(Path+"/money/statements/"+url.PathEscape(params[0]), "payee-link-revoked")
 			return nil

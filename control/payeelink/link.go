@@ -162,11 +162,18 @@ func New(cfg Config) (*Service, error) {
 
 // create makes a link, and returns its token, which is kept nowhere.
 func (s *Service) create(ctx context.Context, l Link, by sealer.Ref) (Link, string, error) {
+	known, err := store.Count(ctx, s.db.Read(), "the payee", `SELECT COUNT(*) FROM counterparties WHERE tenant_id = $1 AND counterparty_id = $2`, l.TenantID, l.CounterpartyID)
+	if err == nil && known == 0 {
+		err = api.InvalidField("counterpartyId", "is no counterparty of the tenant")
+	}
+	if err != nil {
+		return l, "", err
+	}
 	if _, err := s.cfg.Papers.PartOf(ctx, l.TenantID, l.StatementID, l.CounterpartyID); err != nil {
 		return l, "", err
 	}
 	token := api.NewSecret()
-	err := s.db.Change(ctx, func(tx *store.Tx) error {
+	err = s.db.Change(ctx, func(tx *store.Tx) error {
 		now := store.At(tx.Now())
 		if l.ExpiresAt.IsZero() {
 			l.ExpiresAt = store.At(now.Add(defaultLife))

@@ -145,7 +145,7 @@ func (o Operation) With(ids map[string]string) Operation {
 // AmongFaults says that an id which the tenant doesn't have is one of the faults of the
 // operation's body, and no resource that is missing.
 func (o Operation) AmongFaults(name string) bool {
-	return (strings.HasSuffix(o.Id, "-settlement-rule") || o.Id == "draft-statement" || o.Id == "settle-statement") && !strings.Contains(o.Path, "{"+name+"}")
+	return (strings.HasSuffix(o.Id, "-settlement-rule") || o.Id == "draft-statement" || o.Id == "settle-statement" || o.Id == "create-payee-link" && name == "counterpartyId") && !strings.Contains(o.Path, "{"+name+"}")
 }
 
 // Names are the resources that the operation refers to.
