@@ -305,6 +305,7 @@ func (s *services) sweeps() []control.Sweep {
 		{Name: "look after the webhooks' deliveries", Every: time.Minute, Do: s.hooks.Sweep},
 		{Name: "erase applications for access that are over", Every: time.Minute, Do: s.access.Expire},
 		{Name: "forget sessions that have ended", Every: 10 * time.Minute, Do: s.members.Forget},
+		{Name: "note what the operators' page charts", Every: operator.NoteEvery, Do: s.operators.Note},
 		{Name: "expire bundles", Every: time.Minute, Do: s.exports.Expire},
 		{Name: "delete the bundles that no job has", Every: time.Hour, Do: s.exports.Sweep},
 	}
