@@ -65,6 +65,7 @@ import (
 	"muniment.example/control/offer"
 	"muniment.example/control/operator"
 	"muniment.example/control/payable"
+	"muniment.example/control/payeelink"
 	"muniment.example/control/proof"
 	"muniment.example/control/right"
 	"muniment.example/control/route"
@@ -104,6 +105,8 @@ type Config struct {
 	Operators *operator.Service
 	// Console serves the tenants' pages, at /console; nil leaves them out.
 	Console http.Handler
+	// Payees serves the pages of payees' links, at /payee; nil leaves them out.
+	Payees http.Handler
 	// DeliverSandbox issues receipts for tenants of the sandbox; nil: their keys can't deliver.
 	DeliverSandbox DeliverSandbox
 	// SandboxRows issues rows of their batches for the nodes; nil leaves that operation out.
@@ -190,6 +193,9 @@ func New(cfg Config) (*Control, error) {
 	if cfg.Console != nil {
 		c.callers.mount("console", "/console", cfg.Console)
 	}
+	if cfg.Payees != nil {
+		c.callers.mount("payee-page", payeelink.Path, cfg.Payees)
+	}
 	if cfg.DeliverSandbox != nil {
 		deliveries{cfg.DeliverSandbox}.Routes(c.callers.api)
 	}
@@ -246,5 +252,5 @@ func (c *Control) relay(ctx context.Context) error { return c.cfg.DB.Outbox.Rela
 
 // Tables are the tables of all services; a table that refers to another comes before it.
 var Tables = slices.Concat(
-	access.Tables, member.Tables, webhook.Tables, payable.Tables, statement.Tables, sandbox.Tables, erasure.Tables, dsar.Tables, proof.Tables, ingest.Tables, challenge.Tables, dispute.Tables, offer.Tables, settle.Tables, right.Tables, tenant.Tables, node.Tables, signing.Tables, store.OwnTables,
+	access.Tables, member.Tables, webhook.Tables, payeelink.Tables, payable.Tables, statement.Tables, sandbox.Tables, erasure.Tables, dsar.Tables, proof.Tables, ingest.Tables, challenge.Tables, dispute.Tables, offer.Tables, settle.Tables, right.Tables, tenant.Tables, node.Tables, signing.Tables, store.OwnTables,
 )

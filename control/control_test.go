@@ -35,6 +35,7 @@ import (
 	"muniment.example/control/offer"
 	"muniment.example/control/paper"
 	"muniment.example/control/payable"
+	"muniment.example/control/payeelink"
 	"muniment.example/control/proof"
 	"muniment.example/control/right"
 	"muniment.example/control/route/routetest"
@@ -152,6 +153,8 @@ func newFixtureOn(t *testing.T, dir string, nodes node.Config, now ...func() tim
 	require.NoError(t, err)
 	payables, err := payable.New(h.db)
 	require.NoError(t, err)
+	payees, err := payeelink.New(payeelink.Config{DB: h.db, Papers: statements, Log: noEvents{}, PublicURL: "https://muniment.example"})
+	require.NoError(t, err)
 	bundles, err := objects.Open(filepath.Join(dir, "bundles"), dsar.BundleType)
 	require.NoError(t, err)
 	exports, err := dsar.New(dsar.Config{
@@ -160,11 +163,14 @@ func newFixtureOn(t *testing.T, dir string, nodes node.Config, now ...func() tim
 	})
 	require.NoError(t, err)
 	erasures, err := erasure.New(t.Context(), erasure.Config{
-		DB: h.db, Warehouse: &conform.MemoryWarehouse{}, Keys: h.keys, Purpose: tenant.PackPurpose, Tables: control.Tables, Erased: h.members.Erased,
+		DB: h.db, Warehouse: &conform.MemoryWarehouse{}, Keys: h.keys, Purpose: tenant.PackPurpose, Tables: control.Tables, Followed: payeelink.ErasedKinds,
+		Erased: func(ctx context.Context, tx *store.Tx, tenantID string, rows map[string]int64, ids []string) error {
+			return errors.Join(h.members.Erased(ctx, tx, tenantID, rows), payees.Erased(ctx, tx, tenantID, ids))
+		},
 		LogKeep: func(context.Context) (time.Duration, error) { return 24 * time.Hour, nil }, CopiesKeep: 24 * time.Hour,
 	})
 	require.NoError(t, err)
-	h.services = []control.Service{h.keys, h.tenants, h.members, rights, h.offers, challenges, disputes, h.ingest, beacons, hooks, settlement, statements, payables, erasures, exports, trouble{}}
+	h.services = []control.Service{h.keys, h.tenants, h.members, rights, h.offers, challenges, disputes, h.ingest, beacons, hooks, settlement, statements, payables, payees, erasures, exports, trouble{}}
 	return h
 }
 
@@ -178,6 +184,17 @@ func (h *fixture) control() *control.Control {
 		require.NoError(h.t, err)
 	}
 	return h.made
+}
+
+// noEvents is a log in which nothing is.
+type noEvents struct{}
+
+// Events implements payeelink.Log.
+func (noEvents) Events(context.Context, pipeline.EventQuery) ([]pipeline.Row, error) { return nil, nil }
+
+// Inclusion implements payeelink.Log.
+func (noEvents) Inclusion(context.Context, pipeline.Row, bool) (sealer.InclusionProof, bool, error) {
+	return sealer.InclusionProof{}, false, nil
 }
 
 // noPacks are those of tenants without a delivery.

@@ -23,6 +23,7 @@ import (
 	"muniment.example/control/node"
 	"muniment.example/control/offer"
 	"muniment.example/control/payable"
+	"muniment.example/control/payeelink"
 	"muniment.example/control/proof"
 	"muniment.example/control/right"
 	"muniment.example/control/rollback"
@@ -38,7 +39,7 @@ import (
 // Kinds are the kinds of the events of all services, and of those that nodes write. Webhooks, the
 // filter of GET /v1/events and the catalogue in the document read them here.
 var Kinds = store.KindsOf(slices.Concat(
-	event.Nouns, right.Nouns, offer.Nouns, challenge.Nouns, dispute.Nouns, ingest.Nouns, beacon.Nouns, settle.Nouns, payable.Nouns, statement.Nouns, webhook.Nouns,
+	event.Nouns, right.Nouns, offer.Nouns, challenge.Nouns, dispute.Nouns, ingest.Nouns, beacon.Nouns, settle.Nouns, payable.Nouns, payeelink.Nouns, statement.Nouns, webhook.Nouns,
 	proof.Nouns, dsar.Nouns, erasure.Nouns, tenant.Nouns, member.Nouns, sandbox.Nouns, signing.Nouns, node.Nouns, access.Nouns, rollback.Nouns,
 ))
 

@@ -188,11 +188,11 @@ func TestScopesAreTheContracts(t *testing.T) {
 		"metering:read": {"GET /v1/metering", "GET /v1/metering/refusals"},
 		"settlement:read": {
 			"GET /v1/settlement", "GET /v1/settlement/reconciliation", "POST /v1/settlement/rules/dry-run", "GET /v1/settlement/statements", "GET /v1/settlement/statements/{statementId}", "GET /v1/settlement/statements/{statementId}/receipts",
-			"GET /v1/settlement/issuer", "GET /v1/settlement/payables", "GET /v1/settlement/payables/{payableId}", "GET /v1/settlement/payouts",
+			"GET /v1/settlement/issuer", "GET /v1/settlement/payables", "GET /v1/settlement/payables/{payableId}", "GET /v1/settlement/payouts", "GET /v1/settlement/payee-links",
 			"GET /v1/settlement/counterparties", "GET /v1/settlement/counterparties/{counterpartyId}", "GET /v1/settlement/rules", "GET /v1/settlement/rules/{ruleId}",
 		},
 		"settlement:write": {
-			"DELETE /v1/settlement/statements/{statementId}", "PUT /v1/settlement/issuer",
+			"DELETE /v1/settlement/statements/{statementId}", "PUT /v1/settlement/issuer", "POST /v1/settlement/payee-links", "DELETE /v1/settlement/payee-links/{payeeLinkId}",
 			"POST /v1/settlement/counterparties", "PUT /v1/settlement/counterparties/{counterpartyId}", "DELETE /v1/settlement/counterparties/{counterpartyId}",
 			"POST /v1/settlement/statements", "POST /v1/settlement/statements/{statementId}/issue", "POST /v1/settlement/statements/{statementId}/correct", "POST /v1/settlement/statements/{statementId}/void", "POST /v1/settlement/statements/{statementId}/settle",
 			"POST /v1/settlement/rules", "PUT /v1/settlement/rules/{ruleId}", "DELETE /v1/settlement/rules/{ruleId}",

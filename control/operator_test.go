@@ -35,6 +35,7 @@ type operators struct {
 	events    *renewedLog
 	checker   *drift.Checker
 	checking  bool
+	note      func(context.Context) error
 }
 
 // awayWarehouse is a warehouse that can be away.
@@ -81,7 +82,7 @@ func openConsole(t *testing.T, secure bool) *operators {
 	})
 	require.NoError(t, err)
 	cfg := o.config()
-	cfg.Operators, cfg.Packs = page, packs
+	cfg.Operators, cfg.Packs, o.note = page, packs, page.Note
 	o.made, err = control.New(cfg)
 	require.NoError(t, err)
 	return o
@@ -197,7 +198,7 @@ func TestConsoleSessionOpensNothingElse(t *testing.T) {
 		send(t, o.control().Admin(), "", "GET", path, "", "Cookie", c.Name+"="+c.Value).refused(401, api.AuthRequired)
 	}
 	send(t, o.control().Admin(), "", "POST", "/admin/console/links", "", "Cookie", c.Name+"="+c.Value).refused(401, api.AuthRequired)
-	for _, path := range []string{"/session", "/nodes", "/lag", "/drift", "/refusals", "/quarantine", "/applications"} {
+	for _, path := range []string{"/session", "/nodes", "/lag", "/history", "/drift", "/refusals", "/quarantine", "/applications"} {
 		send(t, o.control().Admin(), adminToken, "GET", "/console/api"+path, "").refused(401, api.AuthRequired)
 	}
 	for _, path := range []string{"/quarantine/release", "/applications/app_1/approve", "/applications/app_1/refuse", "/applications/refuse"} {
@@ -288,6 +289,31 @@ func TestConsoleLag(t *testing.T) {
 	require.Contains(t, o.by(c, "GET", "/lag", "").refused(503, api.InternalError), "control can't reach the warehouse: connection refused by the engine")
 	o.by(c, "GET", "/nodes", "").ok()
 	o.by(c, "GET", "/drift", "").ok()
+}
+
+// TestConsoleHistory: what was noted stays for a day, and what could not be read is no zero.
+func TestConsoleHistory(t *testing.T) {
+	o := openConsole(t, false)
+	c := o.enter()
+	_, err := o.events.Append(t.Context(), &sealer.Record{TenantID: "tnt_a", EventID: api.NewID(api.PrefixEvent, o.clock.Now()), Node: "nod_a", Epoch: 1, Seq: 1, Event: []byte(`{}`)})
+	require.NoError(t, err)
+	noted := func() (behind []any) {
+		for _, p := range list(t, o.by(c, "GET", "/history", "").ok(), "points") {
+			behind = append(behind, p["behind"])
+		}
+		return behind
+	}
+	require.Empty(t, noted())
+	require.NoError(t, o.note(t.Context()))
+	o.clock.Advance(time.Minute)
+	o.warehouse.away = errors.New("away")
+	require.NoError(t, o.note(t.Context()))
+	require.Equal(t, []any{1.0, -1.0}, noted())
+	o.clock.Advance(24*time.Hour - 30*time.Second)
+	o.warehouse.away = nil
+	require.NoError(t, o.note(t.Context()))
+	c = o.enter()
+	require.Equal(t, []any{-1.0, 1.0}, noted(), "what is older than a day is forgotten")
 }
 
 func TestConsoleDrift(t *testing.T) {

@@ -234,6 +234,15 @@ func ParseProvenEvent(text string) (event []byte, p InclusionProof, err error) {
 	return event, p, err
 }
 
+// FormatProvenEvent writes what ParseProvenEvent reads.
+func FormatProvenEvent(event []byte, p *InclusionProof) ([]byte, error) {
+	proof, err := Canonical(p.Text())
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat([]byte(`{"event":`), event, []byte(`,"proof":`), proof, []byte("}")), nil
+}
+
 // ParseNote reads {"checkpoint":NOTE}, as the service returns it. It verifies nothing.
 func ParseNote(text string) (note string, err error) {
 	s := scanner{text: text}

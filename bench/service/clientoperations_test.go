@@ -220,7 +220,14 @@ func clientOperations() map[string]clientOperation {
 			}
 			return first(c.Payables().Payouts(x, filled[client.PayoutFilter]()))
 		}},
-		"get-issuer": {at: "issuer", call: func(x context.Context, c C) (any, error) { return given(c.Payables().Issuer(x)) }},
+		"create-payee-link": {at: "", call: func(x context.Context, c C) (any, error) {
+			return given(c.PayeeLinks().Create(x, filled[client.NewPayeeLink]()))
+		}},
+		"list-payee-links": {at: "links/0", call: func(x context.Context, c C) (any, error) {
+			return first(c.PayeeLinks().List(x, filled[client.PayeeLinkFilter]()))
+		}},
+		"revoke-payee-link": {at: "link", call: func(x context.Context, c C) (any, error) { return given(c.PayeeLinks().Revoke(x, "pln_1")) }},
+		"get-issuer":        {at: "issuer", call: func(x context.Context, c C) (any, error) { return given(c.Payables().Issuer(x)) }},
 		"set-issuer": {at: "issuer", call: func(x context.Context, c C) (any, error) {
 			return given(c.Payables().SetIssuer(x, filled[client.NewIssuer]()))
 		}},

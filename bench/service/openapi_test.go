@@ -224,6 +224,9 @@ func (d *day) statement(rule string) {
 	d.visit("list-payouts", "?dueBy=2027-12-31", "")
 	d.visit("reconcile-settlement", "?from=2026-11-01T00:00:00Z&to="+now, "")
 	d.visit("list-statement-receipts", "?rightId={rightId}&ruleId={ruleId}&meteringBasis=viewable", "")
+	d.visit("create-payee-link", "", `{"statementId": "{statementId}", "counterpartyId": "{counterpartyId}"}`)
+	d.visit("list-payee-links", "?statementId={statementId}&state=ACTIVE", "")
+	d.visit("revoke-payee-link", "", "")
 	d.visit("settle-statement", "", `{"reference": "transfer of 2026-12-03, 4711"}`)
 	late := d.do("ingest-batch", "", fmt.Sprintf(`{"rows": [{"rowId": "play-0004", "rightId": "{rightId}", "spatialAnchorId": "dash-1", "playedAt": %q, "dwellMs": 600000,
 		"telemetry": {"speedMph": 0, "viewable": true, "appState": "foreground", "completionState": "complete"}}]}`, time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)))

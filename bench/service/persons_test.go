@@ -196,7 +196,7 @@ func freeTexts(t *testing.T, s *systemtest.Service) (list []string) {
 // notTexts are members that are no free text, and why. A name without an operation stands for the
 // member in all of them, and an operation for all its members.
 var notTexts = map[string]string{
-	"rightId": "an id of ours", "basisId": "an id of ours", "parentRightId": "an id of ours", "receiptIds[]": "an id of ours", "counterpartyId": "an id of ours",
+	"rightId": "an id of ours", "basisId": "an id of ours", "parentRightId": "an id of ours", "receiptIds[]": "an id of ours", "counterpartyId": "an id of ours", "statementId": "an id of ours",
 	"rejectedIds[]": "an id of ours", "confirmationToken": "ours", "timeZone": "an IANA name", "period": "a date",
 	"dry-run-settlement-rule":                     "stores nothing",
 	"create-dsar-job .format":                     "JSON if it is unknown, and not stored",

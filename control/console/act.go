@@ -15,7 +15,7 @@ import (
 // act is something that a person can change: a page that says what will happen, with a form, and the
 // POST of the form. Both need the scopes of the operation; without them no page links here.
 type act struct {
-	path    string // with the parameters of the operation's path, in their order
+	path    string // with the parameters of the operation's path, in their order, unless within says which they are
 	op      string
 	section string
 	title   string
@@ -34,6 +34,8 @@ type act struct {
 	// try shows what would come of it, for the button of that name, and changes nothing. Optional.
 	try     func(p *page, body any) (trial, error)
 	tryText string
+	// within returns the parameters of the operation's path, of those of path. Default: all.
+	within func(params []string) []string
 	// after leads on, once the operation has succeeded. response is its data.
 	after func(p *page, params []string, response json.RawMessage) error
 }
@@ -159,8 +161,12 @@ func doAct(a *act) handler {
 			return a.show(p, body)
 		}
 		var response json.RawMessage
+		operands := params
+		if a.within != nil {
+			operands = a.within(params)
+		}
 		if err == nil {
-			err = p.do(call{op: a.op, params: params, body: body, once: p.value("once")}, &response)
+			err = p.do(call{op: a.op, params: operands, body: body, once: p.value("once")}, &response)
 		}
 		if err == nil {
 			return a.after(p, params, response)

@@ -120,16 +120,16 @@ var inboxActs = []*act{
 	{
 		path: "/offers/new", op: "propose-offer", section: "Offers", title: "New offer", submit: "Propose", filled: []string{"rightId"},
 		consequences: saying("/offers", "", "The other organisation can accept it while the right is in force. Accepting issues a derived right."),
-		fields: fixed(
-			field{Name: "rightId", Label: "Of the right", Required: true, Example: "rgh_…"},
-			field{Name: "fromOrgId", Label: "From", Example: "org_…", Hint: "The right's holder, unless you name another. One of the two holds the right."},
-			field{Name: "toOrgId", Label: "To", Required: true, Example: "org_…"},
-			field{Name: "scope", Label: "Scope", Kind: "json", Value: "{}", Hint: scopeHint},
-			field{Name: "termsRef", Label: "Where the terms are", Hint: "No place for personal data."},
-			field{Name: "effectiveFrom", Label: "The new right begins", Hint: "When it is accepted, unless you name a time."},
-			field{Name: "effectiveUntil", Label: "It ends (exclusive)", Hint: "With the right, unless you name a time."},
-			field{Name: "expiresAt", Label: "Answer before", Hint: "In 7 days, unless you name a time."},
-		),
+		fields: fixed(append([]field{
+			{Name: "rightId", Label: "Of the right", Required: true, Example: "rgh_…"},
+			{Name: "fromOrgId", Label: "From", Example: "org_…", Hint: "The right's holder, unless you name another. One of the two holds the right."},
+			{Name: "toOrgId", Label: "To", Required: true, Example: "org_…"},
+			{Name: "termsRef", Label: "Where the terms are", Hint: "No place for personal data."},
+			{Name: "effectiveFrom", Label: "The new right begins", Hint: "When it is accepted, unless you name a time."},
+			{Name: "effectiveUntil", Label: "It ends (exclusive)", Hint: "With the right, unless you name a time."},
+			{Name: "expiresAt", Label: "Answer before", Hint: "In 7 days, unless you name a time."},
+		}, scopeFields()...)...),
+		body:  withScope,
 		after: goTo("/offers", "offer", "offer-proposed"),
 	},
 	{
@@ -140,8 +140,10 @@ var inboxActs = []*act{
 	{
 		path: "/offers/{offerId}/counter", op: "counter-offer", section: "Offers", title: "Make a counter-offer", submit: "Send the counter-offer",
 		consequences: aboutOffer("The offer is over, and a new one goes the other way."),
-		fields: fixed(field{Name: "scope", Label: "Scope", Kind: "json", Value: "{}", Hint: scopeHint}, field{Name: "termsRef", Label: "Where the terms are"},
-			field{Name: "effectiveFrom", Label: "The new right begins"}, field{Name: "effectiveUntil", Label: "It ends (exclusive)"}, field{Name: "expiresAt", Label: "Answer before"}),
+		fields: fixed(append([]field{
+			{Name: "termsRef", Label: "Where the terms are"}, {Name: "effectiveFrom", Label: "The new right begins"}, {Name: "effectiveUntil", Label: "It ends (exclusive)"}, {Name: "expiresAt", Label: "Answer before"},
+		}, scopeFields()...)...),
+		body: withScope,
 		after: func(p *page, _ []string, response json.RawMessage) error {
 			p.done(Path+"/offers", "offer-countered")
 			return nil

@@ -14,8 +14,6 @@ import (
 
 var basisKinds = options("LICENSE", "CONSENT", "CONTRACT", "STATUTE", "LEGITIMATE_INTEREST")
 
-const scopeHint = "JSON with the limits: regions, campaigns, channels (lists), maxSpeedMph (number), bvlos, labels (texts). What a derived right does not name it inherits."
-
 // rightActs change bases and rights.
 var rightActs = []*act{
 	{
@@ -44,10 +42,10 @@ var rightActs = []*act{
 				field{Name: "holderOrgId", Label: "Holder", Example: "org_…", Hint: "Your organisation, unless you name another."},
 				field{Name: "effectiveFrom", Label: "From", Required: true, Value: stamp(p.s.cfg.Now().Truncate(time.Hour))},
 				field{Name: "effectiveUntil", Label: "Until (exclusive)", Example: "2027-01-01T00:00:00Z"},
-				field{Name: "scope", Label: "Scope", Kind: "json", Value: "{}", Hint: scopeHint},
 			)(p)
-			return made, nil
+			return append(made, scopeFields()...), nil
 		},
+		body:  withScope,
 		after: goTo("/rights", "right", "right-issued"),
 	},
 	{

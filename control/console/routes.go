@@ -85,7 +85,7 @@ func (s *Service) routes() {
 
 // acts are all that can be changed here.
 func acts() []*act {
-	return slices.Concat(rightActs, inboxActs, playActs, moneyActs, statementActs, disputeActs, proofActs, webhookActs, keyActs, memberActs, dataActs)
+	return slices.Concat(rightActs, inboxActs, playActs, moneyActs, statementActs, payeeLinkActs, disputeActs, proofActs, webhookActs, keyActs, memberActs, dataActs)
 }
 
 // deeds are what pages say was done.
@@ -114,6 +114,7 @@ var deeds = map[string]string{
 	"statement-discarded":  "The draft is discarded.",
 	"statement-voided":     "The statement is voided by a signed credit.",
 	"payment-recorded":     "The payment is recorded.",
+	"payee-link-revoked":   "The link is revoked. What was downloaded by it stays where it is.",
 	"dispute-opened":       "The dispute is open. Its plays are held out of settlement.",
 	"dispute-investigated": "It is noted that you look into it.",
 	"dispute-responded":    "Your evidence is recorded.",

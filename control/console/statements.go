@@ -57,6 +57,7 @@ type statementPage struct {
 	Lines    []client.SettlementLine
 	Adjusted []struct{ Amount, Month, Reason string }
 	Payables []client.Payable
+	Links    []payeeLink
 	Names    payees
 	Steps    []step
 }
@@ -99,6 +100,9 @@ func showStatement(p *page) error {
 			return err
 		}
 		s.Payables = payables.Payables
+		if s.Links, err = p.payeeLinks(statementID); err != nil {
+			return err
+		}
 	}
 	order := []string{"DRAFT", "ISSUED", "SETTLED"}
 	at := slices.Index(order, s.State)

@@ -52,6 +52,7 @@ MAKERS = {
     "ruleId": ("create-settlement-rule", "rule.id"),
     "statementId": ("draft-statement", "statement.id"),
     "payableId": ("list-payables", "payables.0.id"),
+    "payeeLinkId": ("create-payee-link", "link.id"),
     "erasureId": ("erase", "erasure.id"),
     "jobId": ("create-dsar-job", "job.id"),
     "deliveryId": ("test-webhook", "delivery.id"),
@@ -80,7 +81,7 @@ RULES = {"create-settlement-rule", "change-settlement-rule", "dry-run-settlement
 
 # What has to be done with a record before an operation takes it, or behind that, and what
 # else there has to be.
-BEFORE = {"resume-right": "suspend-right", "respond-to-dispute": "investigate-dispute", "settle-statement": "issue-statement", "correct-statement": "issue-statement", "void-statement": "issue-statement"}
+BEFORE = {"resume-right": "suspend-right", "respond-to-dispute": "investigate-dispute", "settle-statement": "issue-statement", "correct-statement": "issue-statement", "void-statement": "issue-statement", "create-payee-link": "issue-statement"}
 AFTER = {"correct-statement": "ingest-batch"}  # which is then late
 BESIDE = {"seal-proof-packs": "observe-delivery", "get-receipt": "seal-proof-packs", "prove-receipt": "seal-proof-packs", "draft-statement": "observe-delivery"}
 

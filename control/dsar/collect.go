@@ -12,6 +12,7 @@ import (
 	"muniment.example/control/member"
 	"muniment.example/control/offer"
 	"muniment.example/control/payable"
+	"muniment.example/control/payeelink"
 	"muniment.example/control/proof"
 	"muniment.example/control/right"
 	"muniment.example/control/settle"
@@ -25,7 +26,7 @@ import (
 )
 
 // configuration is the sections with a tenant's records that are about no person.
-var configuration = slices.Concat(tenant.Sections, right.Sections, offer.Sections, challenge.Sections, dispute.Sections, ingest.Sections, settle.Sections, statement.Sections, payable.Sections, proof.Sections, webhook.Sections, erasure.Sections, member.Sections)
+var configuration = slices.Concat(tenant.Sections, right.Sections, offer.Sections, challenge.Sections, dispute.Sections, ingest.Sections, settle.Sections, statement.Sections, payable.Sections, payeelink.Sections, proof.Sections, webhook.Sections, erasure.Sections, member.Sections)
 
 // deliveryRow is a delivery with its private part. event and private are verbatim, so their holder
 // can verify receipt, witness and commitment.

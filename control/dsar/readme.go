@@ -30,6 +30,7 @@ var abouts = map[string]string{
 	"settlementRules": "The settlement rules.",
 	"statements":      "The statements, without their lines.",
 	"payables":        "What payees are due of statements, with its numbers, parties and payments.",
+	"payeeLinks":      "Links by which payees read their parts of statements, without what opens them.",
 	"issuers":         "The organisation that issues statements, as papers show it.",
 	"proofPacks":      "The headers of the proof packs. The packs are downloaded by themselves.",
 	"webhooks":        "The webhooks, without their secrets.",

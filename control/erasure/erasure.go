@@ -139,8 +139,9 @@ type Config struct {
 	// Statements lists the issued statements that name the person, the newest 1,000; nil: there are none.
 	Statements func(ctx context.Context, q store.Querier, tenantID string, person sealer.Person) ([]string, error)
 	// Erased does what follows when the tables of a tenant have lost a person, in that change: rows counts the records
-	// that named the person, by kind. nil: nothing.
-	Erased func(ctx context.Context, tx *store.Tx, tenantID string, rows map[string]int64) error
+	// that named the person, by kind, and ids are those of Followed kinds. nil: nothing.
+	Erased   func(ctx context.Context, tx *store.Tx, tenantID string, rows map[string]int64, ids []string) error
+	Followed []string
 	// LogKeep and CopiesKeep are how long the log and the nodes' copies keep a record. LogKeep fails
 	// for a log that keeps records forever: then no certificate is signed.
 	LogKeep    func(ctx context.Context) (time.Duration, error)
@@ -172,9 +173,18 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 
 // eraseIn erases a person from control's tables, and does what follows.
 func (s *Service) eraseIn(ctx context.Context, tx *store.Tx, e *Erasure, person sealer.Person, take func(store.Sight) error) (store.Found, error) {
-	found, err := s.cfg.Tables.Erase(ctx, tx, e.TenantID, person, e.SubjectHash, take)
+	var ids []string
+	found, err := s.cfg.Tables.Erase(ctx, tx, e.TenantID, person, e.SubjectHash, func(of store.Sight) error {
+		if len(of.Mentions) > 0 && slices.Contains(s.cfg.Followed, of.Mentions[0].Kind) {
+			ids = append(ids, of.Mentions[0].ID)
+		}
+		if take == nil {
+			return nil
+		}
+		return take(of)
+	})
 	if err == nil && s.cfg.Erased != nil {
-		err = s.cfg.Erased(ctx, tx, e.TenantID, found.Rows)
+		err = s.cfg.Erased(ctx, tx, e.TenantID, found.Rows, ids)
 	}
 	return found, err
 }

@@ -428,7 +428,7 @@ func TestErasedIsFollowed(t *testing.T) {
 	s := newStage(t)
 	var followed []map[string]int64
 	fails := errors.New("it fails")
-	s.cfg.Erased = func(_ context.Context, _ *store.Tx, of string, rows map[string]int64) error {
+	s.cfg.Erased = func(_ context.Context, _ *store.Tx, of string, rows map[string]int64, _ []string) error {
 		require.Equal(t, tenantID, of)
 		followed = append(followed, rows)
 		return fails

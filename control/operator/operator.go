@@ -92,6 +92,7 @@ type Service struct {
 	cfg      Config
 	page     *assets.Page
 	sessions *sessions
+	history  history
 }
 
 // New reads the page.
@@ -106,5 +107,5 @@ func New(cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the operators' page: %w", err)
 	}
-	return &Service{cfg, page, newSessions(cfg.Now)}, nil
+	return &Service{cfg: cfg, page: page, sessions: newSessions(cfg.Now)}, nil
 }

@@ -51,6 +51,7 @@ func (s *Service) OperatorRoutes(a route.API) {
 
 	route.Add(a, s.open("get-console-nodes", http.MethodGet, "/nodes", "List the nodes, their leases and spools"), inTime(s.getNodes))
 	route.Add(a, s.open("get-console-lag", http.MethodGet, "/lag", "Get how far the warehouse is behind the log"), inTime(s.getLag))
+	route.Add(a, s.open("get-console-history", http.MethodGet, "/history", "Get what this process has noted of lag and spools"), s.getHistory)
 	route.Add(a, s.open("get-console-drift", http.MethodGet, "/drift", "Get the drift that this process has found"), s.getDrift)
 	route.Add(a, s.open("get-console-refusals", http.MethodGet, "/refusals", "Sum the refusals of all tenants by rule"), inTime(s.getRefusals))
 	route.Add(a, s.open("get-console-quarantine", http.MethodGet, "/quarantine", "List the quarantined records that hold sealing"), inTime(s.getQuarantine))

@@ -194,8 +194,7 @@ function operation(path, method, op) {
       el("span", { class: "status" }, status), el("span", {}, (r["x-error-codes"] || []).map((c) => [el("code", {}, c), " "]), el("span", { class: "note" }, phrases(r.description)))))));
 
   const scope = op["x-required-scope"];
-  const named = [...left.querySelectorAll(".field")].map((f) => f.textContent);
-  return el("article", { id: op.operationId, "data-search": [method, path, op.summary, op.operationId, scope, ...(op.tags || []), ...named].join(" ").toLowerCase() },
+  return el("article", { id: op.operationId },
     el("header", {},
       el("h3", {}, el("a", { href: "#" + op.operationId }, op.summary)),
       el("div", { class: "route" },
@@ -211,45 +210,140 @@ function operation(path, method, op) {
 
 // kinds shows the catalogue of events.
 function kinds() {
-  return el("article", { id: "kinds-of-events", "data-search": ["kinds of events webhooks", ...doc["x-event-kinds"].map((k) => k.type)].join(" ").toLowerCase() },
+  return el("article", { id: "kinds-of-events" },
     el("header", {}, el("h3", {}, el("a", { href: "#kinds-of-events" }, "Kinds of events"))),
     el("table", {}, el("tbody", {}, doc["x-event-kinds"].map((k) => el("tr", {},
       el("td", {}, el("code", {}, k.type)), el("td", {}, k.description), el("td", {}, k.scopes.map((s) => [el("code", {}, s), " "])))))));
 }
 
-function draw() {
-  document.title = doc.info.title + " API";
-  document.getElementById("version").textContent = doc.info.version;
-  const contents = document.getElementById("contents");
-  const main = document.getElementById("content");
-  main.append(el("section", { class: "overview" },
+// names adds the names of all fields of a schema to a set.
+function names(schema, into, seen = new Set()) {
+  const node = follow(schema);
+  for (const [name, inner] of Object.entries(node.properties || {})) {
+    into.add(name);
+    if (!seen.has(inner)) names(inner, into, seen.add(inner));
+  }
+  if (node.items && !seen.has(node.items)) names(node.items, into, seen.add(node.items));
+}
+
+// searched is what the search of an operation looks at: its names, and those of all its fields.
+function searched(path, method, op) {
+  const all = new Set([method, path, op.summary, op.operationId, op["x-required-scope"], ...(op.tags || [])]);
+  for (const p of op.parameters || []) all.add(follow(p).name);
+  for (const content of [op.requestBody, follow(op.responses["200"])]) for (const media of Object.values((content && content.content) || {})) names(media.schema, all);
+  return [...all].join(" ").toLowerCase();
+}
+
+// Of all places one is drawn at a time: the page stays small, however many operations there are.
+const places = new Map(); // by their ids: the chapter, the link in the contents, what the search looks at, and how to draw it
+const ids = []; // in the order of the contents
+
+function place(id, chapter, link, search, draw) {
+  places.set(id, { chapter, link, search, draw });
+  ids.push(id);
+}
+
+function overview() {
+  return el("section", { class: "overview" },
     el("h1", {}, doc.info.title), el("p", { class: "lead" }, doc.info.summary || ""), prose(doc.info.description),
     el("p", {}, "This page shows ", el("a", { href: "/openapi.json" }, "/openapi.json"), " (OpenAPI ", doc.openapi, "). The same in OpenAPI 3.0, for tools that want it, is ",
       el("a", { href: "/openapi-3.0.json" }, "/openapi-3.0.json"), ". What the constraint gate asks of a delivery is at ",
-      el("a", { href: "/docs/gate" }, "/docs/gate"), ".")));
+      el("a", { href: "/docs/gate" }, "/docs/gate"), "."));
+}
+
+function chapters() {
+  return el("ul", { class: "chapters" }, doc.tags.map((tag) => {
+    const first = ids.find((id) => places.get(id).chapter === tag);
+    return first && el("li", {}, el("a", { href: "#" + first }, tag.name), el("p", {}, phrases(tag.description || "")));
+  }));
+}
+
+// beside leads to the operations before and behind one.
+function beside(id) {
+  const at = ids.indexOf(id);
+  const link = (to, className, sign) => ids[to] && el("a", { href: "#" + ids[to], class: className }, sign(places.get(ids[to]).link.title || "Kinds of events"));
+  return el("nav", { class: "beside plain", "aria-label": "Before and behind" }, link(at - 1, "before", (t) => `← ${t}`), link(at + 1, "next", (t) => `${t} →`));
+}
+
+// show draws what the address names.
+function show(move) {
+  const id = decodeURIComponent(location.hash.slice(1));
+  const at = places.get(id);
+  const main = document.getElementById("content");
+  for (const other of places.values()) {
+    other.link.classList.toggle("here", other === at);
+    if (other === at) other.link.setAttribute("aria-current", "page"); else other.link.removeAttribute("aria-current");
+  }
+  if (at) {
+    main.replaceChildren(el("section", { class: "chapter alone" }, el("p", {}, el("a", { href: "#" }, doc.info.title), " · ", at.chapter.name), at.draw(), beside(id)));
+    at.link.scrollIntoView({ block: "nearest", behavior: "instant" });
+  } else main.replaceChildren(overview(), chapters());
+  document.title = (at ? at.link.textContent.replace(/^[A-Z]+/, "") + " · " : "") + doc.info.title + " API";
+  if (move) {
+    scrollTo({ top: 0, behavior: "instant" });
+    main.focus({ preventScroll: true });
+  }
+}
+
+// search leaves in the contents what has all of the words; Enter opens the first, or the one that is called so.
+function search() {
+  const filter = document.getElementById("filter");
+  const apply = () => {
+    const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+    let found = 0;
+    for (const one of places.values()) {
+      one.link.hidden = !words.every((w) => one.search.includes(w));
+      if (!one.link.hidden) found++;
+    }
+    for (const group of document.querySelectorAll("#contents > div")) group.hidden = [...group.querySelectorAll("a")].every((a) => a.hidden);
+    document.querySelector("#contents .none").textContent = found === 0 ? "No operation has that." : words.length > 0 ? `${found} of ${ids.length}. Enter opens the first.` : "";
+  };
+  filter.addEventListener("input", apply);
+  filter.addEventListener("keydown", (e) => {
+    const found = ids.filter((id) => !places.get(id).link.hidden);
+    const called = filter.value.trim().toLowerCase();
+    const first = found.find((id) => id === called || places.get(id).link.title.toLowerCase().startsWith(called)) ?? found[0];
+    if (e.key === "Enter" && first) places.get(first).link.click();
+  });
+  addEventListener("keydown", (e) => {
+    if (e.key === "/" && !e.target.closest("input, textarea")) {
+      e.preventDefault();
+      filter.focus();
+    } else if (e.key === "Escape" && document.activeElement === filter) {
+      filter.value = "";
+      filter.blur();
+      apply();
+    }
+  });
+}
+
+function start() {
+  document.getElementById("version").textContent = doc.info.version;
+  const contents = document.getElementById("contents");
+  contents.append(el("p", { class: "none", role: "status" }));
   for (const tag of doc.tags || []) {
-    const chapter = el("section", { class: "chapter" }, el("h2", {}, tag.name), el("p", {}, phrases(tag.description || "")));
     const links = el("div", {}, el("h2", {}, tag.name));
     for (const [path, item] of Object.entries(doc.paths)) {
       for (const method of methods.filter((m) => item[m] && (item[m].tags || []).includes(tag.name))) {
-        chapter.append(operation(path, method, item[method]));
-        links.append(el("a", { href: "#" + item[method].operationId, title: path },
-          el("span", { class: "method " + method }, method === "delete" ? "DEL" : method.toUpperCase()), el("span", {}, item[method].summary)));
+        const op = item[method];
+        const link = el("a", { href: "#" + op.operationId, title: op.summary }, el("span", { class: "method " + method }, method === "delete" ? "DEL" : method.toUpperCase()), el("span", {}, op.summary));
+        place(op.operationId, tag, link, searched(path, method, op), () => operation(path, method, op));
+        links.append(link);
       }
     }
     if (tag.name === "Events") {
-      chapter.append(kinds());
-      links.append(el("a", { href: "#kinds-of-events" }, el("span", {}, "Kinds of events")));
+      const link = el("a", { href: "#kinds-of-events" }, el("span", {}, "Kinds of events"));
+      place("kinds-of-events", tag, link, ["kinds of events webhooks", ...doc["x-event-kinds"].map((k) => k.type)].join(" ").toLowerCase(), kinds);
+      links.append(link);
     }
-    main.append(chapter);
     contents.append(links);
   }
-  contents.append(el("p", { class: "none", hidden: true }, "No operation matches."));
-  watch();
-  if (location.hash) { const at = document.getElementById(location.hash.slice(1)); if (at) at.scrollIntoView({ behavior: "instant" }); }
+  search();
+  show(false);
+  addEventListener("hashchange", () => show(true));
 }
 
 fetch("/openapi.json")
   .then((answer) => answer.ok ? answer.json() : Promise.reject(new Error("HTTP " + answer.status)))
-  .then((read) => { doc = read; draw(); })
+  .then((read) => { doc = read; start(); })
   .catch((e) => document.getElementById("content").append(el("p", { class: "none" }, "The document can't be shown: " + e.message)));

@@ -22,6 +22,25 @@ var style string
 //go:embed page.html
 var pageText string
 
+// Style is the style sheet that PagePolicy allows.
+func Style() string { return style }
+
+// Handout is what the page of a payee shows above its paper.
+type Handout struct {
+	// Notes say what became of the statement since.
+	Notes []string
+	// Verify is the address at which a browser judges what the service has recorded; empty: nothing is due, so nothing is.
+	Verify string
+	Files  []File
+	// Until is when the page ends.
+	Until time.Time
+	// Alone says that the statement is for this payee alone.
+	Alone bool
+}
+
+// File is a file that a page offers.
+type File struct{ Name, Href, About string }
+
 // PagePolicy is the Content-Security-Policy of the page: it may load and run nothing, except its one
 // style sheet, by its hash.
 var PagePolicy = func() string {
@@ -137,11 +156,17 @@ func signed(n any) string {
 }
 
 // HTML returns the page. instead says why it is shown in place of another format; empty: it was asked for.
-func (p *Paper) HTML(instead string) ([]byte, error) {
+func (p *Paper) HTML(instead string) ([]byte, error) { return p.render(instead, nil) }
+
+// Handed returns the page for a payee.
+func (p *Paper) Handed(h *Handout) ([]byte, error) { return p.render("", h) }
+
+func (p *Paper) render(instead string, h *Handout) ([]byte, error) {
 	var b bytes.Buffer
 	err := page.Execute(&b, struct {
 		*Paper
 		Instead string
-	}{p, instead})
+		Handout *Handout
+	}{p, instead, h})
 	return b.Bytes(), err
 }

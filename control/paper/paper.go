@@ -86,6 +86,7 @@ func (p *Paper) For(counterpartyID string) (*Paper, error) {
 		}
 	}
 	one.Payables = kept(p.Payables, func(of payable.Payable) bool { return of.CounterpartyID == counterpartyID })
+	one.Reference = nil // the newest payment may be another payee's; the payable has its own
 	return &one, nil
 }
 

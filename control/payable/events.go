@@ -9,12 +9,15 @@ import (
 	"muniment.example/sealer"
 )
 
+// TypeIssued is the type of the event by which a payable gets its number.
+const TypeIssued = "payable.issued"
+
 // The events about payables and their issuer.
 var (
 	issuerEvents  = &store.Noun{Name: "issuer", Scope: api.SettlementRead}
 	eventIssuer   = issuerEvents.Kind("issuer.changed", "The profile of the organisation on papers was set. Names and addresses are left out.", Issuer{})
 	payableEvents = &store.Noun{Name: "payable", Scope: api.SettlementRead}
-	eventIssued   = payableEvents.Kind("payable.issued", "What a payee is due of a statement got its number. The parties are left out.", Payable{})
+	eventIssued   = payableEvents.Kind(TypeIssued, "What a payee is due of a statement got its number. The parties are left out.", Payable{})
 	eventPaid     = payableEvents.Kind("payable.paid", "A payment was recorded or taken back, or something was set off. The parties are left out.", Payable{})
 )
 

@@ -30,6 +30,7 @@ import (
 	"muniment.example/control/operator"
 	"muniment.example/control/paper"
 	"muniment.example/control/payable"
+	"muniment.example/control/payeelink"
 	"muniment.example/control/playground"
 	"muniment.example/control/proof"
 	"muniment.example/control/reserve"
@@ -62,6 +63,7 @@ type services struct {
 	settlement *settle.Service
 	statements *statement.Service
 	payables   *payable.Service
+	payees     *payeelink.Service
 	hooks      *webhook.Service
 
 	mails     *mailer.Mails
@@ -83,7 +85,7 @@ type services struct {
 // all are the services whose operations and tables control has.
 func (s *services) all() []control.Service {
 	all := []control.Service{
-		s.keys, s.tenants, s.members, s.rights, s.offers, s.challenges, s.disputes, s.packs, s.events, s.metering, s.ingest, s.beacons, s.hooks, s.settlement, s.statements, s.payables, s.erased, s.exports, s.verifier,
+		s.keys, s.tenants, s.members, s.rights, s.offers, s.challenges, s.disputes, s.packs, s.events, s.metering, s.ingest, s.beacons, s.hooks, s.settlement, s.statements, s.payables, s.payees, s.erased, s.exports, s.verifier,
 	}
 	if s.visitors != nil {
 		all = append(all, s.visitors, s.play, s.access)
@@ -150,6 +152,10 @@ func (p *Plane) openEvidence(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	p.payees, err = payeelink.New(payeelink.Config{DB: cfg.DB, Papers: p.statements, Log: evidence{cfg.Warehouse, p.packs}, PublicURL: cfg.Flags.publicURL(cfg.Listening), Logger: cfg.Logger})
+	if err != nil {
+		return err
+	}
 	egress, err := webhook.NewEgress(cfg.Flags.Webhook.Allow)
 	if err != nil {
 		return err
@@ -201,7 +207,7 @@ func (p *Plane) openTenants(ctx context.Context) (err error) {
 		return err
 	}
 	p.erased, err = erasure.New(ctx, erasure.Config{
-		Statements: statement.Naming, Erased: p.members.Erased,
+		Statements: statement.Naming, Followed: payeelink.ErasedKinds, Erased: p.forget,
 		DB: cfg.DB, Warehouse: cfg.Warehouse, Keys: p.keys, Purpose: tenant.PackPurpose, Tables: control.Tables, Bundles: p.exports, LogKeep: cfg.LogKept,
 		CopiesKeep: KeptFor(segment.LeastKeep),
 	})
@@ -210,6 +216,20 @@ func (p *Plane) openTenants(ctx context.Context) (err error) {
 	}
 	p.ingest, err = ingest.New(ingest.Config{DB: cfg.DB, Nodes: p.nodes, Deliver: p.deliverHeld, Erased: p.erased.Covers, RowAge: cfg.RowAge, Logger: cfg.Logger})
 	return err
+}
+
+// evidence finds events and proves them.
+type evidence struct {
+	pipeline.Warehouse
+	*proof.Service
+}
+
+// forget does what follows when a person was erased who may be a member, or a payee with a link.
+func (p *Plane) forget(ctx context.Context, tx *store.Tx, tenantID string, rows map[string]int64, ids []string) error {
+	if err := p.members.Erased(ctx, tx, tenantID, rows); err != nil {
+		return err
+	}
+	return p.payees.Erased(ctx, tx, tenantID, ids)
 }
 
 // openSandbox opens the sandbox and its page, if they are enabled.
@@ -290,6 +310,7 @@ func (s *services) sweeps(warehouse any) []control.Sweep {
 		{Name: "look after the webhooks' deliveries", Every: time.Minute, Do: s.hooks.Sweep},
 		{Name: "erase applications for access that are over", Every: time.Minute, Do: s.access.Expire},
 		{Name: "forget sessions that have ended", Every: 10 * time.Minute, Do: s.members.Forget},
+		{Name: "note what the operators' page charts", Every: operator.NoteEvery, Do: s.operators.Note},
 		{Name: "expire bundles", Every: time.Minute, Do: s.exports.Expire},
 		{Name: "delete the bundles that no job has", Every: time.Hour, Do: s.exports.Sweep},
 	}
@@ -345,6 +366,7 @@ func Replays() []rollback.Replay {
 		{Kinds: []string{"statement"}, Newest: true, Apply: statement.Replay},
 		{Kinds: []string{"payable"}, Newest: true, Apply: payable.Replay},
 		{Kinds: []string{"issuer"}, Newest: true, Apply: payable.ReplayIssuer},
+		{Kinds: []string{"payee_link"}, Newest: true, Apply: payeelink.Replay},
 		{Kinds: []string{"mapping"}, Newest: true, Missed: true, Apply: ingest.ReplayMapping},
 		{Kinds: []string{"webhook"}, Newest: true, Apply: webhook.Replay},
 		{Kinds: []string{"key"}, Newest: true, Final: tenant.IsRevoked, Apply: tenant.Replay},

@@ -5,6 +5,9 @@
 // its own files and this service's public key directory, and sends nothing. The worker gives the program the dropped
 // files as a file system (page/files.js), and shows what it prints with --json (page/report.js).
 //
+// A payee's link leads here with #payee=TOKEN: the page loads the proof of what is due from this service, by the token,
+// which it takes out of the address bar, and judges it as if it had been dropped (control/payeelink).
+//
 // The trust anchor is the root key, if the reader has it. Without it the keys are this service's own word, and the page
 // says so.
 //

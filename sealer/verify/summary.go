@@ -2,6 +2,7 @@ package verify
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -18,6 +19,7 @@ type recording struct {
 	plays      int    // without repetitions
 	dwellMs    float64
 	by         time.Time // when all of it was there
+	says       string    // of a single event that people know: what it says
 }
 
 // note counts a delivery that repeats none.
@@ -135,6 +137,8 @@ func recorded(list []*recording) string {
 		return ""
 	case overlap: // what is in two files can't be told apart
 		return fmt.Sprintf("The events in these files were recorded before %s and were not changed since.", before)
+	case all.plays == 0 && events == 1 && list[0].says != "":
+		return fmt.Sprintf("The entry that %s was recorded before %s and was not changed since.", list[0].says, before)
 	case all.plays == 0 && events == 1:
 		return fmt.Sprintf("This event, which is no play, was recorded before %s and was not changed since.", before)
 	case all.plays == 0:
@@ -161,6 +165,22 @@ func (f *FileReport) sentence() string {
 		text += ofSandbox
 	}
 	return text
+}
+
+// payableIssued is what the event of a payable says of it.
+type payableIssued struct{ Number, CounterpartyID, Gross, Currency, StatementID, DueOn string }
+
+// saysDue says what an event makes due to whom; empty for others.
+func saysDue(e *sealer.Event) string {
+	var p payableIssued
+	if e.Type != "payable.issued" || json.Unmarshal(e.Data, &p) != nil || p.Number == "" {
+		return ""
+	}
+	verb, amount := "are due to", p.Gross
+	if credit, found := strings.CutPrefix(amount, "-"); found {
+		verb, amount = "are credited against", credit
+	}
+	return fmt.Sprintf("%s %s %s %s by %s, with the number %s, of the statement %s,", money(amount), p.Currency, verb, p.CounterpartyID, p.DueOn, p.Number, p.StatementID)
 }
 
 // aboutReceipt is the sentence about a receipt.

@@ -100,6 +100,8 @@ var writes = []write{
 	{operation: "draft-statement", events: []string{"statement.created statement:{statementId}"}, makes: one("statementId", "statement.id")},
 	{operation: "set-issuer", events: []string{"issuer.changed issuer:{issuerId}"}, makes: one("issuerId", "issuer.id"), again: 200},
 	{operation: "issue-statement", events: []string{"payable.issued payable:{payableId}", "statement.issued statement:{statementId}"}, again: 409},
+	{operation: "create-payee-link", events: []string{"payee_link.created payee_link:{payeeLinkId}"}, makes: one("payeeLinkId", "link.id"), body: `{"statementId":"{statementId}","counterpartyId":"{counterpartyId}"}`},
+	{operation: "revoke-payee-link", events: []string{"payee_link.revoked payee_link:{payeeLinkId}"}, again: 200},
 	{operation: "open-dispute", events: []string{"dispute.opened dispute:{disputeId}"}, makes: one("disputeId", "dispute.id"), body: systemtest.NewDispute},
 	{
 		operation: "correct-statement", events: []string{"pack.sealed pack:{laterPackId}", "statement.created statement:{correctionId}"}, makes: one("correctionId", "statement.id"),

@@ -22,7 +22,7 @@ var effects = map[string][]string{
 	"delivery:write":   {"delivery.", "mapping.", "beacon."},
 	"audit:read":       {"dsar.", "pack.downloaded", "events.exported"},
 	"proof:write":      {"pack.sealed"},
-	"settlement:write": {"counterparty.", "settlement_rule.", "statement.", "payable.", "issuer.", "pack.sealed"}, // a draft seals first
+	"settlement:write": {"counterparty.", "settlement_rule.", "statement.", "payable.", "payee_link.", "issuer.", "pack.sealed"}, // a draft seals first
 	"webhooks:write":   {"webhook."},
 	"disputes:write":   {"dispute."},
 	"keys:write":       {"key.", "member."},
@@ -34,6 +34,7 @@ var asked = map[string]string{
 	"import-mappings":   "vendor,idType,vendorId,rightId,spatialAnchorId,effectiveFrom\nv,t,imported,{rightId},a,2026-01-01T00:00:00Z\n",
 	"resolve-challenge": `{"upheld":true}`,
 	"resolve-dispute":   `{"outcome":"UPHELD"}`,
+	"create-payee-link": `{"statementId":"{statementId}","counterpartyId":"{counterpartyId}"}`,
 	"change-webhook":    `{"url":"https://elsewhere.example/x","events":["right.*"],"state":"ACTIVE"}`,
 	"recover-webhook":   `{"since":"2026-01-01"}`,
 }
@@ -47,6 +48,7 @@ var before = map[string][]string{
 	"deactivate-counterparty": {"retire-settlement-rule"},
 	"correct-statement":       {"issue-statement"},
 	"void-statement":          {"issue-statement"},
+	"create-payee-link":       {"issue-statement"},
 }
 
 // Effects calls every operation with a key of each scope alone, on records in the state in which it
@@ -82,7 +84,7 @@ func Effects(t *testing.T, s *systemtest.Service) {
 			if acts {
 				owner.Renew(t)
 				owner.IDs["keyId"], _ = key(scope)
-				if strings.HasSuffix(o.Id, "-statement") {
+				if strings.HasSuffix(o.Id, "-statement") || o.Id == "create-payee-link" {
 					var made struct{ Statement struct{ ID string } }
 					require.NoError(t, owner.Client.Do(t.Context(), "POST", "/v1/settlement/statements", map[string]any{"from": "2026-01-01", "to": "2026-02-01", "currency": "EUR", "counterpartyId": owner.IDs["counterpartyId"]}, &made))
 					owner.IDs["statementId"] = made.Statement.ID

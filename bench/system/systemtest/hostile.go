@@ -109,7 +109,7 @@ func OperationsOf(t *testing.T, server *system.Server, visitors bool) (all []Ope
 // Resources are the ids that parameters and members take, and of which resources.
 var Resources = map[string][]string{
 	"basisId": {"basisId"}, "rightId": {"rightId"}, "parentRightId": {"rightId"}, "offerId": {"offerId"}, "challengeId": {"challengeId"}, "disputeId": {"disputeId"},
-	"keyId": {"keyId"}, "packId": {"packId"}, "from": {"packId"}, "receiptId": {"receiptId"}, "actorId": {"keyId"}, "mappingId": {"mappingId"}, "webhookId": {"webhookId"}, "counterpartyId": {"counterpartyId"}, "statementId": {"statementId"}, "payableId": {"payableId"}, "corrects": {"statementId"}, "ruleId": {"ruleId"}, "erasureId": {"erasureId"}, "jobId": {"jobId"}, "deliveryId": {"deliveryId"}, "memberId": {"memberId"},
+	"keyId": {"keyId"}, "packId": {"packId"}, "from": {"packId"}, "receiptId": {"receiptId"}, "actorId": {"keyId"}, "mappingId": {"mappingId"}, "webhookId": {"webhookId"}, "counterpartyId": {"counterpartyId"}, "statementId": {"statementId"}, "payableId": {"payableId"}, "payeeLinkId": {"payeeLinkId"}, "corrects": {"statementId"}, "ruleId": {"ruleId"}, "erasureId": {"erasureId"}, "jobId": {"jobId"}, "deliveryId": {"deliveryId"}, "memberId": {"memberId"},
 	"subjectId": {"basisId", "rightId", "offerId", "challengeId", "disputeId", "keyId", "packId", "receiptId"},
 }
 
@@ -145,7 +145,7 @@ func (o Operation) With(ids map[string]string) Operation {
 // AmongFaults says that an id which the tenant doesn't have is one of the faults of the
 // operation's body, and no resource that is missing.
 func (o Operation) AmongFaults(name string) bool {
-	return (strings.HasSuffix(o.Id, "-settlement-rule") || o.Id == "draft-statement" || o.Id == "settle-statement") && !strings.Contains(o.Path, "{"+name+"}")
+	return (strings.HasSuffix(o.Id, "-settlement-rule") || o.Id == "draft-statement" || o.Id == "settle-statement" || o.Id == "create-payee-link" && name == "counterpartyId") && !strings.Contains(o.Path, "{"+name+"}")
 }
 
 // Names are the resources that the operation refers to.

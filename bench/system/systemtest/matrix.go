@@ -28,6 +28,7 @@ func SettleIn(t *testing.T, server *system.Server) Owner {
 		Pack      struct{ PackID string }
 		Statement struct{ ID string }
 		Payables  []struct{ ID string }
+		Link      struct{ ID string }
 	}
 	do("POST", "/v1/delivery", map[string]any{"rightId": o.IDs["rightId"], "spatialAnchorId": "a", "dwellMs": 1500}, &made)
 	o.IDs["receiptId"] = made.Receipt.ReceiptID
@@ -38,6 +39,8 @@ func SettleIn(t *testing.T, server *system.Server) Owner {
 	do("POST", "/v1/settlement/statements/"+made.Statement.ID+"/issue", nil, nil)
 	do("GET", "/v1/settlement/payables", nil, &made)
 	o.IDs["payableId"] = made.Payables[0].ID
+	do("POST", "/v1/settlement/payee-links", map[string]any{"statementId": made.Statement.ID, "counterpartyId": o.IDs["counterpartyId"]}, &made)
+	o.IDs["payeeLinkId"] = made.Link.ID
 	do("POST", "/v1/settlement/statements", map[string]any{"from": "2026-01-01", "to": "2026-02-01", "currency": "EUR"}, &made)
 	o.IDs["statementId"] = made.Statement.ID
 	o.names(t)

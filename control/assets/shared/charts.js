@@ -28,12 +28,19 @@ export function columns(list, { width, most, label, rules = [] }) {
     rules.map(([value, text]) => s('g', null, s('line', { class: 'rule', x1: 0, x2: width - 30, y1: y(value), y2: y(value) }), s('text', { class: 'axis', x: width - 27, y: y(value) + 4 }, text))));
 }
 
-// area is a series of [time, value] between two times, in milliseconds. What nobody saw is a gap: a
+// round is the next number from n up that a scale may end with: 1, 2, 4 or 10 of a power of ten.
+const round = (n) => {
+  const power = 10 ** Math.floor(Math.log10(n));
+  return power * [1, 2, 4, 10].find((step) => step * power >= n);
+};
+
+// area is a series of [time, value] between two times, in milliseconds, with a scale. What nobody saw is a gap: a
 // value is drawn on for at most hold milliseconds. name is what a time is called.
 export function area(series, { width, from, to, hold, label, name, mood = '' }) {
-  const top = Math.max(1, ...series.map(([, value]) => value));
+  const top = round(Math.max(1, ...series.map(([, value]) => value)));
   const high = 84;
-  const x = (at) => ((at - from) / (to - from)) * (width - 4);
+  const side = 46; // for the numbers of the scale
+  const x = (at) => side + ((at - from) / (to - from)) * (width - side - 4);
   const y = (value) => 14 + high - (value / top) * high;
   const runs = [];
   for (const point of series) {
@@ -43,11 +50,13 @@ export function area(series, { width, from, to, hold, label, name, mood = '' }) 
   }
   const end = (run) => Math.min(to, run.at(-1)[0] + hold);
   const line = (run) => `${run.map(([at, value], i) => `${i ? 'L' : 'M'}${x(at).toFixed(1)} ${y(value).toFixed(1)}`).join('')}H${x(end(run)).toFixed(1)}`;
+  const steps = top > 1 ? [0, top / 2, top] : [0, top];
   return s('svg', { viewBox: `0 0 ${width} ${high + 34}`, role: 'img', 'aria-label': label },
-    s('line', { class: 'ground', x1: 0, x2: width, y1: 14 + high, y2: 14 + high }),
+    steps.map((value) => s('g', null, s('line', { class: value === 0 ? 'ground' : 'rule', x1: side, x2: width, y1: y(value), y2: y(value) }),
+      s('text', { class: 'axis', x: side - 6, y: y(value) + 4, 'text-anchor': 'end' }, value.toLocaleString('en', { notation: 'compact' })))),
     runs.map((run) => s('path', { class: `under ${mood}`, d: `${line(run)}V${14 + high}H${x(run[0][0]).toFixed(1)}Z` })),
     runs.map((run) => s('path', { class: `edge ${mood}`, d: line(run) })),
     series.length > 0 && s('circle', { class: `now ${mood}`, cx: Math.min(x(series.at(-1)[0]), width - 4), cy: y(series.at(-1)[1]), r: 3.5 }),
-    s('text', { class: 'axis', x: 0, y: 10 }, series.some(([, value]) => value > 0) ? top.toLocaleString('en') : ''),
-    s('text', { class: 'axis', x: 0, y: high + 30 }, name(from)), s('text', { class: 'axis', x: width, y: high + 30, 'text-anchor': 'end' }, name(to)));
+    s('text', { class: 'axis', x: side, y: high + 30 }, name(from)), width > 320 && s('text', { class: 'axis', x: (side + width) / 2, y: high + 30, 'text-anchor': 'middle' }, name((from + to) / 2)),
+    s('text', { class: 'axis', x: width, y: high + 30, 'text-anchor': 'end' }, name(to)));
 }

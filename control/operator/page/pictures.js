@@ -1,10 +1,17 @@
 // The panels that only show something.
 
+import { send } from './api.js';
 import { bars } from './charts.js';
 import { byID, h, table, tag } from './dom.js';
 import { clock, duration, number, plural } from './format.js';
 import { choices, panel } from './panel.js';
 import { Seen } from './seen.js';
+
+// remember puts what the process has noted before the page was opened into what the page has seen, once.
+async function remember(seen, of) {
+  const answer = await send('GET', '/console/api/history');
+  if (answer.ok) seen.before(answer.data.points.filter((p) => of(p) >= 0).map((p) => [p.at, of(p)]));
+}
 
 // inner is how wide a chart in a panel is.
 const inner = (id) => Math.max(240, byID(id).querySelector('.body').clientWidth - 34);
@@ -87,7 +94,10 @@ export function lag() {
     return { value: number(behind), mood: 'good', word: behind === 0 ? 'caught up' : 'records behind' };
   };
   return panel({
-    id: 'lag', name: 'Lag', path: '/console/api/lag', every: 5000, judge, keep: ({ behind }, at) => seen.add(behind, at),
+    id: 'lag', name: 'Lag', path: '/console/api/lag', every: 5000, judge, keep: ({ behind }, at) => {
+      if (seen.series.length === 0) remember(seen, (p) => p.behind);
+      seen.add(behind, at);
+    },
     draw: ({ behind, partitions }, p) => {
       const change = seen.change(p.at);
       const pace = behind === 0 ? 'The warehouse has everything.'
@@ -123,6 +133,7 @@ export function nodesAndSpool() {
   const first = nodes();
   const both = panel({
     ...first, keep: (answer, at) => {
+      if (seen.series.length === 0) remember(seen, (p) => p.spooled);
       seen.add(of(answer), at);
       second.follow(answer, at);
     },

@@ -1,21 +1,30 @@
-// What this page has seen of a number over the last minutes.
+// What is known of a number over the last day.
 
 import { area } from './charts.js';
 import { h } from './dom.js';
 import { clock } from './format.js';
 
-// window is how long a number is kept, in milliseconds.
-export const window15 = 15 * 60_000;
+// kept is how long a number is kept, in milliseconds: what the process has noted once a minute, and what this page has seen.
+const kept = 24 * 60 * 60_000;
 
-// gap is how long a value is drawn on without another one.
-const gap = 20_000;
+// gap is how long a value is drawn on without another one: between two notes of the process.
+const gap = 100_000;
 
 export class Seen {
   series = [];
 
   add(value, at) {
     this.series.push([at, value]);
-    while (this.series[0][0] < at - window15) this.series.shift();
+    // Of what is older than a quarter of an hour one value a minute is enough.
+    const old = this.series.findIndex(([t]) => t >= at - 15 * 60_000) - 1;
+    if (old > 0 && this.series[old][0] - this.series[old - 1][0] < 50_000) this.series.splice(old, 1);
+    while (this.series[0][0] < at - kept) this.series.shift();
+  }
+
+  // before puts what was noted before this page was opened in front: [time, value] each, the oldest first.
+  before(points) {
+    const first = this.series[0]?.[0] ?? Infinity;
+    this.series.unshift(...points.filter(([at]) => at < first));
   }
 
   // change is how much it has grown over the last minutes, per second; undefined while that is unknown.

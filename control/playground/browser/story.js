@@ -37,6 +37,8 @@ class Visit extends Looking {
     await page.goto(`${url}/`);
     assert.equal(page.url(), `${url}/playground`);
     await page.getByText('The gate’s catalogue').waitFor({ state: 'detached' });
+    assert.equal(await page.locator('#requests li').count(), 0, 'nothing was asked for the visitor yet');
+    assert.ok(await page.getByRole('button', { name: 'Deliver now' }).evaluate((b) => b.getBoundingClientRect().bottom <= innerHeight), 'to deliver is in sight');
     await this.look('first');
     // The keyboard alone leads from the top of the page to a sandbox.
     await page.keyboard.press('Tab');
@@ -179,6 +181,7 @@ class Visit extends Looking {
       });
       await page.goto('about:blank');
       await page.goto(`${url}/playground#activate=tok%2Ben`);
+      await page.locator('#activation').getByRole('button', { name: 'Activate' }).click();
       await page.locator('#activation').getByText(status === 200 ? 'It is shown this once' : 'does not activate keys').waitFor();
       assert.equal(page.url(), `${url}/playground`, 'the address keeps no token');
       assert.equal(token, 'tok+en');

@@ -8,6 +8,23 @@ const list = (text) => text.split(',').map((part) => part.trim()).filter(Boolean
 
 const given = (name, value) => (value ? { [name]: value } : {});
 
+// limits are the fields of a new right's scope.
+const limits = [
+  { name: 'campaigns', label: 'Campaigns', value: 'playground', hint: 'With commas between them. None: all.' },
+  { name: 'within', label: 'Only in the regions', value: '', hint: 'Codes as DE or US-NY, with commas between them. None: everywhere.' },
+  { name: 'channels', label: 'Only on the channels', value: '', hint: 'With commas between them. None: all.' },
+  { name: 'maxSpeedMph', label: 'Only up to the speed, in mph', value: '', hint: 'None: what the gate’s rules allow.' },
+];
+
+// scopeOf makes a scope of what limits say: what is left empty limits nothing.
+function scopeOf({ campaigns, within, channels, maxSpeedMph }) {
+  const lists = Object.entries({ campaigns: list(campaigns), regions: list(within), channels: list(channels) }).filter(([, values]) => values.length > 0);
+  return { ...Object.fromEntries(lists), ...(maxSpeedMph !== '' && { maxSpeedMph: Number(maxSpeedMph) }) };
+}
+
+// said is a scope in words.
+const said = (scope) => Object.entries(scope ?? {}).map(([name, value]) => `${name === 'maxSpeedMph' ? 'up to (mph)' : name}: ${typeof value === 'object' ? Object.entries(value).map(([key, of]) => (Array.isArray(value) ? of : `${key} = ${of}`)).join(', ') : value}`).join('; ') || 'no limit';
+
 const regions = { name: 'regions', label: 'Regions', value: 'US-NY', hint: 'Codes with commas between them. A part of a right is never wider than the right.' };
 
 const substrate = () => ({
@@ -16,8 +33,8 @@ const substrate = () => ({
 
 function ofBasis(basis) {
   return [{
-    title: 'Issue a right', path: '/api/sandbox/rights/issue', fields: [substrate(), { name: 'campaign', label: 'Campaign', value: 'playground' }],
-    body: (v) => ({ basisId: basis.id, substrate: v.substrate, scope: { campaigns: list(v.campaign) }, effectiveFrom: new Date().toISOString() }),
+    title: 'Issue a right', path: '/api/sandbox/rights/issue', fields: [substrate(), ...limits],
+    body: (v) => ({ basisId: basis.id, substrate: v.substrate, scope: scopeOf(v), effectiveFrom: new Date().toISOString() }),
   }];
 }
 
@@ -84,11 +101,11 @@ export function found(id) {
   if (right) {
     return {
       kind: right.parentRightId ? 'Derived right' : 'Right', title: right.substrate, record: right, actions: ofRight(right),
-      facts: { Scope: JSON.stringify(right.scope), From: day(right.effectiveFrom), Until: day(right.effectiveUntil), Holder: right.holderOrgId, Reason: right.stateReason, 'Stopped by': right.blockedBy },
+      facts: { Scope: said(right.scope), From: day(right.effectiveFrom), Until: day(right.effectiveUntil), Holder: right.holderOrgId, Reason: right.stateReason, 'Stopped by': right.blockedBy },
     };
   }
   const offer = of(offers);
-  if (offer) return { kind: 'Offer', title: `to ${offer.toOrgId}`, record: offer, facts: { From: offer.fromOrgId, Scope: JSON.stringify(offer.scope), 'Right from': day(offer.effectiveFrom), 'Right until': day(offer.effectiveUntil), Terms: offer.termsRef, Expires: day(offer.expiresAt) }, actions: ofOffer(offer) };
+  if (offer) return { kind: 'Offer', title: `to ${offer.toOrgId}`, record: offer, facts: { From: offer.fromOrgId, Scope: said(offer.scope), 'Right from': day(offer.effectiveFrom), 'Right until': day(offer.effectiveUntil), Terms: offer.termsRef, Expires: day(offer.expiresAt) }, actions: ofOffer(offer) };
   const challenge = of(challenges);
   if (challenge) return { kind: 'Challenge', title: challenge.reason, record: challenge, facts: { By: challenge.challengerOrgId, Resolution: challenge.resolution }, actions: ofChallenge(challenge) };
   return null;

@@ -71,7 +71,8 @@ async function once(request) {
   }
   answer.ms = performance.now() - began;
   answer.ok = answer.status >= 200 && answer.status < 300;
-  log(request, answer);
+  // Looking whether there is a sandbox already is no step of the visitor's: that there is none is no line of the log.
+  if (!(request.looks && (answer.error === 'NO_TENANT' || answer.error === 'TENANT_EVICTED'))) log(request, answer);
   return answer;
 }
 

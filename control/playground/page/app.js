@@ -3,7 +3,7 @@
 import { startAccess } from './access.js';
 import { failure, send } from './api.js';
 import { byID, say, warn } from './dom.js';
-import { startDelivery } from './delivery.js';
+import { deliverExample, startDelivery } from './delivery.js';
 import { startLineage } from './lineage.js';
 import { startPacks } from './packs.js';
 import { startReceipts } from './receipts.js';
@@ -16,7 +16,6 @@ function draw() {
   const { inspection } = state;
   byID('start').hidden = inspection !== null;
   byID('restart').hidden = inspection === null;
-  byID('next').hidden = inspection === null;
   document.querySelector('.steps li').classList.toggle('done', inspection !== null);
   if (inspection) {
     const { tenantId, counts } = inspection.tenant;
@@ -36,6 +35,17 @@ async function begin() {
   }
   await refresh();
   say('Your sandbox is ready');
+}
+
+// deliver is the whole of it in one press: a sandbox, if there is none, and a delivery that passes.
+async function deliver() {
+  byID('next').disabled = true;
+  try {
+    if (!state.inspection) await begin();
+    if (state.inspection) await deliverExample();
+  } finally {
+    byID('next').disabled = false;
+  }
 }
 
 async function restart() {
@@ -61,11 +71,12 @@ async function start() {
   startReceipts();
   startPacks();
   byID('start').addEventListener('click', begin);
+  byID('next').addEventListener('click', deliver);
   byID('restart').addEventListener('click', restart);
   const gate = await fetch('/gate.json');
   if (gate.ok) state.gate = await gate.json();
   changed();
-  const answer = await refresh(); // a visitor who comes back
+  const answer = await refresh({ looks: true }); // a visitor who comes back
   if (answer.error === 'TENANT_EVICTED') status('Your last sandbox was deleted. You can get another one.');
 }
 

@@ -1,7 +1,7 @@
 // The form of a delivery, made from the gate's own catalogue.
 
 import { curl, failure, send } from './api.js';
-import { code, field, h, put, say, select } from './dom.js';
+import { byID, code, field, h, put, say, select } from './dom.js';
 import { observed } from './receipts.js';
 import { refused, signed } from './result.js';
 import { act, changed, lose, onChange, rightsOn, short, state } from './state.js';
@@ -41,7 +41,7 @@ function form(choice, rights) {
   const codes = readHere();
   const fields = state.gate.fields.map((f) => ({ ...f, here: f.readBy?.some((rule) => codes.has(rule)) }));
   controls = new Map(fields.map((f) => [f.name, control(f)]));
-  const shown = (list) => h('div', { class: 'fields many' }, list.map((f) => field(f.name, controls.get(f.name), f.meaning)));
+  const shown = (list) => h('div', { class: 'fields many' }, list.map((f) => field(label(f.name), controls.get(f.name), f.meaning)));
   plain = {
     rightId: select(rights.map((r) => [r.id, `${short(r.id)} ${r.scope?.description ?? (r.parentRightId ? 'derived' : '')}`]), rights[0]?.id),
     spatialAnchorId: h('input', { required: true, maxlength: '512' }), spatialPlacementId: h('input', { maxlength: '512' }),
@@ -61,8 +61,8 @@ function form(choice, rights) {
       h('div', { class: 'field' }, h('span', { class: 'label' }, 'An example that passes'), h('button', { type: 'button', onclick: () => fill(example.delivery) }, 'Fill in')),
       field('An example that fails', refusals, 'One for each rule that refuses on this substrate.')),
     h('fieldset', null, h('legend', null, 'What was shown'), h('div', { class: 'fields' },
-      field('dwellMs', plain.dwellMs, 'How long, in milliseconds.'), field('spatialAnchorId', plain.spatialAnchorId, 'Where it was shown.'),
-      field('spatialPlacementId', plain.spatialPlacementId, 'Placement within the anchor. Optional.'))),
+      field(label('dwellMs', 'Shown for'), plain.dwellMs, 'In milliseconds.'), field(label('spatialAnchorId', 'Screen or place'), plain.spatialAnchorId, 'Where it was shown, by a name of yours.'),
+      field(label('spatialPlacementId', 'Place on it'), plain.spatialPlacementId, 'Optional.'))),
     h('fieldset', null, h('legend', null, 'What the device observed'), shown(fields.filter((f) => f.here)),
       h('details', null, h('summary', null, 'Fields that no rule of this substrate reads'), shown(fields.filter((f) => !f.here)))));
 }
@@ -79,6 +79,17 @@ function missing() {
         if (!answer.ok) put('delivery-result', h('p', null, failure(answer)));
       } }, `Issue a right on ${substrate}`)
       : h('span', { class: 'hint' }, 'Get a sandbox first.'));
+}
+
+// units are how names end that have one.
+const units = { Mph: 'mph', Ms: 'ms', Pct: '%', Percent: '%', M: 'm', Ft: 'ft', Db: 'dB', Deg: '°', Id: 'id' };
+
+// label is what people call a field, with the name that it has in a request.
+function label(name, called) {
+  const words = name.split(/(?=[A-Z])/);
+  const unit = words.length > 1 ? units[words.at(-1)] : undefined;
+  const text = (unit ? words.slice(0, -1) : words).join(' ').toLowerCase();
+  return [called ?? text[0].toUpperCase() + text.slice(1) + (unit ? (unit === 'id' ? ' id' : `, in ${unit}`) : ''), ' ', h('code', null, name)];
 }
 
 function control(f) {
@@ -139,6 +150,15 @@ async function deliver(e, submit) {
   }
   observed(answer, sent.body);
   say(answer.ok ? 'The delivery was signed' : `The delivery was refused: ${failure(answer)}`);
+}
+
+// deliverExample delivers what passes on a substrate that the sandbox has a right on, and shows the result.
+export async function deliverExample() {
+  if (rightsOn(substrate).length === 0) substrate = substratesOf().find((name) => rightsOn(name).length > 0) ?? substrate;
+  draw();
+  fill(example.delivery);
+  byID('delivery').requestSubmit();
+  byID('delivery-result').scrollIntoView({ block: 'center' });
 }
 
 export function startDelivery() {

@@ -34,8 +34,9 @@ function sealing() {
     onsubmit: async (e) => {
       e.preventDefault();
       submit.disabled = true;
-      result.textContent = 'Delivering and sealing…';
+      const done = ticking(result, `Delivering ${count.value}, and sealing them`);
       const answer = await send({ method: 'POST', ...request() });
+      done();
       submit.disabled = false;
       result.textContent = answer.ok ? '' : failure(answer);
       if (!answer.ok) return;
@@ -46,6 +47,15 @@ function sealing() {
   },
   h('div', { class: 'fields' }, field('Deliveries to make first', count, '1 to 100. What you have delivered yourself is sealed with them.')),
   command, h('p', { class: 'buttons' }, submit), result);
+}
+
+// ticking shows that something goes on, and for how long; what it returns ends it.
+function ticking(at, what) {
+  const began = performance.now();
+  const seconds = h('span', { 'aria-hidden': 'true' }, ' 0 s');
+  at.replaceChildren(`${what}…`, seconds, h('progress', { 'aria-label': what }));
+  const timer = setInterval(() => { seconds.textContent = ` ${Math.floor((performance.now() - began) / 1000)} s`; }, 200);
+  return () => clearInterval(timer);
 }
 
 // open fetches a pack as the very bytes that are served, and verifies it.

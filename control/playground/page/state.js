@@ -18,9 +18,9 @@ export function changed() {
   for (const f of listeners) f();
 }
 
-// refresh reads the sandbox anew. It returns the answer.
-export async function refresh() {
-  const answer = await send({ path: '/api/sandbox/inspect' });
+// refresh reads the sandbox anew. It returns the answer. looks says that it asks whether there is one.
+export async function refresh({ looks = false } = {}) {
+  const answer = await send({ path: '/api/sandbox/inspect', looks });
   if (answer.ok) state.inspection = answer.data;
   else if (answer.error === 'NO_TENANT' || answer.error === 'TENANT_EVICTED') lose();
   changed();

@@ -56,3 +56,24 @@ CREATE INDEX payables_owed ON payables (tenant_id, counterparty_id, currency) WH
 CREATE INDEX payables_that_are_due ON payables (tenant_id, due_on, sequence) WHERE state = 'DUE';
 CREATE UNIQUE INDEX payables_by_number ON payables (tenant_id, number);
 CREATE UNIQUE INDEX payables_by_sequence ON payables (tenant_id, sequence);
+
+-- Links by which a payee reads its part of a statement. token_hash is the SHA-256 of the link's token in hex, which is
+-- not stored; NULL once the link is revoked.
+CREATE TABLE payee_links (
+    link_id         TEXT   PRIMARY KEY,
+    tenant_id       TEXT   NOT NULL REFERENCES tenants (tenant_id),
+    statement_id    TEXT   NOT NULL,
+    counterparty_id TEXT   NOT NULL,
+    token_hash      TEXT,
+    state           TEXT   NOT NULL,
+    expires_at      BIGINT NOT NULL,
+    created_by      TEXT   NOT NULL,
+    revoked_at      BIGINT,
+    created_at      BIGINT NOT NULL,
+    updated_at      BIGINT NOT NULL,
+    revision        BIGINT NOT NULL
+);
+CREATE UNIQUE INDEX payee_links_by_token ON payee_links (token_hash);
+CREATE INDEX payee_links_by_tenant ON payee_links (tenant_id, link_id);
+CREATE INDEX payee_links_by_statement ON payee_links (tenant_id, statement_id, link_id);
+CREATE INDEX payee_links_by_payee ON payee_links (tenant_id, counterparty_id, statement_id);

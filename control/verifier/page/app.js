@@ -90,6 +90,30 @@ async function verify() {
   }
 }
 
+// offered takes the file that the address leads to: a payee's link (#payee=TOKEN) leads to the proof of what is due. The
+// token is in the fragment, which no browser sends, and is taken out of the address bar and the history.
+async function offered() {
+  const token = new URLSearchParams(location.hash.slice(1)).get('payee');
+  if (token === null) return;
+  history.replaceState(null, '', location.pathname);
+  put('report', h('p', { class: 'status' }, 'Loading the proof…'), h('progress', { 'aria-label': 'Loading the proof' }));
+  const fail = (title, text) => {
+    put('report', h('div', { class: 'outcome open' }, h('h3', null, title), h('p', null, text)));
+    warn(text);
+  };
+  try {
+    const response = await fetch(`/payee/${encodeURIComponent(token)}/proof`, { referrerPolicy: 'no-referrer', cache: 'no-store', credentials: 'omit' });
+    if (response.ok) {
+      const name = /filename="([^"]+)"/.exec(response.headers.get('content-disposition') ?? '')?.[1] ?? 'proof.json';
+      await take([new File([await response.arrayBuffer()], name)]);
+    } else if (response.status === 409) fail('There is no proof yet', 'The log is not signed up to this paper yet. Open the link again in an hour.');
+    else if (response.status === 404) fail('The link does not work', 'It is not complete, has ended or was revoked. Ask who sent it for another one.');
+    else fail('The proof could not be loaded', `The service answered ${response.status}. Open the link again in a moment.`);
+  } catch {
+    fail('The proof could not be loaded', 'The service could not be reached. Open the link again in a moment.');
+  }
+}
+
 const drop = byID('drop');
 drop.append(field('Choose files, or drop them here', input, 'Several at once. They stay on this computer.'), list);
 for (const name of ['dragover', 'dragleave', 'drop']) {
@@ -101,3 +125,5 @@ for (const name of ['dragover', 'dragleave', 'drop']) {
 }
 put('anchor', h('div', { id: 'ignored' }), h('details', null, h('summary', null, 'Trust a root key instead of this service'),
   field('Root key', root, 'From the operator, over a channel that you trust. Its file, root.vkey, may be dropped above, too.')));
+addEventListener('hashchange', offered);
+await offered();

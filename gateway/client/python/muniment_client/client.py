@@ -80,6 +80,7 @@ class Client:
         self.counterparties = settlement.Counterparties(caller)
         self.statements = settlement.Statements(caller)
         self.payables = settlement.Payables(caller)
+        self.payee_links = settlement.PayeeLinks(caller)
         self.disputes = settlement.Disputes(caller)
         self.webhooks = account.Webhooks(caller)
         self.dsar = account.Dsar(caller)

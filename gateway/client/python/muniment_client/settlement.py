@@ -131,6 +131,25 @@ class Statements:
         return self._c.pages(at("/v1/settlement/statements/", statement_id, "/receipts"), "receipts", query)
 
 
+class PayeeLinks:
+    """Links by which payees read their parts of statements, without an account."""
+
+    def __init__(self, caller: Caller):
+        self._c = caller
+
+    def create(self, link: d.NewPayeeLink) -> d.CreatedPayeeLink:
+        """The url is returned this once: anyone who has it can read the page."""
+        return self._c.data("POST", "/v1/settlement/payee-links", link)
+
+    def list(self, query: d.ListPayeeLinksQuery | None = None) -> Iterator[d.PayeeLink]:
+        """Newest first."""
+        return self._c.pages("/v1/settlement/payee-links", "links", query)
+
+    def revoke(self, payee_link_id: str) -> d.PayeeLink:
+        """Ends a link for good."""
+        return self._c.record("DELETE", at("/v1/settlement/payee-links/", payee_link_id), "link")
+
+
 class Payables:
     """What payees are due."""
 

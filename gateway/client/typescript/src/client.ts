@@ -4,7 +4,7 @@ import { deliver, type Delivered, deliverBatch, type Delivery, type Row, type Ro
 import { unanswered } from './error.js';
 import { Events, type HeldRow, Mappings, ProofPacks, Receipts, type RejectedPlay } from './evidence.js';
 import { Bases, Challenges, Offers, Rights } from './rights.js';
-import { Counterparties, Disputes, Metering, Payables, SettlementRules, Statements } from './settlement.js';
+import { Counterparties, Disputes, Metering, PayeeLinks, Payables, SettlementRules, Statements } from './settlement.js';
 import type { Body, Data, Filter, Query } from './types.js';
 
 /**
@@ -36,6 +36,7 @@ export class Client {
   readonly counterparties: Counterparties;
   readonly statements: Statements;
   readonly payables: Payables;
+  readonly payeeLinks: PayeeLinks;
   readonly disputes: Disputes;
   readonly webhooks: Webhooks;
   readonly dsar: Dsar;
@@ -62,6 +63,7 @@ export class Client {
     this.counterparties = new Counterparties(c);
     this.statements = new Statements(c);
     this.payables = new Payables(c);
+    this.payeeLinks = new PayeeLinks(c);
     this.disputes = new Disputes(c);
     this.webhooks = new Webhooks(c);
     this.dsar = new Dsar(c);

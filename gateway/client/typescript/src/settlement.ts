@@ -9,6 +9,7 @@ export type NewCounterparty = Body<'create-counterparty'>;
 export type Statement = Data<'get-statement'>['statement'];
 export type NewStatement = Body<'draft-statement'>;
 export type Payable = Data<'get-payable'>['payable'];
+export type PayeeLink = Data<'create-payee-link'>['link'];
 export type Payout = Data<'list-payouts'>['payouts'][number];
 export type Issuer = NonNullable<Data<'get-issuer'>['issuer']>;
 export type Dispute = Data<'get-dispute'>['dispute'];
@@ -152,6 +153,26 @@ export class Statements {
   /** The receipts behind the lines of a statement. */
   receipts(statementId: string, filter?: Filter<'list-statement-receipts'>): AsyncGenerator<Data<'list-statement-receipts'>['receipts'][number]> {
     return this.c.list(at`/v1/settlement/statements/${statementId}/receipts`, 'receipts', filter);
+  }
+}
+
+/** Links by which payees read their parts of statements, without an account. */
+export class PayeeLinks {
+  constructor(private readonly c: Caller) {}
+
+  /** The url is returned this once: anyone who has it can read the page. */
+  create(link: Body<'create-payee-link'>): Promise<Data<'create-payee-link'>> {
+    return this.c.data({ method: 'POST', path: '/v1/settlement/payee-links', body: link });
+  }
+
+  /** Newest first. */
+  list(filter?: Filter<'list-payee-links'>): AsyncGenerator<PayeeLink> {
+    return this.c.list('/v1/settlement/payee-links', 'links', filter);
+  }
+
+  /** Ends a link for good. */
+  revoke(payeeLinkId: string): Promise<PayeeLink> {
+    return this.c.record({ method: 'DELETE', path: at`/v1/settlement/payee-links/${payeeLinkId}` }, 'link');
   }
 }
 

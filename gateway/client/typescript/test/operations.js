@@ -93,6 +93,9 @@ export const operations = {
     await whole(await c.payables.payoutFile({ bom: 'true' }));
     return first(c.payables.payouts({ dueBy: '2026-12-31', currency: 'EUR' }));
   },
+  'create-payee-link': (c) => c.payeeLinks.create({ statementId: 'stm_1', counterpartyId: 'cp_1' }),
+  'list-payee-links': (c) => first(c.payeeLinks.list({ statementId: 'stm_1', counterpartyId: 'cp_1', state: 'ACTIVE' })),
+  'revoke-payee-link': (c) => c.payeeLinks.revoke('pln_1'),
   'get-issuer': (c) => c.payables.issuer(),
   'set-issuer': (c) => c.payables.setIssuer({ legalName: 'Transit Screens AG' }),
   'list-statement-receipts': (c) => first(c.statements.receipts('stm_1', { rightId: 'rgh_1', ruleId: 'rule_1', meteringBasis: 'gross' })),
