@@ -40,6 +40,7 @@ import (
 	"muniment.example/control/settle"
 	"muniment.example/control/signing"
 	"muniment.example/control/statement"
+	"muniment.example/control/store"
 	"muniment.example/control/tenant"
 	"muniment.example/control/verifier"
 	"muniment.example/control/webhook"
