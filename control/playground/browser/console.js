@@ -189,7 +189,7 @@ class Visit extends Looking {
   async alarm() {
     const { page } = this;
     const answer = (data) => (route) => route.fulfill({ status: 200, contentType: 'application/json', body: JSON.stringify({ ok: true, data }) });
-    const node = (nodeId, ageMs, spooled, live, name = '') => ({ nodeId, name, ageMs, spooled, live, appliedRevision: 4711, expelled: false, leaving: false });
+    const node = (nodeId, ageMs, spooled, live, name = '') => ({ nodeId, name, ageMs, spooled, live, epoch: 2, appliedRevision: 4711, expelled: false, leaving: false });
     await page.route('**/api/nodes', answer({ leaseMs: 33_000, total: 4, nodes: [node('nod_01M87C2TP6P95NVZ5FY5H04DXD', 95_000, 1200, false, 'edge-ams-2.example'), node('nod_01M87C2TP6P95NVZ5FY5H04DXE', 20_000, 40, true, 'edge-fra-1.example'), node('nod_01M87C2TP6P95NVZ5FY5H04DXF', 2100, 0, true), node('nod_01M87C2TP6P95NVZ5FY5H04DXG', 900, 0, true)] }));
     await page.route('**/api/drift', answer({ checking: true, drift: { missing: 2, invented: 0, duplicates: 0, pack: 1, statement: 0 }, checked: { rows: 81920, packs: 12, statements: 0 }, failures: 1 }));
     await page.route('**/api/lag', answer({ behind: 250_000, partitions: [0, 1].map((partition) => ({ partition, loaded: `1.${partition}.1000`, end: `1.${partition}.126000`, behind: 125_000 })) }));
