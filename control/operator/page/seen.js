@@ -12,8 +12,10 @@ const gap = 100_000;
 
 export class Seen {
   series = [];
+  opened; // when this page has seen the first value itself
 
   add(value, at) {
+    this.opened ??= at;
     this.series.push([at, value]);
     // Of what is older than a quarter of an hour one value a minute is enough.
     const old = this.series.findIndex(([t]) => t >= at - 15 * 60_000) - 1;
@@ -29,7 +31,7 @@ export class Seen {
 
   // change is how much it has grown over the last minutes, per second; undefined while that is unknown.
   change(now, over = 120_000) {
-    const recent = this.series.filter(([at]) => at >= now - over);
+    const recent = this.series.filter(([at]) => at >= Math.max(now - over, this.opened)); // notes of the process are too far apart
     const [first, last] = [recent[0], recent.at(-1)];
     return recent.length > 1 && last[0] - first[0] >= 10_000 ? (last[1] - first[1]) / ((last[0] - first[0]) / 1000) : undefined;
   }
