@@ -59,31 +59,31 @@ type docsAnswer struct {
 	Body         []byte
 }
 
-// served is a text in the forms in which it is served, each with its ETag.
-type served struct {
+// servedText is a text in the forms in which it is served, each with its ETag.
+type servedText struct {
 	kind, policy       string
 	text, packed       []byte
 	textTag, packedTag string
 }
 
-func newServed(kind, policy string, text []byte) (served, error) {
+func newServed(kind, policy string, text []byte) (servedText, error) {
 	var packed bytes.Buffer
 	to, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
 	if err != nil {
-		return served{}, err
+		return servedText{}, err
 	}
 	if _, err := to.Write(text); err != nil {
-		return served{}, err
+		return servedText{}, err
 	}
 	if err := to.Close(); err != nil {
-		return served{}, err
+		return servedText{}, err
 	}
 	sum := sha256.Sum256(text)
 	tag := base64.RawURLEncoding.EncodeToString(sum[:])
-	return served{kind: kind, policy: policy, text: text, packed: packed.Bytes(), textTag: `"` + tag + `"`, packedTag: `"` + tag + `-gzip"`}, nil
+	return servedText{kind: kind, policy: policy, text: text, packed: packed.Bytes(), textTag: `"` + tag + `"`, packedTag: `"` + tag + `-gzip"`}, nil
 }
 
-func (s *served) answer(in *docsCall) *docsAnswer {
+func (s *servedText) answer(in *docsCall) *docsAnswer {
 	a := &docsAnswer{
 		Status: http.StatusOK, ContentType: s.kind, CacheControl: "no-cache", Policy: s.policy, Vary: "Accept-Encoding", ETag: s.textTag, Body: s.text,
 	}
@@ -157,7 +157,7 @@ func readPage(name string) (text, style, script string, err error) {
 
 // Routes adds the pages to the API.
 func (d *docs) Routes(a route.API) {
-	add := func(op route.Operation, render func() (served, error)) {
+	add := func(op route.Operation, render func() (servedText, error)) {
 		op.Method, op.Tag, op.Access, op.Kept = http.MethodGet, tagService, route.Public{}, true
 		render = sync.OnceValues(render)
 		route.AddRaw(a, op, func(_ context.Context, in *docsCall) (*docsAnswer, error) {
@@ -170,20 +170,20 @@ func (d *docs) Routes(a route.API) {
 	}
 	addJSON := func(op route.Operation, text func() ([]byte, error)) {
 		op.Content = route.Content{Type: jsonType}
-		add(op, func() (served, error) {
+		add(op, func() (servedText, error) {
 			body, err := text()
 			if err != nil {
-				return served{}, err
+				return servedText{}, err
 			}
 			return newServed(jsonType, "", body)
 		})
 	}
 	addPage := func(op route.Operation, render func() (html, error)) {
 		op.Content = route.Content{Type: "text/html"}
-		add(op, func() (served, error) {
+		add(op, func() (servedText, error) {
 			page, err := render()
 			if err != nil {
-				return served{}, err
+				return servedText{}, err
 			}
 			return newServed("text/html; charset=utf-8", page.policy, page.text)
 		})

@@ -27,8 +27,8 @@ import (
 	"muniment.example/sealer"
 )
 
-// noted is a service with one operation, which writes down a note.
-type noted struct {
+// noteService is a service with one operation, which writes down a note.
+type noteService struct {
 	db *store.DB
 	// before and after are called around the change; nil does nothing.
 	before, after func(context.Context) error
@@ -48,7 +48,7 @@ type note struct {
 	Pad  string `json:"pad"`
 }
 
-func (n *noted) Routes(a route.API) {
+func (n *noteService) Routes(a route.API) {
 	route.Add(a, route.Operation{ID: "note", Method: http.MethodPost, Path: "/v1/notes", Access: route.Scope(api.RightsWrite)}, func(ctx context.Context, in *noteInput) (note, error) {
 		if err := call(n.before, ctx); err != nil {
 			return note{}, err
@@ -77,7 +77,7 @@ func call(hook func(context.Context) error, ctx context.Context) error {
 type notebook struct {
 	*fixture
 	dir           string
-	service       *noted
+	service       *noteService
 	ahead         atomic.Int64 // of the clock, in nanoseconds
 	tenantID, key string
 }
@@ -87,7 +87,7 @@ func newNotebook(t *testing.T) *notebook {
 	b := &notebook{dir: t.TempDir()}
 	began := time.Now() // only wait moves the clock
 	b.fixture = newFixtureOn(t, b.dir, node.Config{}, func() time.Time { return began.Add(time.Duration(b.ahead.Load())) })
-	b.service = &noted{db: b.db}
+	b.service = &noteService{db: b.db}
 	cfg := b.config()
 	cfg.Services = append(slices.Clone(b.services), b.service)
 	b.made = mustControl(t, cfg)
@@ -407,4 +407,4 @@ func TestRunForgetsIdempotencyKeys(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-var _ control.Service = (*noted)(nil)
+var _ control.Service = (*noteService)(nil)

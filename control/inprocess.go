@@ -26,7 +26,7 @@ func (c *Control) Call(ctx context.Context, caller auth.Principal, method, targe
 
 // record serves a request into memory.
 func (c *Control) record(r *http.Request) (status int, response []byte, err error) {
-	h := &recorded{header: http.Header{}}
+	h := &responseRecorder{header: http.Header{}}
 	c.callers.ServeHTTP(h, r)
 	return max(h.status, http.StatusOK), h.body.Bytes(), nil
 }
@@ -71,22 +71,22 @@ func (c *Control) within(ctx context.Context, caller auth.Principal, method, tar
 	return r, nil
 }
 
-// recorded keeps a response in memory.
-type recorded struct {
+// responseRecorder keeps a response in memory.
+type responseRecorder struct {
 	header http.Header
 	status int // 0: not written yet
 	body   bytes.Buffer
 }
 
-func (h *recorded) Header() http.Header { return h.header }
+func (h *responseRecorder) Header() http.Header { return h.header }
 
-func (h *recorded) WriteHeader(status int) {
+func (h *responseRecorder) WriteHeader(status int) {
 	if h.status == 0 {
 		h.status = status
 	}
 }
 
-func (h *recorded) Write(b []byte) (int, error) {
+func (h *responseRecorder) Write(b []byte) (int, error) {
 	h.WriteHeader(http.StatusOK)
 	return h.body.Write(b)
 }

@@ -22,17 +22,17 @@ import (
 	"muniment.example/deploy/stack/stacktest"
 )
 
-// workshop is a database with jobs of one kind, in a bubble with a clock of its own.
-type workshop struct {
+// jobWorkers is a database with jobs of one kind, in a bubble with a clock of its own.
+type jobWorkers struct {
 	t   *testing.T
 	db  *store.DB
 	log bytes.Buffer
 	ctl *Control
 }
 
-func inWorkshop(t *testing.T, test func(s *workshop)) {
+func inWorkshop(t *testing.T, test func(s *jobWorkers)) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &workshop{t: t}
+		s := &jobWorkers{t: t}
 		logger := slog.New(slog.NewTextHandler(&s.log, nil))
 		var err error
 		s.db, err = store.Open(t.Context(), store.Config{Path: filepath.Join(t.TempDir(), "control.db"), Logger: logger})
@@ -44,7 +44,7 @@ func inWorkshop(t *testing.T, test func(s *workshop)) {
 }
 
 // employ has a worker work until fire is called, which returns once it has stopped.
-func (s *workshop) employ(w Worker) (fire func()) {
+func (s *jobWorkers) employ(w Worker) (fire func()) {
 	w.Kind = "test.job"
 	require.NoError(s.t, w.validate())
 	ctx, stop := context.WithCancel(s.t.Context())
@@ -56,22 +56,22 @@ func (s *workshop) employ(w Worker) (fire func()) {
 	}
 }
 
-func (s *workshop) enqueue(lane string) {
+func (s *jobWorkers) enqueue(lane string) {
 	_, err := s.db.Jobs.Enqueue(s.t.Context(), store.NewJob{Kind: "test.job", TenantID: "tnt_a", Lane: lane})
 	require.NoError(s.t, err)
 }
 
-func (s *workshop) jobs() []store.JobRecord {
+func (s *jobWorkers) jobs() []store.JobRecord {
 	list, err := store.ListJobs(s.t.Context(), s.db.Read(), "test.job", "tnt_a")
 	require.NoError(s.t, err)
 	return list
 }
 
-func (s *workshop) logged(what string) int { return strings.Count(s.log.String(), what) }
+func (s *jobWorkers) logged(what string) int { return strings.Count(s.log.String(), what) }
 
 // TestJobIsTriedAgain later and later, and logged once.
 func TestJobIsTriedAgain(t *testing.T) {
-	inWorkshop(t, func(s *workshop) {
+	inWorkshop(t, func(s *jobWorkers) {
 		var mu sync.Mutex
 		var moments []time.Time
 		began := func() []time.Time {
@@ -119,7 +119,7 @@ func TestJobIsTriedAgain(t *testing.T) {
 
 // TestGivingUpPanics: the job is retried like one whose process was lost, and the process survives.
 func TestGivingUpPanics(t *testing.T) {
-	inWorkshop(t, func(s *workshop) {
+	inWorkshop(t, func(s *jobWorkers) {
 		var codes []string
 		fire := s.employ(Worker{
 			Attempts: 1,
@@ -157,7 +157,7 @@ func TestJobIsGivenUp(t *testing.T) {
 		"lost":         {func() error { t.Error("it kills"); return nil }, 3, 4, store.JobWorkerLost},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorkshop(t, func(s *workshop) {
+			inWorkshop(t, func(s *jobWorkers) {
 				s.enqueue("")
 				for range c.lose {
 					_, err := s.db.Jobs.Claim(s.t.Context(), "test.job", time.Minute)
@@ -190,7 +190,7 @@ func TestJobIsGivenUp(t *testing.T) {
 // TestJobIsTakenOver once the lease of its process has ended, and not from a process that renews it.
 func TestJobIsTakenOver(t *testing.T) {
 	stacktest.Both(t)
-	inWorkshop(t, func(s *workshop) {
+	inWorkshop(t, func(s *jobWorkers) {
 		s.enqueue("")
 		killed, err := s.db.Jobs.Claim(s.t.Context(), "test.job", 20*time.Second)
 		require.NoError(t, err)
@@ -227,7 +227,7 @@ func TestJobIsTakenOver(t *testing.T) {
 // TestWorkerStops: a stop releases jobs without counting an attempt, and does not wait for a job that
 // does not return.
 func TestWorkerStops(t *testing.T) {
-	inWorkshop(t, func(s *workshop) {
+	inWorkshop(t, func(s *jobWorkers) {
 		deaf := make(chan struct{})
 		fire := s.employ(Worker{Do: func(ctx context.Context, _ *store.Job) error {
 			<-ctx.Done()
@@ -256,7 +256,7 @@ func TestWorkerStops(t *testing.T) {
 // TestWorkerIsBounded: a worker does AtOnce jobs at a time, continues with the next as soon as one
 // ends, and a job that hangs does not delay the others.
 func TestWorkerIsBounded(t *testing.T) {
-	inWorkshop(t, func(s *workshop) {
+	inWorkshop(t, func(s *jobWorkers) {
 		var mu sync.Mutex
 		begun, now, most, done := 0, 0, 0, 0
 		began := time.Now()

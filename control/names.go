@@ -150,7 +150,7 @@ func (d *handler) stored(ctx huma.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer := &recorded{header: http.Header{}}
+	answer := &responseRecorder{header: http.Header{}}
 	d.ServeHTTP(answer, r)
 	var body struct {
 		Data    map[string]any `json:"data"`

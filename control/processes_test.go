@@ -49,8 +49,8 @@ func (e either) RoundTrip(q *http.Request) (*http.Response, error) {
 	return e.wires[rand.IntN(len(e.wires))].RoundTrip(q)
 }
 
-// sighting is what a node said of a right once it had applied a revision.
-type sighting struct {
+// nodeAnswer is what a node said of a right once it had applied a revision.
+type nodeAnswer struct {
 	applied, revision int64 // revision 0: the refusal of a stopped right does not have it
 	state             api.RightState
 }
@@ -104,9 +104,9 @@ func TestTwoProcessesCommit(t *testing.T) {
 		servers.Go(func() { _ = c.Run(serving) })
 	}
 	var mu sync.Mutex // guards truth, seen, looks and commits
-	seen := make([]map[string][]sighting, 3)
+	seen := make([]map[string][]nodeAnswer, 3)
 	for i := range seen {
-		seen[i] = map[string][]sighting{}
+		seen[i] = map[string][]nodeAnswer{}
 		var both either
 		for k, c := range controls {
 			both.wires = append(both.wires, &wire{to: c.Nodes(), r: rand.New(rand.NewPCG(uint64(i), uint64(k))), slow: 300 * time.Millisecond, goes: closed()})
@@ -119,8 +119,8 @@ func TestTwoProcessesCommit(t *testing.T) {
 		views = append(views, v)
 		servers.Go(func() { _ = v.Run(serving) })
 	}
-	look := func(i int, id string) (s sighting, ok bool) {
-		s = sighting{applied: views[i].Applied(), state: api.RightActive}
+	look := func(i int, id string) (s nodeAnswer, ok bool) {
+		s = nodeAnswer{applied: views[i].Applied(), state: api.RightActive}
 		right, err := views[i].Right(serving, tenantID, id)
 		switch {
 		case err == nil:
@@ -200,7 +200,7 @@ func TestTwoProcessesCommit(t *testing.T) {
 // requireForward has a node apply more and more, and what it said of a right be never
 // older than what it had applied. It may be newer, read from control, and so be followed
 // by an older state that the feed corrects later: the lease bounds how old that is.
-func requireForward(t *testing.T, truth map[int64]api.RightState, seen []sighting, of string) {
+func requireForward(t *testing.T, truth map[int64]api.RightState, seen []nodeAnswer, of string) {
 	t.Helper()
 	revisions := slices.Sorted(maps.Keys(truth))
 	applied := int64(0)

@@ -219,13 +219,13 @@ func NewDSARWriter(w io.Writer) *DSARWriter {
 		}
 	}
 	b.zip.RegisterCompressor(zip.Deflate, begin(func(w io.Writer) (io.WriteCloser, error) { return flate.NewWriter(w, flate.BestSpeed) }))
-	b.zip.RegisterCompressor(zip.Store, begin(func(w io.Writer) (io.WriteCloser, error) { return stored{w}, nil }))
+	b.zip.RegisterCompressor(zip.Store, begin(func(w io.Writer) (io.WriteCloser, error) { return plainWriter{w}, nil }))
 	return b
 }
 
-type stored struct{ io.Writer }
+type plainWriter struct{ io.Writer }
 
-func (stored) Close() error { return nil }
+func (plainWriter) Close() error { return nil }
 
 // File begins the next file; the one before must not be written to any more. A file that is
 // packed already is stored uncompressed.

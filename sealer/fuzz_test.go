@@ -85,8 +85,8 @@ func FuzzContradiction(f *testing.F) {
 			} else {
 				d.Identity.Hash = hash
 			}
-			s, _ := l.history.sighting(leaf, &d.RecordedDelivery)
-			l.history.sight(s)
+			s, _ := l.history.occurrence(leaf, &d.RecordedDelivery)
+			l.history.add(s)
 			if d.first >= first { // what is in the pack is no matter of this
 				d.first = leaf
 			} else {

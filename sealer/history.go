@@ -25,8 +25,8 @@ type History struct {
 	// seen are the deliveries with a key that are younger than all earlier ones of that key, so
 	// that leaves and times of one key rise together. late are the others, which are never the
 	// lowest that a delivery repeats; those of joined packs are dropped.
-	seen sorted[sighting]
-	late []sighting
+	seen sorted[occurrence]
+	late []occurrence
 	// known are the leaves that were joined, rising, with gaps in between.
 	known []leafRange
 	// rules are those of the log at the size settled, by id, from known leaves or from a header.
@@ -37,9 +37,9 @@ type History struct {
 // leafRange is the leaves from first to below end.
 type leafRange struct{ first, end uint64 }
 
-// sighting is a delivery with a key, of which it holds a digest: an idempotency hash or an
+// occurrence is a delivery with a key, of which it holds a digest: an idempotency hash or an
 // identity.
-type sighting struct {
+type occurrence struct {
 	key  digest
 	leaf uint64
 	// at is in milliseconds; 0 for an identity, whose deliveries repeat the lowest at any
@@ -59,9 +59,9 @@ func (h *History) digest(key []byte) digest {
 // keyed reports whether a delivery can be a duplicate.
 func (d *RecordedDelivery) keyed() bool { return d.Idempotency != "" || d.Identity != RowIdentity{} }
 
-// sighting returns that of the delivery at leaf; ok is false if it has no key.
-func (h *History) sighting(leaf uint64, d *RecordedDelivery) (s sighting, ok bool) {
-	s = sighting{leaf: leaf, at: d.Event.At.UnixMilli()}
+// occurrence returns that of the delivery at leaf; ok is false if it has no key.
+func (h *History) occurrence(leaf uint64, d *RecordedDelivery) (s occurrence, ok bool) {
+	s = occurrence{leaf: leaf, at: d.Event.At.UnixMilli()}
 	text := d.Idempotency
 	row := d.Identity != RowIdentity{}
 	if row {
@@ -79,7 +79,7 @@ func (h *History) sighting(leaf uint64, d *RecordedDelivery) (s sighting, ok boo
 	return s, true
 }
 
-func (s *sighting) compare(t *sighting) int {
+func (s *occurrence) compare(t *occurrence) int {
 	return cmp.Or(bytes.Compare(s.key[:], t.key[:]), cmp.Compare(s.leaf, t.leaf))
 }
 
@@ -90,7 +90,7 @@ func NewHistory() *History { return newHistory(nil) }
 func newHistory(below *History) *History {
 	h := &History{below: below, rules: make(map[string]SettlementRule)}
 	h.ids.compare = func(a, b *ulid.ULID) int { return bytes.Compare(a[:], b[:]) }
-	h.seen.compare = (*sighting).compare
+	h.seen.compare = (*occurrence).compare
 	if below == nil {
 		rand.Read(h.secret[:])
 		return h
@@ -105,7 +105,7 @@ func (h *History) Join(l *Ledger) {
 	above, first, end := l.history, l.first, l.Tree.Size()
 	l.history = nil
 	h.ids.merge(&above.ids, func(before, id *ulid.ULID) bool { return *before != *id })
-	h.seen.merge(&above.seen, func(before, s *sighting) bool { return before.key != s.key || before.at < s.at })
+	h.seen.merge(&above.seen, func(before, s *occurrence) bool { return before.key != s.key || before.at < s.at })
 	if n := len(h.known); n > 0 && h.known[n-1].end == first {
 		h.known[n-1].end = end
 	} else {
@@ -146,18 +146,18 @@ func (h *History) repeated(eventID string) bool {
 // first adds the delivery at leaf and returns the lowest leaf that makes it a
 // duplicate.
 func (h *History) first(leaf uint64, d *RecordedDelivery) (first uint64, ok bool) {
-	s, ok := h.sighting(leaf, d)
+	s, ok := h.occurrence(leaf, d)
 	if !ok {
 		return 0, false
 	}
-	first, ok = h.sighted(&s)
-	h.sight(s)
+	first, ok = h.earliest(&s)
+	h.add(s)
 	return first, ok
 }
 
-// sight adds a delivery at a leaf above all others.
-func (h *History) sight(s sighting) {
-	p := h.seen.search(func(t *sighting) bool { return t.compare(&s) < 0 })
+// add records a delivery at a leaf above all others.
+func (h *History) add(s occurrence) {
+	p := h.seen.search(func(t *occurrence) bool { return t.compare(&s) < 0 })
 	if last := h.seen.before(p); last != nil && last.key == s.key && last.at >= s.at {
 		h.late = append(h.late, s)
 		return
@@ -165,17 +165,17 @@ func (h *History) sight(s sighting) {
 	h.seen.insert(p, s)
 }
 
-// sighted returns the lowest leaf whose delivery has the key of one, and is at most
+// earliest returns the lowest leaf whose delivery has the key of one, and is at most
 // DuplicateWindow older.
-func (h *History) sighted(s *sighting) (leaf uint64, ok bool) {
+func (h *History) earliest(s *occurrence) (leaf uint64, ok bool) {
 	if h == nil {
 		return 0, false
 	}
-	if leaf, ok = h.below.sighted(s); ok {
+	if leaf, ok = h.below.earliest(s); ok {
 		return leaf, true
 	}
 	oldest := s.at - DuplicateWindow.Milliseconds()
-	first := h.seen.at(h.seen.search(func(t *sighting) bool {
+	first := h.seen.at(h.seen.search(func(t *occurrence) bool {
 		return cmp.Or(bytes.Compare(t.key[:], s.key[:]), cmp.Compare(t.at, oldest)) < 0
 	}))
 	if first == nil || first.key != s.key {
@@ -184,13 +184,13 @@ func (h *History) sighted(s *sighting) (leaf uint64, ok bool) {
 	return first.leaf, true
 }
 
-// sightings are all deliveries of the pack that have a key, by key and leaf.
-func (h *History) sightings() []sighting {
-	all := make([]sighting, 0, h.seen.count+len(h.late))
-	h.seen.each(func(s *sighting) { all = append(all, *s) })
+// occurrences are all deliveries of the pack that have a key, by key and leaf.
+func (h *History) occurrences() []occurrence {
+	all := make([]occurrence, 0, h.seen.count+len(h.late))
+	h.seen.each(func(s *occurrence) { all = append(all, *s) })
 	if len(h.late) > 0 {
 		all = append(all, h.late...)
-		slices.SortFunc(all, func(a, b sighting) int { return a.compare(&b) })
+		slices.SortFunc(all, func(a, b occurrence) int { return a.compare(&b) })
 	}
 	return all
 }

@@ -278,7 +278,7 @@ func (l *Ledger) Contradiction() (fault string) {
 		firsts[d.Leaf] = d.First
 	}
 	keys := make(map[uint64]digest) // of unknown leaves
-	all, same := l.history.sightings(), []keyedDelivery(nil)
+	all, same := l.history.occurrences(), []keyedDelivery(nil)
 	for i := range all {
 		s := all[i]
 		first, duplicate := firsts[s.leaf]
@@ -305,7 +305,7 @@ func (l *Ledger) Contradiction() (fault string) {
 
 // keyedDelivery is a delivery of the pack with an idempotency hash or identity.
 type keyedDelivery struct {
-	sighting
+	occurrence
 	first uint64 // the leaf that it repeats; its own if it repeats none
 }
 

@@ -300,13 +300,13 @@ func Uncompressed(r *bufio.Reader) (*bufio.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return bufio.NewReaderSize(unpacked{in}, 1<<16), nil
+	return bufio.NewReaderSize(unpackedReader{in}, 1<<16), nil
 }
 
-// unpacked reports faults of the compression as ErrNotCanonical.
-type unpacked struct{ io.Reader }
+// unpackedReader reports faults of the compression as ErrNotCanonical.
+type unpackedReader struct{ io.Reader }
 
-func (u unpacked) Read(p []byte) (int, error) {
+func (u unpackedReader) Read(p []byte) (int, error) {
 	n, err := u.Reader.Read(p)
 	if err != nil && err != io.EOF {
 		err = fmt.Errorf("%w: zstd: %w", ErrNotCanonical, err)

@@ -288,8 +288,8 @@ func (t *Terms) rights(of ...iter.Seq[Metered]) []SettlementRight {
 	return t.names.Of(slices.Collect(maps.Values(known)))
 }
 
-// rated are the lines of a period.
-type rated struct {
+// ratedPeriod are the lines of a period.
+type ratedPeriod struct {
 	lines   []ratedLine
 	unrated []StatementUnrated
 	// months are the lines of each month of a statement, by rule.
@@ -303,7 +303,7 @@ type ratedLine struct {
 }
 
 // rateAll rates the receipts of a statement's period, and those of each of its months.
-func (t *Terms) rateAll(by Rating, receipts iter.Seq[Metered], s *Statement) (r rated, err error) {
+func (t *Terms) rateAll(by Rating, receipts iter.Seq[Metered], s *Statement) (r ratedPeriod, err error) {
 	within := func(from, to Moment) iter.Seq[Metered] {
 		return func(yield func(Metered) bool) {
 			for m := range receipts {
@@ -331,7 +331,7 @@ func (t *Terms) rateAll(by Rating, receipts iter.Seq[Metered], s *Statement) (r 
 }
 
 // rate rates receipts, those of one text at once.
-func (t *Terms) rate(by Rating, receipts iter.Seq[Metered]) (r rated, err error) {
+func (t *Terms) rate(by Rating, receipts iter.Seq[Metered]) (r ratedPeriod, err error) {
 	groups := make(map[*ruleText][]Metered) // nil: no rule
 	for m := range receipts {
 		rule, _ := t.rule(&m)
@@ -373,7 +373,7 @@ func (t *Terms) rate(by Rating, receipts iter.Seq[Metered]) (r rated, err error)
 	return r, nil
 }
 
-func (s *Statement) settle(by Rating, terms *Terms, r rated) error {
+func (s *Statement) settle(by Rating, terms *Terms, r ratedPeriod) error {
 	names, payees := make(map[string]string), sums{}
 	for _, p := range s.Payees {
 		names[p.CounterpartyID] = p.Name

@@ -35,7 +35,7 @@ type Issue struct {
 // All follows from the names of a receipt, its leaf and renderedAt. So receipts with equal names may
 // be summed, if no edge and no end is between them.
 type Terms struct {
-	issues []termed
+	issues []issueRules
 	own    *ruleTexts
 	texts  map[string]*ruleText // by record
 	names  ScopeNames           // of all texts
@@ -43,8 +43,8 @@ type Terms struct {
 	ends   []uint64
 }
 
-// termed is an issue with its rules.
-type termed struct {
+// issueRules is an issue with its rules.
+type issueRules struct {
 	Issue
 	rules *ruleTexts
 }
@@ -109,7 +109,7 @@ func NewTerms(by Rating, issues []Issue, own []SettlementRule) (*Terms, error) {
 			}
 		}
 		s.Rules = nil
-		t.issues = append(t.issues, termed{s, set})
+		t.issues = append(t.issues, issueRules{s, set})
 	}
 	var err error
 	if t.own, err = t.read(by, own); err != nil {
@@ -221,7 +221,7 @@ func (t *Terms) stated(m *Metered) (kept *ruleText, by []string) {
 	return kept, by
 }
 
-func (s *termed) covers(m *Metered) bool {
+func (s *issueRules) covers(m *Metered) bool {
 	return !m.RenderedAt.Before(s.From) && m.RenderedAt.Before(s.To)
 }
 

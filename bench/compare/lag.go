@@ -14,8 +14,8 @@ import (
 	"muniment.example/bench/system"
 )
 
-// looked is how far the loader had come at a moment.
-type looked struct {
+// lagSample is how far the loader had come at a moment.
+type lagSample struct {
 	at        time.Time
 	positions map[int32]int64
 }
@@ -39,12 +39,12 @@ func (c *StackComparison) lag(ctx context.Context, edge *target) (Lag, error) {
 	}
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	var seen []looked
+	var seen []lagSample
 	watched := make(chan error, 1)
 	go func() {
 		watched <- system.Every(watching, lookEvery, func() error {
 			at, err := c.positions(watching)
-			seen = append(seen, looked{time.Now(), at})
+			seen = append(seen, lagSample{time.Now(), at})
 			return err
 		})
 	}()
@@ -76,7 +76,7 @@ func (c *StackComparison) lag(ctx context.Context, edge *target) (Lag, error) {
 	if err != nil {
 		return Lag{}, err
 	}
-	seen = append(seen, looked{time.Now(), last})
+	seen = append(seen, lagSample{time.Now(), last})
 	lags := delays(due, before, seen)
 	l := Lag{PerSecond: c.PerSecond, Seconds: c.Lag.Seconds(), Receipts: len(lags), Loss: measure.LossBetween(begin, end)}
 	l.P50, l.P99, l.Most = measure.Quantile(lags, 0.5), measure.Quantile(lags, 0.99), measure.Quantile(lags, 1)
@@ -151,7 +151,7 @@ func (c *StackComparison) stream(ctx context.Context, edge *target) (map[int32][
 // delays holds the moments at which receipts were due against those at which the loader
 // was first seen behind them; sorted. before are the ends of the partitions before all
 // of them.
-func delays(due map[int32][]time.Time, before map[int32]int64, seen []looked) (all []time.Duration) {
+func delays(due map[int32][]time.Time, before map[int32]int64, seen []lagSample) (all []time.Duration) {
 	for p, moments := range due {
 		slices.SortFunc(moments, time.Time.Compare)
 		look := 0

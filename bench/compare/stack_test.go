@@ -16,7 +16,7 @@ func TestDelays(t *testing.T) {
 	at := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
 	due := map[int32][]time.Time{0: {at(30), at(10), at(20)}, 1: {at(15)}}
 	before := map[int32]int64{0: 100, 1: 7}
-	seen := []looked{
+	seen := []lagSample{
 		{at(0), map[int32]int64{0: 100, 1: 7}},
 		{at(40), map[int32]int64{0: 101, 1: 7}},
 		{at(60), map[int32]int64{0: 103, 1: 7}},

@@ -77,7 +77,7 @@ type stage interface {
 // the closing table doesn't hold.
 func (d *Demo) Run(ctx context.Context) error {
 	started := time.Now()
-	var on stage = &alone{d: d}
+	var on stage = &embedded{d: d}
 	if d.Stack != nil {
 		on = newScaled(d)
 	}
@@ -138,25 +138,25 @@ func (d *Demo) Run(ctx context.Context) error {
 	return nil
 }
 
-// alone is muniment up: one process on one folder.
-type alone struct {
+// embedded is muniment up: one process on one folder.
+type embedded struct {
 	d      *Demo
 	server *system.Server
 }
 
-func (a *alone) data() string { return filepath.Join(a.d.Dir, "data") }
+func (a *embedded) data() string { return filepath.Join(a.d.Dir, "data") }
 
-func (a *alone) operator() *system.Server { return a.server }
+func (a *embedded) operator() *system.Server { return a.server }
 
-func (a *alone) apis() []string { return []string{a.server.API} }
+func (a *embedded) apis() []string { return []string{a.server.API} }
 
-func (a *alone) root() string { return filepath.Join(a.data(), "keys", "root.vkey") }
+func (a *embedded) root() string { return filepath.Join(a.data(), "keys", "root.vkey") }
 
-func (a *alone) trust() *tls.Config { return nil }
+func (a *embedded) trust() *tls.Config { return nil }
 
-func (a *alone) stop() error { return a.server.Stop() }
+func (a *embedded) stop() error { return a.server.Stop() }
 
-func (a *alone) raise(ctx context.Context) (err error) {
+func (a *embedded) raise(ctx context.Context) (err error) {
 	a.d.say("1  Start  muniment up, everything in one process, data in a throw-away folder")
 	if a.server, err = system.StartServer(ctx, a.d.Exe, a.data(), "127.0.0.1:0", "127.0.0.1:0"); err == nil {
 		a.d.note("ready on %s", a.server.API)
@@ -164,7 +164,7 @@ func (a *alone) raise(ctx context.Context) (err error) {
 	return err
 }
 
-func (a *alone) strike(ctx context.Context) (string, error) {
+func (a *embedded) strike(ctx context.Context) (string, error) {
 	a.server.Kill()
 	restarted, err := system.StartServer(ctx, a.d.Exe, a.data(), system.HostOf(a.server.API), system.HostOf(a.server.Admin))
 	if err == nil {
@@ -173,7 +173,7 @@ func (a *alone) strike(ctx context.Context) (string, error) {
 	return "the server", err
 }
 
-func (a *alone) log(ctx context.Context) (receipts, int, error) {
+func (a *embedded) log(ctx context.Context) (receipts, int, error) {
 	log, err := segment.OpenReader(filepath.Join(a.data(), "log"))
 	if err != nil {
 		return nil, 0, err
@@ -183,7 +183,7 @@ func (a *alone) log(ctx context.Context) (receipts, int, error) {
 	return found, 0, err
 }
 
-func (a *alone) end() {
+func (a *embedded) end() {
 	if a.server != nil {
 		a.server.Kill()
 	}

@@ -178,7 +178,7 @@ func (tr *trial) capacity(clients int) (perSecond float64) {
 
 // inOrder requires that each client's receipts stand in the topic in the order of its
 // requests: each was answered before the next was begun.
-func (tr *trial) inOrder(w *tide) {
+func (tr *trial) inOrder(w *loadTide) {
 	tr.Helper()
 	stand := systemtest.InTopic(tr.T, tr.Cluster)
 	for _, answers := range w.answers {

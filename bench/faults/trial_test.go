@@ -32,7 +32,7 @@ type trial struct {
 	rights     map[string]string // of the first tenant, by substrate
 	answered   atomic.Int64
 	saw        sight
-	loads      []*tide
+	loads      []*loadTide
 }
 
 // sight is what the clients saw.
@@ -133,8 +133,8 @@ func (tr *trial) begin(size system.Size) {
 	tr.more(1000)
 }
 
-// tide is a load by all tenants that was begun.
-type tide struct {
+// loadTide is a load by all tenants that was begun.
+type loadTide struct {
 	stop    chan struct{}
 	running sync.WaitGroup
 	answers [][]load.Answer // of each tenant
@@ -143,9 +143,9 @@ type tide struct {
 }
 
 // load starts one like this for each tenant.
-func (tr *trial) load(like load.Load) *tide {
+func (tr *trial) load(like load.Load) *loadTide {
 	tr.Helper()
-	w := &tide{stop: make(chan struct{}), answers: make([][]load.Answer, tr.tenants), errs: make([]error, tr.tenants)}
+	w := &loadTide{stop: make(chan struct{}), answers: make([][]load.Answer, tr.tenants), errs: make([]error, tr.tenants)}
 	ctx, cancel := context.WithCancel(context.Background())
 	tr.Cleanup(func() { cancel(); w.running.Wait() })
 	for i := range tr.callers {
@@ -168,7 +168,7 @@ func (tr *trial) load(like load.Load) *tide {
 }
 
 // end ends a load, and keeps what it was answered.
-func (tr *trial) end(w *tide) {
+func (tr *trial) end(w *loadTide) {
 	tr.Helper()
 	if w.stopped {
 		return

@@ -91,8 +91,8 @@ func (s *Settlement) make(ctx context.Context) (err error) {
 	return err
 }
 
-// measured is what one question took.
-type measured struct {
+// measurement is what one question took.
+type measurement struct {
 	took       time.Duration
 	cpu        time.Duration // of the server
 	peak, read int64         // bytes: most memory of the server, and what it read of its columns
@@ -100,7 +100,7 @@ type measured struct {
 }
 
 // watch has the server report what a query costs.
-func (m *measured) watch(ctx context.Context) context.Context {
+func (m *measurement) watch(ctx context.Context) context.Context {
 	return native.Context(ctx, native.WithProfileEvents(func(events []native.ProfileEvent) {
 		for _, e := range events {
 			switch e.Name {
@@ -119,7 +119,7 @@ func (m *measured) watch(ctx context.Context) context.Context {
 
 // bare is the sum that settlement is held against: of the rows as they are stored, or, with FINAL, of
 // each once, by the settings that the product has for it.
-func (s *Settlement) bare(ctx context.Context, final string, from, to time.Time) (m measured, sum, n int64, err error) {
+func (s *Settlement) bare(ctx context.Context, final string, from, to time.Time) (m measurement, sum, n int64, err error) {
 	begun := time.Now()
 	err = s.conn.QueryRow(m.watch(ctx), fmt.Sprintf("SELECT sum(quantity_ms), toInt64(count()) FROM events%s WHERE tenant_id = '%s' AND rendered_at >= toDateTime(%d, 'UTC') AND rendered_at < toDateTime(%d, 'UTC')"+
 		" SETTINGS do_not_merge_across_partitions_select_final = 1", final, tenantOf(0), from.Unix(), to.Unix())).Scan(&sum, &n)
@@ -131,7 +131,7 @@ func (s *Settlement) bare(ctx context.Context, final string, from, to time.Time)
 // the text that is kept.
 type settled struct {
 	statement      *sealer.Statement
-	query          measured
+	query          measurement
 	sums           int // lines of the answer
 	rates, written time.Duration
 	text           int // bytes
@@ -243,7 +243,7 @@ func (s *Settlement) compare(ctx context.Context) error {
 	const with, without = " FINAL", ""
 	var whole, query, rates, written []float64
 	sums, ratios := map[string][]float64{}, map[string][]float64{}
-	last := map[string]measured{}
+	last := map[string]measurement{}
 	for range s.Rounds {
 		d, err := s.settle(ctx, s.warehouse, s.rows.end(), from, to)
 		if err != nil {
@@ -272,7 +272,7 @@ func (s *Settlement) compare(ctx context.Context) error {
 	for _, r := range []struct {
 		what string
 		took []float64
-		m    *measured
+		m    *measurement
 	}{
 		{"bare sum", sums[without], new(last["bare sum"])}, {"bare sum, FINAL", sums[with], new(last["bare sum FINAL"])},
 		{"settlement", whole, nil}, {"of it the question", query, new(last["settlement"])}, {"of it rating", rates, nil}, {"of it the text", written, nil},
@@ -291,7 +291,7 @@ func (s *Settlement) compare(ctx context.Context) error {
 	return err
 }
 
-func (m *measured) columns() []string {
+func (m *measurement) columns() []string {
 	return []string{measure.Millis(measure.Milliseconds(m.cpu)), fmt.Sprintf("%d MiB", m.peak>>20), measure.Count(m.rows), fmt.Sprintf("%d MiB", m.read>>20)}
 }
 

@@ -96,7 +96,7 @@ func (r *Service) requireReceipts(ctx context.Context, tenantID string, ids []st
 	waited := false
 	for len(ids) > 0 {
 		some := ids[:min(len(ids), lookups)]
-		missing, err := r.look(ctx, tenantID, some, &rendered)
+		missing, err := r.findReceipts(ctx, tenantID, some, &rendered)
 		switch {
 		case err != nil:
 			return rendered, err
@@ -117,7 +117,7 @@ func (r *Service) requireReceipts(ctx context.Context, tenantID string, ids []st
 }
 
 // look adds when receipts were rendered, and returns the first that the warehouse lacks.
-func (r *Service) look(ctx context.Context, tenantID string, ids []string, rendered *Rendered) (missing string, err error) {
+func (r *Service) findReceipts(ctx context.Context, tenantID string, ids []string, rendered *Rendered) (missing string, err error) {
 	var found [lookups]*pipeline.Delivery
 	var errs [lookups]error
 	var looking sync.WaitGroup
@@ -187,7 +187,7 @@ func (r *Service) move(ctx context.Context, how move) (moved Dispute, err error)
 
 // also is what an event of the dispute has besides its record.
 func (d *Dispute) also(actingOrgID, assertedBy *string) any {
-	return also{store.Acting{ActingOrgID: actingOrgID, AssertedBy: assertedBy}, d.Rendered}
+	return eventExtras{store.Acting{ActingOrgID: actingOrgID, AssertedBy: assertedBy}, d.Rendered}
 }
 
 // mayUphold returns STATE_CONFLICT if a dispute is to become UPHELD, and a statement of its time would then
@@ -224,7 +224,7 @@ func (r *Service) mayUphold(ctx context.Context, tx *store.Tx, next *Dispute) er
 }
 
 // fits returns STATE_CONFLICT if a period has as many UPHELD disputes as it may have.
-func (d *Dispute) fits(period Window, upheld []upheld) error {
+func (d *Dispute) fits(period Window, upheld []upheldDispute) error {
 	windows, receipts := 0, len(d.ReceiptIDs)
 	for _, u := range upheld {
 		switch {

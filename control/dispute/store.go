@@ -63,15 +63,15 @@ func Holding(ctx context.Context, q store.Querier, tenantID string, period Windo
 	return all, err
 }
 
-// upheld is what counts of an UPHELD dispute.
-type upheld struct {
+// upheldDispute is what counts of an UPHELD dispute.
+type upheldDispute struct {
 	Rendered
 	receipts int // 0: it has a window
 }
 
 // listUpheld lists the tenant's UPHELD disputes about deliveries of a period.
-func listUpheld(ctx context.Context, q store.Querier, tenantID string, period Window) ([]upheld, error) {
-	return store.List(ctx, q, "the UPHELD disputes of "+tenantID, func(row store.Row) (u upheld, err error) {
+func listUpheld(ctx context.Context, q store.Querier, tenantID string, period Window) ([]upheldDispute, error) {
+	return store.List(ctx, q, "the UPHELD disputes of "+tenantID, func(row store.Row) (u upheldDispute, err error) {
 		return u, row.Scan(&u.First, &u.Last, &u.receipts)
 	}, `SELECT first_rendered_at, last_rendered_at, (SELECT COUNT(*) FROM dispute_receipts r WHERE r.dispute_id = disputes.dispute_id) FROM disputes`+
 		inPeriod+` AND outcome = 'UPHELD' AND (state <> 'RESOLVED' OR outcome = 'UPHELD')`, tenantID, period.From, period.To)

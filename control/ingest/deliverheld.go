@@ -171,11 +171,11 @@ func (s *Service) deliver(ctx context.Context, job *store.Job, rows []HeldRow, i
 	if err != nil {
 		return nil, false, fmt.Errorf("cannot deliver held rows of %s: %w", job.TenantID, err)
 	}
-	var done []ended
+	var done []endedRow
 	moved := map[int]waitsFor{}
 	var failed error
 	for i, d := range all {
-		e := ended{id: rows[i].ID, state: Replayed, receiptID: d.ReceiptID}
+		e := endedRow{id: rows[i].ID, state: Replayed, receiptID: d.ReceiptID}
 		switch now := d.waitsFor(); {
 		case now.reason != "":
 			kept = append(kept, rows[i])
@@ -291,7 +291,7 @@ func expire(ctx context.Context, tx *store.Tx, tenantID string, ids []string, no
 	if _, err := lockUsage(ctx, tx, tenantID); err != nil { // no other change ends them meanwhile
 		return err
 	}
-	rows := make([]ended, 0, len(ids))
+	rows := make([]endedRow, 0, len(ids))
 	for _, id := range ids {
 		h, err := store.One(ctx, tx, "the held row "+id, scanHeld, `SELECT `+heldColumns+` FROM held_rows WHERE tenant_id = $1 AND held_id = $2 AND state = 'HELD'`, tenantID, id)
 		if err != nil {
@@ -300,7 +300,7 @@ func expire(ctx context.Context, tx *store.Tx, tenantID string, ids []string, no
 		if h == nil {
 			continue
 		}
-		rows = append(rows, ended{id: id, state: Expired})
+		rows = append(rows, endedRow{id: id, state: Expired})
 		e := sealer.Event{TenantID: tenantID, At: now.Time, Actor: store.BySystem(), Subject: sealer.Ref{Kind: "held_row", ID: id}}
 		if err := tx.EmitRecord(ctx, eventExpired, e, ExpiredRow{h.ID, h.Reason, h.RightID, h.PlayedAt}); err != nil {
 			return err

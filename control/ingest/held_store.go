@@ -194,8 +194,8 @@ func listHeld(ctx context.Context, q store.Querier, tenantID string, f heldFilte
 		`SELECT `+heldColumns+` FROM held_rows`, "held_id", w)
 }
 
-// ended is the result of a held row.
-type ended struct {
+// endedRow is the result of a held row.
+type endedRow struct {
 	id        string
 	state     HeldState
 	receiptID string
@@ -204,7 +204,7 @@ type ended struct {
 
 // end records the results of rows of one tenant and clears their content. It skips rows that are no
 // longer HELD.
-func end(ctx context.Context, tx *sql.Tx, tenantID string, rows []ended, now store.Instant) error {
+func end(ctx context.Context, tx *sql.Tx, tenantID string, rows []endedRow, now store.Instant) error {
 	u, err := lockUsage(ctx, tx, tenantID)
 	if err != nil {
 		return err
@@ -244,12 +244,12 @@ func end(ctx context.Context, tx *sql.Tx, tenantID string, rows []ended, now sto
 	return setUsage(ctx, tx, tenantID, u)
 }
 
-// due is a held row that has expired, or is to be deleted.
-type due struct{ id, tenantID string }
+// dueRow is a held row that has expired, or is to be deleted.
+type dueRow struct{ id, tenantID string }
 
 // listDue lists rows of all tenants, in a state, that expire by a moment.
-func listDue(ctx context.Context, q store.Querier, state HeldState, now store.Instant, limit int) ([]due, error) {
-	return store.List(ctx, q, "the held rows that are due", func(row store.Row) (d due, err error) { return d, row.Scan(&d.id, &d.tenantID) },
+func listDue(ctx context.Context, q store.Querier, state HeldState, now store.Instant, limit int) ([]dueRow, error) {
+	return store.List(ctx, q, "the held rows that are due", func(row store.Row) (d dueRow, err error) { return d, row.Scan(&d.id, &d.tenantID) },
 		`SELECT held_id, tenant_id FROM held_rows WHERE state = $1 AND expires_at <= $2 ORDER BY expires_at LIMIT $3`, state, now, limit)
 }
 

@@ -120,7 +120,7 @@ func keptError(e string) (string, error) {
 }
 
 // keep keeps a held row of a player's document that can't be delivered any more, before its content goes.
-func (e *ended) keep(ctx context.Context, tx *sql.Tx, tenantID string, now store.Instant) error {
+func (e *endedRow) keep(ctx context.Context, tx *sql.Tx, tenantID string, now store.Instant) error {
 	why := e.refused
 	switch {
 	case e.state == Expired:

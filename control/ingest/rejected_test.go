@@ -105,7 +105,7 @@ func TestHeldPlaysOfPlayers(t *testing.T) {
 	ids := r.mustHold(t, one, other, late)
 	require.NoError(t, r.db.Transact(t.Context(), func(tx *sql.Tx) error {
 		why := &api.RowError{Code: api.StateConflict, Message: "the right was revoked"}
-		return end(t.Context(), tx, tenantID, []ended{{id: ids[0], state: Replayed, refused: why}, {id: ids[1], state: Replayed, refused: why}}, store.At(noon))
+		return end(t.Context(), tx, tenantID, []endedRow{{id: ids[0], state: Replayed, refused: why}, {id: ids[1], state: Replayed, refused: why}}, store.At(noon))
 	}))
 	all := r.kept(t, tenantID)
 	require.Len(t, all, 1)

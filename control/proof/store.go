@@ -284,8 +284,8 @@ func scanPack(row store.Row) (p Pack, err error) {
 	return p, err
 }
 
-// exported is a pack in an export of the tenant. The pack's own file is not part of the export.
-type exported struct {
+// exportedPack is a pack in an export of the tenant. The pack's own file is not part of the export.
+type exportedPack struct {
 	ID           string        `json:"packId"`
 	FirstIndex   int64         `json:"firstIndex"`
 	Count        int64         `json:"count"`
@@ -297,7 +297,7 @@ type exported struct {
 }
 
 // Sections are the data of this package in an export of the tenant.
-var Sections = []store.Section{store.SectionOf("proofPacks", func(row store.Row) (p exported, err error) {
+var Sections = []store.Section{store.SectionOf("proofPacks", func(row store.Row) (p exportedPack, err error) {
 	return p, row.Scan(&p.ID, &p.FirstIndex, &p.Count, &p.RootHash, &p.SealedAt, &p.SigningKeyID, &p.Bytes, &p.SHA256)
 }, `SELECT pack_id, first_index, entries, root_hash, sealed_at, signing_key_id, bytes, sha256 FROM proof_packs WHERE tenant_id = $1 ORDER BY sequence`)}
 

@@ -18,8 +18,8 @@ const pollEvery = 5 * time.Millisecond
 // errBehind refuses to use a warehouse that lacks acknowledged events.
 var errBehind = api.Unavailable(api.WarehouseBehind, "the warehouse has not loaded all acknowledged events yet", retrySoon)
 
-// reached is how far the warehouse has loaded a tenant's partition.
-type reached struct {
+// loadedPosition is how far the warehouse has loaded a tenant's partition.
+type loadedPosition struct {
 	// end is the end of the log; loaded is after the last record in the warehouse.
 	end, loaded sealer.Position
 	first       sealer.Position // the first position that the log still has
@@ -27,10 +27,10 @@ type reached struct {
 }
 
 // short reports whether the warehouse lacks something.
-func (r reached) short() bool { return r.loaded.Compare(r.end) < 0 }
+func (r loadedPosition) short() bool { return r.loaded.Compare(r.end) < 0 }
 
 // lacks counts the records before a position that the warehouse lacks.
-func (r reached) lacks(before sealer.Position) int64 {
+func (r loadedPosition) lacks(before sealer.Position) int64 {
 	if r.loaded.Compare(before) >= 0 {
 		return 0
 	}
@@ -46,7 +46,7 @@ func (r reached) lacks(before sealer.Position) int64 {
 
 // catchUp waits until all acknowledged events of a tenant are in the log and in the warehouse. It
 // returns how far the warehouse is, and what is still in spools.
-func (a *archive) catchUp(parent context.Context, tenantID string, spoolWait time.Duration) (at reached, pending []Pending, err error) {
+func (a *archive) catchUp(parent context.Context, tenantID string, spoolWait time.Duration) (at loadedPosition, pending []Pending, err error) {
 	ctx, cancel := a.bounded(parent)
 	defer cancel()
 	if err := a.drain(ctx, parent, tenantID); err != nil {
@@ -100,7 +100,7 @@ func (a *archive) bounded(parent context.Context) (context.Context, context.Canc
 
 // loaded waits until the warehouse has reached the current end of the tenant's partition. If ctx ends
 // first, the error is its cause. Other partitions have no events of the tenant and may be behind.
-func (a *archive) loaded(ctx context.Context, tenantID string) (at reached, err error) {
+func (a *archive) loaded(ctx context.Context, tenantID string) (at loadedPosition, err error) {
 	defer func() {
 		if err != nil && ctx.Err() != nil {
 			err = context.Cause(ctx)
@@ -119,7 +119,7 @@ func (a *archive) loaded(ctx context.Context, tenantID string) (at reached, err 
 	for first.Compare(end) < 0 { // retention deletes only loaded records, so all of an empty log's were loaded
 		next, ok, err := a.warehouse.Resume(ctx, partition)
 		if err == nil {
-			at = reached{end: end, first: first, known: true}
+			at = loadedPosition{end: end, first: first, known: true}
 			if at.loaded.Partition = partition; ok {
 				at.loaded = next
 			}
@@ -136,7 +136,7 @@ func (a *archive) loaded(ctx context.Context, tenantID string) (at reached, err 
 		}
 	}
 	// Records after the end are for the next call.
-	return reached{end: end, loaded: end, first: first, known: true}, nil
+	return loadedPosition{end: end, loaded: end, first: first, known: true}, nil
 }
 
 // spoolEvery is how often the spools are polled, for all waiting seals together.

@@ -46,8 +46,8 @@ var scenes = map[string]scene{
 	},
 }
 
-// played is one synthetic delivery.
-type played struct {
+// demoPlay is one synthetic delivery.
+type demoPlay struct {
 	right              right.View
 	SpatialAnchorID    string  `json:"spatialAnchorId"`
 	SpatialPlacementID *string `json:"spatialPlacementId"`
@@ -58,15 +58,15 @@ type played struct {
 }
 
 // script draws deliveries on rights: the same ones for the same seed and rights.
-func script(seed float64, count int, on []right.View) []played {
+func script(seed float64, count int, on []right.View) []demoPlay {
 	random := rand.New(rand.NewPCG(math.Float64bits(seed+0), 0)) // −0 is 0
-	list := make([]played, 0, count)
+	list := make([]demoPlay, 0, count)
 	for i := range count {
 		r := on[random.IntN(len(on))]
 		s := scenes[r.Substrate]
 		anchor, telemetry := s.anchors[random.IntN(len(s.anchors))], s.telemetry[random.IntN(len(s.telemetry))]
 		dwell := math.Round(min(s.dwellMs*math.Exp(s.spread*random.NormFloat64()), s.longest))
-		list = append(list, played{
+		list = append(list, demoPlay{
 			right: r, RightID: r.ID, SpatialAnchorID: anchor, DwellMs: dwell, Telemetry: telemetry, CorrelationID: fmt.Sprintf("demo-%d", i+1),
 		})
 	}
@@ -224,7 +224,7 @@ func (s *demo) packOf(ctx context.Context, d Delivered) (header json.RawMessage,
 }
 
 // play makes one delivery and adds its result to into. After an error the result is unknown.
-func (s *demo) play(ctx context.Context, p played, into *Demo) error {
+func (s *demo) play(ctx context.Context, p demoPlay, into *Demo) error {
 	body, err := json.Marshal(p)
 	if err != nil {
 		return err

@@ -24,8 +24,8 @@ const (
 // claim is the part of the shared limits that a request needs.
 type claim struct{ tenants, bytes int64 }
 
-// taken is the part of the shared limits that is in use.
-type taken struct {
+// inUse is the part of the shared limits that is in use.
+type inUse struct {
 	tenants, kept         int64         // kept are bytes outside the log
 	idleTenants, idleKept int64         // the part that may be dropped for another visitor
 	oldestUse             store.Instant // last use of the tenant that is idle longest
@@ -35,7 +35,7 @@ type taken struct {
 // crowdedQuiet is crowdedIdle, or Config.Idle if that is shorter.
 func (s *budget) crowdedQuiet() time.Duration { return min(crowdedIdle, s.cfg.Idle) }
 
-func (s *budget) taken(ctx context.Context, q store.Querier) (t taken, err error) {
+func (s *budget) taken(ctx context.Context, q store.Querier) (t inUse, err error) {
 	err = q.QueryRowContext(ctx, `SELECT COUNT(*), CAST(COALESCE(SUM(kept_bytes), 0) AS BIGINT), COUNT(CASE WHEN seen_at <= $1 THEN 1 END),
 		CAST(COALESCE(SUM(CASE WHEN seen_at <= $1 THEN kept_bytes ELSE 0 END), 0) AS BIGINT), MIN(seen_at) FROM sandbox_tenants`,
 		store.At(lastSeen(s.db.Now(), s.crowdedQuiet()))).Scan(&t.tenants, &t.kept, &t.idleTenants, &t.idleKept, &t.oldestUse)
@@ -54,7 +54,7 @@ func (s *budget) fits(c claim, tenants, bytes int64) bool {
 
 // hasSpace refuses a claim for which there is no space at present. It returns what is taken, also
 // with the refusal.
-func (s *budget) hasSpace(ctx context.Context, q store.Querier, c claim) (taken, error) {
+func (s *budget) hasSpace(ctx context.Context, q store.Querier, c claim) (inUse, error) {
 	t, err := s.taken(ctx, q)
 	if err == nil && !s.fits(c, t.tenants, t.kept+sumOf(t.log)) {
 		err = s.full(t, c)
@@ -64,7 +64,7 @@ func (s *budget) hasSpace(ctx context.Context, q store.Querier, c claim) (taken,
 
 // full refuses a claim. Its Retry-After is the time until the log has deleted enough, if the log
 // alone is too full, and otherwise until a tenant may be dropped.
-func (s *budget) full(t taken, c claim) *Error {
+func (s *budget) full(t inUse, c claim) *Error {
 	wait := t.oldestUse.Sub(lastSeen(s.db.Now(), s.crowdedQuiet()))
 	if excess := sumOf(t.log) + c.bytes - s.cfg.Bytes; excess > 0 {
 		wait = s.untilLeft(t.log, excess)

@@ -62,7 +62,7 @@ func (d *drafter) correct(ctx context.Context, tenantID, id string, by sealer.Re
 }
 
 // firstOf returns the first statement of the chain of an issued one.
-func firstOf(ctx context.Context, q store.Querier, tenantID, id string) (*documented, error) {
+func firstOf(ctx context.Context, q store.Querier, tenantID, id string) (*fullStatement, error) {
 	s, err := statements.Find(ctx, q, tenantID, id)
 	if err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func firstOf(ctx context.Context, q store.Querier, tenantID, id string) (*docume
 }
 
 // last returns the newest issued statement of the chain of a first one.
-func last(ctx context.Context, q store.Querier, first *documented) (newest *documented, document sealer.Statement, err error) {
+func last(ctx context.Context, q store.Querier, first *fullStatement) (newest *fullStatement, document sealer.Statement, err error) {
 	newest, err = store.One(ctx, q, "the newest statement of the chain of "+first.ID, statements.Scan,
 		statements.Select()+` WHERE tenant_id = $1 AND (statement_id = $2 OR corrects = $2) AND sequence > 0 ORDER BY sequence DESC LIMIT 1`, first.TenantID, first.ID)
 	if err != nil {

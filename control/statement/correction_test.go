@@ -82,7 +82,7 @@ func TestCorrectionTakesItsCourse(t *testing.T) {
 	require.Equal(t, sealer.StatementPrevious{AsOf: h.document(first.ID).AsOf, SHA256: *first.SHA256, StatementID: first.ID, Total: "3"}, c.Previous)
 	require.Equal(t, first.ID, c.Of)
 	require.Empty(t, h.document(one.ID).Unrated)
-	b, err := h.behind(t.Context(), h.read(one.ID), line{})
+	b, err := h.receiptFinder(t.Context(), h.read(one.ID), line{})
 	require.NoError(t, err)
 	behind, _, err := b.page(t.Context(), h.warehouse, nil, 10)
 	require.NoError(t, err)

@@ -68,7 +68,7 @@ type source struct {
 
 // create computes and writes a draft.
 func (d *drafter) create(ctx context.Context, requested Statement, from source, by sealer.Ref) (made Statement, err error) {
-	next := documented{Statement: requested}
+	next := fullStatement{Statement: requested}
 	next.ID, next.State, next.UpdatedAt = api.NewID(prefix, next.CreatedAt.Time), Draft, next.CreatedAt
 	next.PaidAmount = rate.Money(0).Fixed(next.Currency)
 	next.AsOf, next.PackID, next.RootHash, next.TreeSize = from.end.Position.String(), from.end.PackID, from.end.RootHash, int64(from.end.TreeSize)

@@ -285,7 +285,7 @@ func (h *fixture) mustDraft(requested Statement) Statement {
 }
 
 // read is a statement with its document.
-func (h *fixture) read(id string) *documented {
+func (h *fixture) read(id string) *fullStatement {
 	h.t.Helper()
 	s, err := statements.Find(h.t.Context(), h.db.Read(), tenantID, id)
 	require.NoError(h.t, err)

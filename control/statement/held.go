@@ -34,9 +34,9 @@ func (r *rater) HeldAmount(ctx context.Context, tenantID string, x *dispute.Excl
 	if err != nil {
 		return nil, err
 	}
-	l := loaded{from: q.from, to: q.to}
+	l := periodReceipts{from: q.from, to: q.to}
 	q.terms = []*terms{t}
-	if l.counted, err = count(ctx, r.cfg.Sums, q); err != nil {
+	if l.periodSums, err = count(ctx, r.cfg.Sums, q); err != nil {
 		return nil, err
 	}
 	p, err := l.rated(t, ratingOf)

@@ -635,7 +635,7 @@ func (h *history) finish() {
 		for of, amount := range said(h.micros, &document).adjusted {
 			adjusted[of] += amount
 		}
-		b, err := h.behind(h.t.Context(), &documented{Statement{TenantID: h.tenant, From: store.At(c.from), To: store.At(c.to), AsOf: h.find(c.last).AsOf}, string(h.texts[c.last])}, line{})
+		b, err := h.receiptFinder(h.t.Context(), &fullStatement{Statement{TenantID: h.tenant, From: store.At(c.from), To: store.At(c.to), AsOf: h.find(c.last).AsOf}, string(h.texts[c.last])}, line{})
 		require.NoError(h.t, err)
 		receipts, next, err := b.page(h.t.Context(), h.warehouse, nil, 10_000)
 		require.NoError(h.t, err)
@@ -705,7 +705,7 @@ func (h *history) requireUnstated() (n int64) {
 	return n
 }
 
-func (h *history) find(id string) *documented {
+func (h *history) find(id string) *fullStatement {
 	s, err := statements.Find(h.t.Context(), h.db.Read(), h.tenant, id)
 	require.NoError(h.t, err)
 	return s

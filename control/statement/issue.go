@@ -36,9 +36,9 @@ func (s *Service) issue(ctx context.Context, tenantID, id string, by sealer.Ref)
 	}
 	err = s.db.Change(ctx, func(tx *store.Tx) error {
 		var others []string
-		next, err := statements.Move(ctx, tx, store.Move[documented, Action]{
+		next, err := statements.Move(ctx, tx, store.Move[fullStatement, Action]{
 			TenantID: tenantID, ID: id, Action: Issue, By: by,
-			Edit: func(next *documented) error {
+			Edit: func(next *fullStatement) error {
 				document, err := s.sign(ctx, tx, next, signer)
 				if err != nil {
 					return err
@@ -62,7 +62,7 @@ func (s *Service) issue(ctx context.Context, tenantID, id string, by sealer.Ref)
 
 // number makes the payables of a statement that is being issued or voided, and notes what was set off of
 // them. others are further statements of which something was set off, each once.
-func (c *core) number(ctx context.Context, tx *store.Tx, next *documented, document *sealer.Statement, by sealer.Ref) (others []string, err error) {
+func (c *core) number(ctx context.Context, tx *store.Tx, next *fullStatement, document *sealer.Statement, by sealer.Ref) (others []string, err error) {
 	payees := document.Payees
 	if document.Correction != nil {
 		payees = document.Correction.Payees
@@ -115,7 +115,7 @@ func (c *core) setOff(ctx context.Context, tx *store.Tx, tenantID, id string, by
 // paid notes where a statement stands: it is SETTLED once nothing is open, and ISSUED again if something is.
 // reference is nil for what was set off.
 func (c *core) paid(ctx context.Context, tx *store.Tx, was *Statement, b payable.Balance, reference *string, by sealer.Ref) (Statement, error) {
-	move := store.Move[documented, Action]{TenantID: was.TenantID, ID: was.ID, Action: Pay, By: by, Edit: func(next *documented) error {
+	move := store.Move[fullStatement, Action]{TenantID: was.TenantID, ID: was.ID, Action: Pay, By: by, Edit: func(next *fullStatement) error {
 		if next.owes(b); reference != nil {
 			next.Reference = reference
 		}
@@ -137,9 +137,9 @@ func (c *core) paid(ctx context.Context, tx *store.Tx, was *Statement, b payable
 // discard deletes the text of a draft and keeps its record.
 func (s *Service) discard(ctx context.Context, tenantID, id string, by sealer.Ref) (discarded Statement, err error) {
 	err = s.db.Change(ctx, func(tx *store.Tx) error {
-		next, err := statements.Move(ctx, tx, store.Move[documented, Action]{
+		next, err := statements.Move(ctx, tx, store.Move[fullStatement, Action]{
 			TenantID: tenantID, ID: id, Action: Discard, By: by,
-			Edit: func(next *documented) error { next.Document = ""; return nil },
+			Edit: func(next *fullStatement) error { next.Document = ""; return nil },
 		})
 		discarded = next.Statement
 		return err
@@ -148,7 +148,7 @@ func (s *Service) discard(ctx context.Context, tenantID, id string, by sealer.Re
 }
 
 // sign signs the text of a draft, which freezes it. It fails if the draft is stale.
-func (s *Service) sign(ctx context.Context, tx *store.Tx, next *documented, signer *sealer.Signer) (*sealer.Statement, error) {
+func (s *Service) sign(ctx context.Context, tx *store.Tx, next *fullStatement, signer *sealer.Signer) (*sealer.Statement, error) {
 	document, err := sealer.ParseStatement([]byte(next.Document))
 	if err != nil {
 		return nil, err
@@ -194,7 +194,7 @@ func isNewest(issued []Statement, c *sealer.StatementCorrection) bool {
 }
 
 // freeze signs the document of a statement, and gives it a place.
-func (c *core) freeze(ctx context.Context, tx *store.Tx, next *documented, document *sealer.Statement, signer *sealer.Signer) error {
+func (c *core) freeze(ctx context.Context, tx *store.Tx, next *fullStatement, document *sealer.Statement, signer *sealer.Signer) error {
 	if vouches, err := c.cfg.Keys.Vouches(ctx, tx, signer.KeyID); err != nil || !vouches {
 		return errors.Join(err, api.Unavailable(api.NoSigningKey, "the key of packs is being revoked", time.Second))
 	}
@@ -230,7 +230,7 @@ func (s *Service) settle(ctx context.Context, tenantID, id string, of payable.Pa
 		if of.Amount == nil && was.State != Voided {
 			action = Settle
 		}
-		if _, _, err := statements.After(documented{Statement: *was}, action, store.At(tx.Now())); err != nil {
+		if _, _, err := statements.After(fullStatement{Statement: *was}, action, store.At(tx.Now())); err != nil {
 			return err
 		}
 		b, others, err := payable.Pay(ctx, tx, tenantID, id, was.Currency, of, by)
@@ -254,7 +254,7 @@ func (s *Service) settle(ctx context.Context, tenantID, id string, of payable.Pa
 var errDiscarded = api.Conflict("statement is DISCARDED: its document was deleted")
 
 // document parses the text of a statement.
-func (s *documented) document() (sealer.Statement, error) {
+func (s *fullStatement) document() (sealer.Statement, error) {
 	switch {
 	case s.State == Discarded:
 		return sealer.Statement{}, errDiscarded

@@ -55,7 +55,7 @@ func (s *Service) getReceipts(ctx context.Context, in *receiptsInput) (LineRecei
 		}
 		after = &at
 	}
-	b, err := s.behind(ctx, found, line{rightID: in.RightID, meteringBasis: in.MeteringBasis, ruleID: in.RuleID})
+	b, err := s.receiptFinder(ctx, found, line{rightID: in.RightID, meteringBasis: in.MeteringBasis, ruleID: in.RuleID})
 	if err != nil {
 		return answer, err
 	}
@@ -71,8 +71,8 @@ type line struct {
 	ruleLeaf                       uint64 // not in a filter
 }
 
-// behind finds the receipts behind the lines of a statement.
-type behind struct {
+// receiptFinder finds the receipts behind the lines of a statement.
+type receiptFinder struct {
 	q        pipeline.EventQuery
 	lines    map[line]bool
 	terms    *terms
@@ -81,8 +81,8 @@ type behind struct {
 	atOnce int
 }
 
-// behind reads what is needed to find the receipts behind the lines that a filter selects.
-func (s *Service) behind(ctx context.Context, of *documented, only line) (*behind, error) {
+// receiptFinder reads what is needed to find the receipts behind the lines that a filter selects.
+func (s *Service) receiptFinder(ctx context.Context, of *fullStatement, only line) (*receiptFinder, error) {
 	document, err := of.document()
 	if err != nil {
 		return nil, err
@@ -91,17 +91,17 @@ func (s *Service) behind(ctx context.Context, of *documented, only line) (*behin
 	if err != nil {
 		return nil, err
 	}
-	return newBehind(&document, t, end, only)
+	return newReceiptFinder(&document, t, end, only)
 }
 
-// newBehind finds the receipts behind the lines of a statement, which it rates by the terms, up to a
+// newReceiptFinder finds the receipts behind the lines of a statement, which it rates by the terms, up to a
 // position.
-func newBehind(s *sealer.Statement, t *terms, end sealer.Position, only line) (*behind, error) {
+func newReceiptFinder(s *sealer.Statement, t *terms, end sealer.Position, only line) (*receiptFinder, error) {
 	excluded, err := excludedBy(s.Excluded)
 	if err != nil {
 		return nil, err
 	}
-	b := &behind{lines: map[line]bool{}, terms: t, excluded: excluded.Parts(), atOnce: rowsAtOnce, q: pipeline.EventQuery{
+	b := &receiptFinder{lines: map[line]bool{}, terms: t, excluded: excluded.Parts(), atOnce: rowsAtOnce, q: pipeline.EventQuery{
 		TenantID: s.TenantID, RightID: only.rightID, RenderedFrom: s.From.Time, RenderedTo: s.To.Time, Before: &end,
 	}}
 	is := func(name, one string) bool { return name == "" || name == one }
@@ -120,7 +120,7 @@ const (
 
 // page lists up to limit receipts behind a position. next is the position of the last row that it
 // read; empty if there are no more.
-func (b *behind) page(ctx context.Context, w Warehouse, after *sealer.Position, limit int) (list []LineReceipt, next string, err error) {
+func (b *receiptFinder) page(ctx context.Context, w Warehouse, after *sealer.Position, limit int) (list []LineReceipt, next string, err error) {
 	list = []LineReceipt{}
 	for range pagesAtMost {
 		q := b.q
@@ -174,7 +174,7 @@ func (b *behind) page(ctx context.Context, w Warehouse, after *sealer.Position, 
 }
 
 // line returns the line of a delivery, on a right with what rules name of it; without a rule if none rates it.
-func (b *behind) line(row *pipeline.Row, right *sealer.SettlementRight) line {
+func (b *receiptFinder) line(row *pipeline.Row, right *sealer.SettlementRight) line {
 	d := row.Delivery
 	l := line{rightID: d.RightID, meteringBasis: d.MeteringBasis}
 	if rule, _ := b.terms.Rule(&sealer.Metered{

@@ -172,7 +172,7 @@ func (r *reconciler) readable(ctx context.Context, tenantID string, from, to tim
 }
 
 // monthsDue lists what a correction of a statement would change of its months, by the rules of now.
-func (r *reconciler) monthsDue(ctx context.Context, s *documented, rules []sealer.SettlementRule, asOf *sealer.Position) ([]MonthDue, error) {
+func (r *reconciler) monthsDue(ctx context.Context, s *fullStatement, rules []sealer.SettlementRule, asOf *sealer.Position) ([]MonthDue, error) {
 	due := []MonthDue{}
 	if s.Document == "" || s.edited() { // which is reported as a difference
 		return due, nil
@@ -357,7 +357,7 @@ func (r *reconciler) compare(ctx context.Context, tenantID string, span *proof.S
 }
 
 // reconcileStatement recomputes a statement, adds the result to the response, and returns the record.
-func (r *reconciler) reconcileStatement(ctx context.Context, tenantID, id string, answer *Reconciliation) (*documented, error) {
+func (r *reconciler) reconcileStatement(ctx context.Context, tenantID, id string, answer *Reconciliation) (*fullStatement, error) {
 	s, err := r.restate(ctx, tenantID, id)
 	if err != nil {
 		return nil, err
@@ -376,7 +376,7 @@ func (r *reconciler) reconcileStatement(ctx context.Context, tenantID, id string
 		return nil, err
 	}
 	answer.Statements = append(answer.Statements, one)
-	return s.documented, nil
+	return s.fullStatement, nil
 }
 
 // late counts the metered receipts of a statement's period that are after its asOf.

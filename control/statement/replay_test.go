@@ -19,7 +19,7 @@ func TestReplay(t *testing.T) {
 	paid := h.mustIssue(statementFor(0, 2))
 	open := h.mustIssue(statementFor(2, 3))
 	draft := h.mustDraft(statementFor(3, 5))
-	before := map[string]*documented{}
+	before := map[string]*fullStatement{}
 	for _, id := range []string{paid.ID, open.ID, draft.ID} {
 		before[id] = h.read(id)
 	}
@@ -48,19 +48,19 @@ func TestReplay(t *testing.T) {
 	// The copy is from before the payment: the signed text is there.
 	h.change(`UPDATE statements SET state = 'ISSUED', reference = NULL, settled_at = NULL, revision = $2 WHERE statement_id = $1`, paid.ID, before[paid.ID].Revision)
 	require.Equal(t, 1, replay())
-	require.Equal(t, documented{paid, before[paid.ID].Document}, *h.read(paid.ID))
+	require.Equal(t, fullStatement{paid, before[paid.ID].Document}, *h.read(paid.ID))
 
 	// It is from before the issue: what was signed is not there, and its period is taken.
 	h.change(`UPDATE statements SET state = 'DRAFT', reference = NULL, settled_at = NULL, issued_at = NULL, sha256 = NULL, revision = 1, sequence = 0, document = '{}' WHERE state <> 'DRAFT'`)
 	require.Equal(t, 2, replay())
-	require.Equal(t, documented{Statement: paid}, *h.read(paid.ID))
-	require.Equal(t, documented{Statement: open}, *h.read(open.ID))
+	require.Equal(t, fullStatement{Statement: paid}, *h.read(paid.ID))
+	require.Equal(t, fullStatement{Statement: open}, *h.read(open.ID))
 
 	// It is from before all of them.
 	h.change(`DELETE FROM statements`)
 	require.Equal(t, 3, replay())
 	require.Zero(t, replay())
-	require.Equal(t, documented{Statement: paid}, *h.read(paid.ID))
+	require.Equal(t, fullStatement{Statement: paid}, *h.read(paid.ID))
 	gone := h.read(draft.ID)
 	require.Equal(t, Discarded, gone.State, "its text is lost")
 	for _, period := range [][2]float64{{1, 2}, {2, 5}} {
@@ -69,7 +69,7 @@ func TestReplay(t *testing.T) {
 	}
 	_, err = h.read(paid.ID).document()
 	conflict(t, err, "the signed file that was handed out is the proof")
-	_, err = h.behind(t.Context(), h.read(open.ID), line{})
+	_, err = h.receiptFinder(t.Context(), h.read(open.ID), line{})
 	conflict(t, err, "the signed file")
 	settled, err := h.settle(t.Context(), tenantID, open.ID, payment("transfer 8"), byKey)
 	require.NoError(t, err)
@@ -113,7 +113,7 @@ func TestReplayOfCorrections(t *testing.T) {
 			return err
 		}))
 	}
-	require.Equal(t, documented{Statement: two}, *h.read(two.ID))
+	require.Equal(t, fullStatement{Statement: two}, *h.read(two.ID))
 	require.Equal(t, Discarded, h.read(lost.ID).State)
 	_, err := h.correct(t.Context(), tenantID, first.ID, byKey)
 	conflict(t, err, "older than the statement "+two.ID+", so its text is lost")

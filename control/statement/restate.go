@@ -42,9 +42,9 @@ func (r *reconciler) Restate(ctx context.Context, tenantID, id string) (*Differe
 	return &again.by, nil
 }
 
-// restated is an issued statement with its recomputed document.
-type restated struct {
-	*documented
+// restatement is an issued statement with its recomputed document.
+type restatement struct {
+	*fullStatement
 	// now is nil if it can't be computed: a restored database lacks the data, or the statement's
 	// record or text was edited.
 	now *sealer.Statement
@@ -54,7 +54,7 @@ type restated struct {
 }
 
 // restate recomputes an issued statement and compares the result.
-func (r *reconciler) restate(ctx context.Context, tenantID, id string) (again restated, err error) {
+func (r *reconciler) restate(ctx context.Context, tenantID, id string) (again restatement, err error) {
 	s, logged, err := r.find(ctx, tenantID, id)
 	if err == nil && !logged { // its event may be on the way, or the record newer than what was read
 		if err = r.cfg.Packs.AwaitRecorded(ctx, tenantID); err == nil {
@@ -64,7 +64,7 @@ func (r *reconciler) restate(ctx context.Context, tenantID, id string) (again re
 	if err != nil {
 		return again, err
 	}
-	again = restated{documented: s, by: Difference{0, "0", "0"}}
+	again = restatement{fullStatement: s, by: Difference{0, "0", "0"}}
 	switch {
 	case !logged:
 		again.differs = "the statement's record in the database differs from its event in the log: the signed file that was handed out is the proof"
@@ -99,7 +99,7 @@ func (r *reconciler) restate(ctx context.Context, tenantID, id string) (again re
 }
 
 // find returns an issued statement, and whether its record is logged.
-func (r *reconciler) find(ctx context.Context, tenantID, id string) (s *documented, logged bool, err error) {
+func (r *reconciler) find(ctx context.Context, tenantID, id string) (s *fullStatement, logged bool, err error) {
 	if s, err = statements.Find(ctx, r.db.Read(), tenantID, id); err != nil {
 		return nil, false, err
 	}
@@ -134,13 +134,13 @@ func (r *reconciler) isLogged(ctx context.Context, s *Statement) (bool, error) {
 }
 
 // edited reports whether the signed file of an issued statement doesn't have the hash in its record.
-func (s *documented) edited() bool {
+func (s *fullStatement) edited() bool {
 	sum := sha256.Sum256([]byte(s.Document))
 	return s.SHA256 == nil || *s.SHA256 != base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
 // computed recomputes the document of an issued statement from the warehouse.
-func (r *reconciler) computed(ctx context.Context, s *documented) (*sealer.Statement, error) {
+func (r *reconciler) computed(ctx context.Context, s *fullStatement) (*sealer.Statement, error) {
 	now, err := s.document()
 	if err != nil {
 		return nil, err

@@ -88,11 +88,11 @@ func TestEditedStatementIsADifference(t *testing.T) {
 		require.Contains(t, differs(), "differs from its event", column)
 		h.change(`DELETE FROM statements`)
 		require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
-			return statements.Restore(t.Context(), tx, nil, &documented{Statement: settled})
+			return statements.Restore(t.Context(), tx, nil, &fullStatement{Statement: settled})
 		}))
 		require.Empty(t, differs(), "restored")
 	}
-	invented := documented{Statement: settled}
+	invented := fullStatement{Statement: settled}
 	invented.ID = "stm_invented"
 	h.change(`DELETE FROM statements`)
 	require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error { return statements.Restore(t.Context(), tx, nil, &invented) }))

@@ -206,7 +206,7 @@ const (
 )
 
 // paper is what people see of a statement, of all payees or of one.
-func (s *Service) paper(ctx context.Context, found *documented, document *sealer.Statement, counterpartyID string) (*paper.Paper, error) {
+func (s *Service) paper(ctx context.Context, found *fullStatement, document *sealer.Statement, counterpartyID string) (*paper.Paper, error) {
 	all, err := payable.Of(ctx, s.db.Read(), found.TenantID, found.ID)
 	if err != nil {
 		return nil, err

@@ -199,15 +199,15 @@ func (c *core) current(ctx context.Context, tenantID string, from, to time.Time,
 	return c.terms(ctx, tenantID, issued, rules)
 }
 
-// loaded holds the receipts of a period, as sums over those that no rule distinguishes.
-type loaded struct {
-	counted
+// periodReceipts holds the receipts of a period, as sums over those that no rule distinguishes.
+type periodReceipts struct {
+	periodSums
 	from, to time.Time
 	months   []sealer.StatementMonth
 	names    []sealer.StatementPayee
 }
 
-func (r *rater) load(ctx context.Context, tenantID string, from, to time.Time, edges []time.Time, asOf *sealer.Position, by ...*terms) (l loaded, err error) {
+func (r *rater) load(ctx context.Context, tenantID string, from, to time.Time, edges []time.Time, asOf *sealer.Position, by ...*terms) (l periodReceipts, err error) {
 	l.from, l.to = from, to
 	holding, err := dispute.Holding(ctx, r.db.Read(), tenantID, dispute.Window{From: store.At(from), To: store.At(to)})
 	if err != nil {
@@ -216,7 +216,7 @@ func (r *rater) load(ctx context.Context, tenantID string, from, to time.Time, e
 	if l.names, err = r.names(ctx, tenantID); err != nil || asOf == nil {
 		return l, err
 	}
-	l.counted, err = count(ctx, r.cfg.Sums, question{tenantID: tenantID, from: from, to: to, edges: edges, asOf: asOf, terms: by, excluded: holding})
+	l.periodSums, err = count(ctx, r.cfg.Sums, question{tenantID: tenantID, from: from, to: to, edges: edges, asOf: asOf, terms: by, excluded: holding})
 	return l, err
 }
 
@@ -231,7 +231,7 @@ func (c *core) names(ctx context.Context, tenantID string) (names []sealer.State
 
 // rated rates the loaded receipts, in the given currencies, or in all. Without any rule it has no
 // total. Tiers, minimums and caps, which apply to statements, change it only in the months that are set.
-func (l *loaded) rated(t *terms, by sealer.Rating, currencies ...string) (p projection, err error) {
+func (l *periodReceipts) rated(t *terms, by sealer.Rating, currencies ...string) (p projection, err error) {
 	if len(currencies) == 0 {
 		currencies = t.Currencies()
 	}

@@ -99,9 +99,9 @@ import (
 
 const prefix api.Prefix = "stm_"
 
-// documented is the record of a statement with its document. Lists omit the document, since their
+// fullStatement is the record of a statement with its document. Lists omit the document, since their
 // pages would be too long.
-type documented struct {
+type fullStatement struct {
 	Statement `db:"*"`
 	// Document is the canonical text. Once the statement is issued, the line with its signature
 	// follows.

@@ -30,7 +30,7 @@ func TestTransitions(t *testing.T) {
 		for _, a := range []Action{Discard, Issue, Pay, Settle, Reopen, Void, "withdraw"} {
 			name := fmt.Sprintf("%s %s", a, from)
 			t.Run(name, func(t *testing.T) {
-				was := documented{Statement: Statement{ID: "stm_a", State: from, UpdatedAt: on(0)}}
+				was := fullStatement{Statement: Statement{ID: "stm_a", State: from, UpdatedAt: on(0)}}
 				next, _, err := statements.After(was, a, on(1))
 				if want[name] == "" {
 					conflict(t, err, string(from))

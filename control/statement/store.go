@@ -14,8 +14,8 @@ import (
 )
 
 var (
-	statements = store.Machine[documented, Action, State]{
-		Records: store.Records[documented]{Noun: "statement", Table: "statements"}, Steps: transitions,
+	statements = store.Machine[fullStatement, Action, State]{
+		Records: store.Records[fullStatement]{Noun: "statement", Table: "statements"}, Steps: transitions,
 	}
 	summaries = store.Records[Statement]{Noun: "statement", Table: "statements"}
 )

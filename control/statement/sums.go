@@ -30,20 +30,20 @@ type question struct {
 	rows Warehouse
 }
 
-// counted holds the metered receipts of a period, as sums over those that no terms distinguish.
-type counted struct {
+// periodSums holds the metered receipts of a period, as sums over those that no terms distinguish.
+type periodSums struct {
 	// free are under no dispute, held under an open one. Receipts of upheld disputes are in neither.
 	free, held []sealer.Metered
 }
 
 // below returns the receipts below a leaf, which must be an end of the terms of the question.
-func (c counted) below(leaf uint64) counted {
+func (c periodSums) below(leaf uint64) periodSums {
 	behind := func(m sealer.Metered) bool { return m.Leaf >= leaf }
-	return counted{slices.DeleteFunc(slices.Clone(c.free), behind), slices.DeleteFunc(slices.Clone(c.held), behind)}
+	return periodSums{slices.DeleteFunc(slices.Clone(c.free), behind), slices.DeleteFunc(slices.Clone(c.held), behind)}
 }
 
 // settle computes statements about the receipts.
-func (c counted) settle(by sealer.Rating, t *terms, statements ...*sealer.Statement) error {
+func (c periodSums) settle(by sealer.Rating, t *terms, statements ...*sealer.Statement) error {
 	return tooLarge(sealer.Settle(by, t.Terms, slices.Values(c.free), slices.Values(c.held), statements...))
 }
 
@@ -68,7 +68,7 @@ type sums struct {
 }
 
 // count sums the receipts between the ends of the terms.
-func count(ctx context.Context, w Sums, q question) (c counted, err error) {
+func count(ctx context.Context, w Sums, q question) (c periodSums, err error) {
 	buckets, err := q.buckets(mostEdges)
 	if err != nil {
 		return c, err
@@ -103,7 +103,7 @@ func count(ctx context.Context, w Sums, q question) (c counted, err error) {
 }
 
 // scope sets what the rules of terms name of the scopes of rights.
-func (c *counted) scope(ctx context.Context, tenantID string, by []*terms) error {
+func (c *periodSums) scope(ctx context.Context, tenantID string, by []*terms) error {
 	known, err := rightsOf(ctx, tenantID, by, func(yield func(string) bool) {
 		for _, list := range [][]sealer.Metered{c.free, c.held} {
 			for i := range list {
@@ -123,7 +123,7 @@ func (c *counted) scope(ctx context.Context, tenantID string, by []*terms) error
 
 // between adds what came between two ends, of which the sums are known. It asks for those at an end in
 // between only if something did.
-func (c *counted) between(before, now sums, first, last int, ends []end, at func(i int) (sums, error)) error {
+func (c *periodSums) between(before, now sums, first, last int, ends []end, at func(i int) (sums, error)) error {
 	if before.receipts == now.receipts {
 		return nil
 	}

@@ -195,7 +195,7 @@ func TestStatementsAddUp(t *testing.T) {
 		}
 		make := func(currency string, of *string, free, held []sealer.Metered) sealer.Statement {
 			s := blank(currency, of)
-			require.NoError(t, counted{free, held}.settle(settle.Rating, by, &s))
+			require.NoError(t, periodSums{free, held}.settle(settle.Rating, by, &s))
 			text, err := s.Text()
 			require.NoError(t, err)
 			_, err = sealer.ParseStatement(text) // adds everything up
@@ -228,7 +228,7 @@ func requireReceipts(t *rapid.T, w *conform.MemoryWarehouse, s *sealer.Statement
 	document.Excluded, document.TenantID = list, q.tenantID
 	limit := rapid.IntRange(1, 5).Draw(t, "limit")
 	for _, l := range s.Lines {
-		b, err := newBehind(&document, q.terms[0], *q.asOf, line{rightID: l.RightID, meteringBasis: l.MeteringBasis, ruleID: l.RuleID})
+		b, err := newReceiptFinder(&document, q.terms[0], *q.asOf, line{rightID: l.RightID, meteringBasis: l.MeteringBasis, ruleID: l.RuleID})
 		require.NoError(t, err)
 		b.atOnce = rapid.IntRange(1, 5).Draw(t, "at once")
 		var found []string

@@ -32,7 +32,7 @@ func (s *Service) void(ctx context.Context, tenantID, id, reason string, by seal
 			return err
 		}
 		at := store.At(tx.Now())
-		next := documented{Statement: before.Statement}
+		next := fullStatement{Statement: before.Statement}
 		next.ID, next.State, next.CreatedAt, next.UpdatedAt, next.IssuedAt = api.NewID(prefix, at.Time), Voided, at, at, at
 		next.Total, next.HeldAmount, next.Receipts, next.Reference, next.SettledAt, next.Number, next.PaidAmount = "0", "0", 0, nil, store.Instant{}, nil, rate.Money(0).Fixed(before.Currency)
 		next.Corrects, next.Correction, next.VoidReason = &first.ID, before.Correction+1, &reason
@@ -66,7 +66,7 @@ func (s *Service) void(ctx context.Context, tenantID, id, reason string, by seal
 				b, err = payable.BalanceOf(ctx, tx, tenantID, id, next.Currency)
 			}
 			if err == nil {
-				_, err = statements.Move(ctx, tx, store.Move[documented, Action]{TenantID: tenantID, ID: id, Action: Void, By: by, Edit: func(next *documented) error { next.owes(b); return nil }})
+				_, err = statements.Move(ctx, tx, store.Move[fullStatement, Action]{TenantID: tenantID, ID: id, Action: Void, By: by, Edit: func(next *fullStatement) error { next.owes(b); return nil }})
 			}
 		}
 		for _, id := range others {

@@ -139,28 +139,28 @@ func (tx *Tx) EmitRecord(ctx context.Context, kind *Kind, e sealer.Event, record
 // An empty EventID is generated. The canonical bytes are made here, once: every copy that reaches
 // the log has the same ones.
 func (tx *Tx) Emit(ctx context.Context, kind *Kind, e sealer.Event) error {
-	return tx.emit(ctx, []*outgoing{{kind: kind, Event: e}})
+	return tx.emit(ctx, []*outgoingEvent{{kind: kind, Event: e}})
 }
 
 // EmitPrivate is Emit with a private part, under a salt of its own. Data that an erasure must
 // delete belongs there, and not into the event's data.
 func (tx *Tx) EmitPrivate(ctx context.Context, kind *Kind, e sealer.Event, hidden sealer.Private) error {
-	private := &outgoing{kind: kind, Event: e}
+	private := &outgoingEvent{kind: kind, Event: e}
 	if err := private.hide(hidden); err != nil {
 		return err
 	}
-	return tx.emit(ctx, []*outgoing{private})
+	return tx.emit(ctx, []*outgoingEvent{private})
 }
 
-// outgoing is an event on its way into the outbox.
-type outgoing struct {
+// outgoingEvent is an event on its way into the outbox.
+type outgoingEvent struct {
 	kind *Kind
 	sealer.Event
 	private []byte
 }
 
 // hide adds a private part.
-func (e *outgoing) hide(hidden sealer.Private) error {
+func (e *outgoingEvent) hide(hidden sealer.Private) error {
 	if err := hidden.DrawSalts(rand.Reader); err != nil {
 		return fmt.Errorf("cannot salt the private part of %s: %w", e.kind.Type, err)
 	}
@@ -172,7 +172,7 @@ func (e *outgoing) hide(hidden sealer.Private) error {
 const outboxColumns = 6
 
 // emit puts events into the outbox, in their order, by one statement.
-func (tx *Tx) emit(ctx context.Context, events []*outgoing) error {
+func (tx *Tx) emit(ctx context.Context, events []*outgoingEvent) error {
 	last, err := tx.count(ctx, "outbox", len(events))
 	if err != nil {
 		return err

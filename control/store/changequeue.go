@@ -30,8 +30,8 @@ type changeQueue struct {
 // SandboxOwner is the owner of all that the sandbox's visitors and tenants change.
 const SandboxOwner = "sandbox"
 
-// queued is the context key of who waits.
-type queued struct{}
+// waiterKey is the context key of who waits.
+type waiterKey struct{}
 
 type waiter struct {
 	owner string
@@ -41,12 +41,12 @@ type waiter struct {
 // QueueAs returns a context in which changes wait as those of an owner, a tenant or SandboxOwner, and, if the request
 // is a stop, all of them as stops. Without it they wait as the system's.
 func QueueAs(ctx context.Context, owner string, stops bool) context.Context {
-	return context.WithValue(ctx, queued{}, waiter{owner, stops})
+	return context.WithValue(ctx, waiterKey{}, waiter{owner, stops})
 }
 
 // enter waits for its turn. leave must follow unless there is an error, which is that of ctx.
 func (q *changeQueue) enter(ctx context.Context, stops bool) (leave func(), err error) {
-	as, _ := ctx.Value(queued{}).(waiter)
+	as, _ := ctx.Value(waiterKey{}).(waiter)
 	q.mu.Lock()
 	if !q.running {
 		q.running = true

@@ -55,11 +55,11 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err := c.begin(ctx, plain.Conn()); err != nil {
 		return nil, errors.Join(mark(err), conn.Close())
 	}
-	return marked{plain, c.reads}, nil
+	return markedConn{plain, c.reads}, nil
 }
 
-// marked is a connection whose calls mark their errors.
-type marked struct {
+// markedConn is a connection whose calls mark their errors.
+type markedConn struct {
 	*stdlib.Conn
 	reads bool
 }
@@ -67,7 +67,7 @@ type marked struct {
 // again is mark for the first call on a connection. If the connection broke since its last use, the
 // error becomes driver.ErrBadConn, so database/sql repeats the call on another connection. After a
 // timeout it is not repeated: the caller would wait as long again.
-func (c marked) again(err error) error {
+func (c markedConn) again(err error) error {
 	if c.Conn.Conn().IsClosed() && Unreachable(err) && !silent(err) {
 		err = fmt.Errorf("%w: %w", driver.ErrBadConn, err)
 	}
@@ -80,7 +80,7 @@ func silent(err error) bool {
 	return ok && timeout.Timeout()
 }
 
-func (c marked) BeginTx(ctx context.Context, options driver.TxOptions) (driver.Tx, error) {
+func (c markedConn) BeginTx(ctx context.Context, options driver.TxOptions) (driver.Tx, error) {
 	tx, err := c.Conn.BeginTx(ctx, options)
 	if err != nil {
 		return nil, c.again(err)
@@ -88,12 +88,12 @@ func (c marked) BeginTx(ctx context.Context, options driver.TxOptions) (driver.T
 	return markedTx{tx}, nil
 }
 
-func (c marked) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+func (c markedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	result, err := c.Conn.ExecContext(ctx, query, args)
 	return result, mark(err)
 }
 
-func (c marked) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+func (c markedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	rows, err := c.Conn.QueryContext(ctx, query, args)
 	if plain, ok := rows.(*stdlib.Rows); ok && err == nil {
 		return markedRows{plain}, nil
@@ -104,7 +104,7 @@ func (c marked) QueryContext(ctx context.Context, query string, args []driver.Na
 	return rows, mark(err)
 }
 
-func (c marked) Ping(ctx context.Context) error { return mark(c.Conn.Ping(ctx)) }
+func (c markedConn) Ping(ctx context.Context) error { return mark(c.Conn.Ping(ctx)) }
 
 type markedTx struct{ driver.Tx }
 

@@ -241,13 +241,13 @@ func (k *Records[R]) Emit(ctx context.Context, tx *Tx, kind *Kind, r *R, by seal
 	if err != nil {
 		return err
 	}
-	return tx.emit(ctx, []*outgoing{e})
+	return tx.emit(ctx, []*outgoingEvent{e})
 }
 
 // EmitAll is Emit of many records, by statements of many rows.
 func (k *Records[R]) EmitAll(ctx context.Context, tx *Tx, kind *Kind, all []R, by sealer.Ref) error {
 	for piece := range pieces(all, outboxColumns) {
-		var events []*outgoing
+		var events []*outgoingEvent
 		for i := range piece {
 			e, err := k.event(kind, &piece[i], by, nil)
 			if err != nil {
@@ -263,7 +263,7 @@ func (k *Records[R]) EmitAll(ctx context.Context, tx *Tx, kind *Kind, all []R, b
 }
 
 // event is what Emit emits.
-func (k *Records[R]) event(kind *Kind, r *R, by sealer.Ref, also any) (*outgoing, error) {
+func (k *Records[R]) event(kind *Kind, r *R, by sealer.Ref, also any) (*outgoingEvent, error) {
 	shown, hidden := any(r), sealer.Private{}
 	var err error
 	if k.Hide != nil {
@@ -282,7 +282,7 @@ func (k *Records[R]) event(kind *Kind, r *R, by sealer.Ref, also any) (*outgoing
 		return nil, err
 	}
 	c := columnsOf(r)
-	e := &outgoing{kind: kind, Event: sealer.Event{
+	e := &outgoingEvent{kind: kind, Event: sealer.Event{
 		TenantID: *at[string](c, "tenant_id"), At: at[Instant](c, "updated_at").Time, Actor: by, Subject: sealer.Ref{Kind: k.Noun, ID: c.id()}, Data: data,
 	}}
 	if k.Hide == nil {

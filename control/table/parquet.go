@@ -23,14 +23,14 @@ const (
 	narrow = 18
 )
 
-// ordered is a group whose fields have the order of the columns, not that of their names.
-type ordered struct {
+// orderedGroup is a group whose fields have the order of the columns, not that of their names.
+type orderedGroup struct {
 	parquet.Group
 	columns []Column
 }
 
 // Fields implements parquet.Node.
-func (g ordered) Fields() []parquet.Field {
+func (g orderedGroup) Fields() []parquet.Field {
 	byName := map[string]parquet.Field{}
 	for _, f := range g.Group.Fields() {
 		byName[f.Name()] = f
@@ -67,7 +67,7 @@ func newParquet(w io.Writer, columns []Column) *parquetWriter {
 		}
 		group[c.Name] = node
 	}
-	schema := parquet.NewSchema("row", ordered{group, columns})
+	schema := parquet.NewSchema("row", orderedGroup{group, columns})
 	return &parquetWriter{w: parquet.NewGenericWriter[any](w, append(options, schema)...), columns: columns}
 }
 

@@ -93,7 +93,7 @@ func (f Format) New(w io.Writer, columns []Column, bom bool) Writer {
 	switch f {
 	case CSV:
 		if bom {
-			w = &marked{to: w}
+			w = &markedWriter{to: w}
 		}
 		return newCSV(w, columns)
 	case Parquet:
@@ -102,13 +102,13 @@ func (f Format) New(w io.Writer, columns []Column, bom bool) Writer {
 	return newJSON(w, columns, f == JSON)
 }
 
-// marked puts a byte order mark before what is written.
-type marked struct {
+// markedWriter puts a byte order mark before what is written.
+type markedWriter struct {
 	to    io.Writer
 	begun bool
 }
 
-func (m *marked) Write(p []byte) (int, error) {
+func (m *markedWriter) Write(p []byte) (int, error) {
 	if !m.begun {
 		m.begun = true
 		if _, err := io.WriteString(m.to, route.ByteOrderMark); err != nil {

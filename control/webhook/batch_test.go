@@ -95,7 +95,7 @@ func TestOldEventsAreSent(t *testing.T) {
 	}
 
 	late := s.hook(r, "right.*", "delivery.recorded")
-	span := stretch{WebhookID: late.ID, Since: store.At(noon.Add(-time.Hour))}
+	span := recoveryPeriod{WebhookID: late.ID, Since: store.At(noon.Add(-time.Hour))}
 	found, err := s.recover(t.Context(), tenantID, span, false, byKey)
 	require.NoError(t, err)
 	require.Equal(t, Recovery{Count: 1}, found)

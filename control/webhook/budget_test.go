@@ -54,7 +54,7 @@ func (s *fixture) hookAt(r *receiver, host, tenant string, waiting int) Webhook 
 // flood makes all attempts that may begin now, each with a message of so many bytes.
 func (s *fixture) flood(bytes int) (sent int) {
 	for {
-		var all []ended
+		var all []finishedAttempt
 		require.NoError(s.t, s.begin(s.t.Context(), func(w *Webhook, _ api.Scopes, d Delivery) {
 			held, err := s.holdFor(s.t.Context(), w, bytes)
 			require.NoError(s.t, err)
@@ -63,7 +63,7 @@ func (s *fixture) flood(bytes int) (sent int) {
 				sent++
 				o = s.client.post(s.t.Context(), w.URL, d.ID, noon, []byte("{}"), "v1,x")
 			}
-			all = append(all, ended{webhook: w, was: d, outcome: o})
+			all = append(all, finishedAttempt{webhook: w, was: d, outcome: o})
 		}))
 		if len(all) == 0 {
 			return sent

@@ -207,9 +207,9 @@ func newDelivery(w *Webhook, eventID, eventType string, at, now time.Time) Deliv
 	}
 }
 
-// listFailed lists failed deliveries of a webhook, of events of a stretch of time, with ids above
+// listFailed lists failed deliveries of a webhook, of events of a period, with ids above
 // behind.
-func listFailed(ctx context.Context, q store.Querier, webhookID, behind string, s stretch, limit int) ([]Delivery, error) {
+func listFailed(ctx context.Context, q store.Querier, webhookID, behind string, s recoveryPeriod, limit int) ([]Delivery, error) {
 	query, args := `SELECT `+deliveryColumns+` FROM webhook_deliveries WHERE webhook_id = $1 AND state = 'FAILED' AND delivery_id > $2 AND event_at >= $3`, []any{webhookID, behind, s.Since}
 	if !s.Until.IsZero() {
 		query, args = query+` AND event_at < $4`, append(args, s.Until)

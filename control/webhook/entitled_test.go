@@ -100,7 +100,7 @@ func TestChangesNeedScopes(t *testing.T) {
 	requireCode(t, api.ValidationFailed, err)
 	_, err = r.change(t.Context(), tenantID, "whk_none", stranger, func(w *Webhook) { w.Events = []string{"right.revoked"} })
 	requireCode(t, api.ScopeMissing, err)
-	_, err = r.recover(t.Context(), tenantID, stretch{WebhookID: id, Since: store.At(noon)}, true, stranger)
+	_, err = r.recover(t.Context(), tenantID, recoveryPeriod{WebhookID: id, Since: store.At(noon)}, true, stranger)
 	requireCode(t, api.ScopeMissing, err)
 	d := newDelivery(&w, "evt_a", "right.revoked", noon, noon)
 	require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error { return insert(t.Context(), tx.Tx, []Delivery{d}) }))

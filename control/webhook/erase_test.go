@@ -27,9 +27,9 @@ func TestNoNameAfterAnErasure(t *testing.T) {
 		w.WriteHeader(http.StatusInternalServerError)
 		_, _ = io.WriteString(w, "unknown: ann@example.org")
 	})
-	var begun []ended
+	var begun []finishedAttempt
 	require.NoError(t, s.begin(t.Context(), func(w *Webhook, held api.Scopes, d Delivery) {
-		begun = append(begun, ended{webhook: w, was: d, outcome: s.attempt(t.Context(), w, held, &d)})
+		begun = append(begun, finishedAttempt{webhook: w, was: d, outcome: s.attempt(t.Context(), w, held, &d)})
 	}))
 	require.Len(t, begun, 1)
 	require.NoError(t, s.db.Change(t.Context(), func(tx *store.Tx) error {
@@ -90,9 +90,9 @@ func TestPersonsAreErased(t *testing.T) {
 		require.Equal(t, was, untouched, c.answer)
 
 		s.clock.Advance(time.Hour)
-		var begun []ended
+		var begun []finishedAttempt
 		require.NoError(t, s.begin(t.Context(), func(w *Webhook, held api.Scopes, d Delivery) {
-			begun = append(begun, ended{webhook: w, was: d, outcome: s.attempt(t.Context(), w, held, &d)})
+			begun = append(begun, finishedAttempt{webhook: w, was: d, outcome: s.attempt(t.Context(), w, held, &d)})
 		}))
 		require.Len(t, begun, 1)
 		erase(tenantID, c.person)

@@ -12,7 +12,7 @@ import (
 type metrics struct {
 	attempts *prometheus.CounterVec
 	pending  prometheus.Gauge
-	behind   *behind
+	behind   *unreadPartitions
 }
 
 func newMetrics() metrics {
@@ -23,7 +23,7 @@ func newMetrics() metrics {
 		pending: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "muniment_webhook_pending_deliveries", Help: "Deliveries that wait for an attempt, in the whole service; counted once a minute.",
 		}),
-		behind: &behind{since: map[int32]time.Time{}},
+		behind: &unreadPartitions{since: map[int32]time.Time{}},
 	}
 }
 
@@ -41,20 +41,20 @@ func (m *metrics) register(r prometheus.Registerer) error {
 var results = map[DeliveryState]string{Delivered: "delivered", Pending: "retried", Failed: "failed"}
 
 // count counts an attempt.
-func (m *metrics) count(e *ended) {
+func (m *metrics) count(e *finishedAttempt) {
 	if e.outcome != nil && (e.outcome.held == nil || e.next.State == Failed) {
 		m.attempts.WithLabelValues(results[e.next.State]).Inc()
 	}
 }
 
-// behind records since when each partition has not been read to its end.
-type behind struct {
+// unreadPartitions records since when each partition has not been read to its end.
+type unreadPartitions struct {
 	mu    sync.Mutex
 	since map[int32]time.Time
 }
 
 // reach records that a partition was read, to its end or not.
-func (b *behind) reach(partition int32, end bool) {
+func (b *unreadPartitions) reach(partition int32, end bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if _, known := b.since[partition]; end {
@@ -64,7 +64,7 @@ func (b *behind) reach(partition int32, end bool) {
 	}
 }
 
-func (b *behind) seconds() float64 {
+func (b *unreadPartitions) seconds() float64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	longest := time.Duration(0)

@@ -90,8 +90,8 @@ func (s *queuer) follow(ctx context.Context, job *store.Job, partition int32) er
 	}
 }
 
-// passed is the result of a pass.
-type passed struct {
+// passResult is the result of a pass.
+type passResult struct {
 	at    sealer.Position
 	atEnd bool
 	idle  bool // no webhook has events here
@@ -101,7 +101,7 @@ type passed struct {
 // transaction, so no event is skipped wherever the process dies. The webhooks are read after the
 // span's end: so an event after a webhook's creation is either behind the end, or finds the
 // webhook.
-func (s *queuer) pass(ctx context.Context, job *store.Job, partition int32) (p passed, err error) {
+func (s *queuer) pass(ctx context.Context, job *store.Job, partition int32) (p passResult, err error) {
 	if err := s.db.Reserved(); err != nil {
 		return p, err
 	}
@@ -126,7 +126,7 @@ func (s *queuer) pass(ctx context.Context, job *store.Job, partition int32) (p p
 		}
 		from = first
 	}
-	p = passed{at: end, atEnd: true, idle: len(hooks) == 0}
+	p = passResult{at: end, atEnd: true, idle: len(hooks) == 0}
 	q := queue{hooks: hooks, now: s.db.Now(), seen: map[[2]string]bool{}, open: map[string]*batch{}}
 	if !p.idle {
 		if end.Offset > from.Offset+passRecords {

@@ -22,15 +22,15 @@ const (
 	countFor = 5 * time.Second
 )
 
-// Recovery counts the events of a stretch of time that a webhook has not received.
+// Recovery counts the events of a period that a webhook has not received.
 type Recovery struct {
 	Count  int64 `json:"count" doc:"How many deliveries are queued, but for those beyond the 100,000 that may wait: recover again once these are sent."`
 	More   bool  `json:"more" doc:"True if there are more than could be counted in 5 seconds."`
 	DryRun bool  `json:"dryRun" doc:"True if they were only counted."`
 }
 
-// stretch is the payload of a RecoverJob.
-type stretch struct {
+// recoveryPeriod is the payload of a RecoverJob.
+type recoveryPeriod struct {
 	WebhookID string        `json:"webhookId"`
 	Since     store.Instant `json:"since"`
 	Until     store.Instant `json:"until"`
@@ -41,7 +41,7 @@ type recoverer struct{ *core }
 
 // recover counts the events that a webhook has not received, and queues a RecoverJob for them unless
 // dry is set.
-func (s *recoverer) recover(ctx context.Context, tenantID string, span stretch, dry bool, by auth.Principal) (found Recovery, err error) {
+func (s *recoverer) recover(ctx context.Context, tenantID string, span recoveryPeriod, dry bool, by auth.Principal) (found Recovery, err error) {
 	w, err := webhooks.Find(ctx, s.db.Read(), tenantID, span.WebhookID)
 	if err != nil {
 		return found, err
@@ -75,7 +75,7 @@ func (s *recoverer) recover(ctx context.Context, tenantID string, span stretch, 
 
 // Recover runs a job of the kind RecoverJob.
 func (s *recoverer) Recover(ctx context.Context, job *store.Job) error {
-	var span stretch
+	var span recoveryPeriod
 	if err := job.Read(&span); err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ var errNoRoom = errors.New("as many deliveries wait as may")
 // missing calls take, with some deliveries at a time, for what a webhook has not received: failed
 // deliveries, and events that were never queued for it. It leaves out receipts that were never
 // queued: GET /v1/receipts lists them.
-func (s *recoverer) missing(ctx context.Context, w *Webhook, span stretch, job *store.Job, take func(some []Delivery) error) error {
+func (s *recoverer) missing(ctx context.Context, w *Webhook, span recoveryPeriod, job *store.Job, take func(some []Delivery) error) error {
 	for behind := ""; ; {
 		some, err := listFailed(ctx, s.db.Read(), w.ID, behind, span, recoverAtOnce)
 		if err != nil {

@@ -89,7 +89,7 @@ func TestRecoverSendsWhatItCounts(t *testing.T) {
 	set(Active)
 	require.NoError(t, warehouse.Load(t.Context(), s.loading()))
 
-	span := stretch{WebhookID: w.ID, Since: store.At(since), Until: store.At(until)}
+	span := recoveryPeriod{WebhookID: w.ID, Since: store.At(since), Until: store.At(until)}
 	counted, err := s.recover(t.Context(), tenantID, span, true, byKey)
 	require.NoError(t, err)
 	require.Equal(t, Recovery{Count: int64(len(missing)), DryRun: true}, counted)

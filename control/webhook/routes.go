@@ -235,7 +235,7 @@ type recoverInput struct {
 
 func (s *Service) postRecover(ctx context.Context, in *recoverInput) (body RecoveryData, err error) {
 	caller := auth.PrincipalFrom(ctx)
-	span := stretch{WebhookID: in.WebhookID}
+	span := recoveryPeriod{WebhookID: in.WebhookID}
 	if span.Since, err = route.Given("since", &in.Body.Since); err != nil {
 		return body, err
 	}

@@ -42,8 +42,8 @@ type sender struct {
 	pieces  pieces
 }
 
-// ended is an attempt with its outcome; nil where it could not begin.
-type ended struct {
+// finishedAttempt is an attempt with its outcome; nil where it could not begin.
+type finishedAttempt struct {
 	webhook   *Webhook
 	was, next Delivery
 	outcome   *outcome
@@ -51,7 +51,7 @@ type ended struct {
 
 // Run makes the due attempts until ctx is done. Any number of processes may run it.
 func (s *sender) Run(ctx context.Context) error {
-	outcomes := make(chan ended, writeAtOnce)
+	outcomes := make(chan finishedAttempt, writeAtOnce)
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
@@ -62,7 +62,7 @@ func (s *sender) Run(ctx context.Context) error {
 	defer tick.Stop()
 	for failing := false; ctx.Err() == nil; {
 		err := s.begin(ctx, func(w *Webhook, held api.Scopes, d Delivery) {
-			attempts.Go(func() { outcomes <- ended{webhook: w, was: d, outcome: s.attempt(ctx, w, held, &d)} })
+			attempts.Go(func() { outcomes <- finishedAttempt{webhook: w, was: d, outcome: s.attempt(ctx, w, held, &d)} })
 		})
 		if err != nil && !failing && ctx.Err() == nil {
 			s.cfg.Logger.Error("cannot poll for due webhook attempts, retrying", "err", err)
@@ -182,9 +182,9 @@ func (s *sender) attempt(ctx context.Context, w *Webhook, scopes api.Scopes, d *
 }
 
 // writeAll records outcomes as they arrive, in batches.
-func (s *sender) writeAll(ctx context.Context, outcomes <-chan ended) {
+func (s *sender) writeAll(ctx context.Context, outcomes <-chan finishedAttempt) {
 	for first := range outcomes {
-		some := []ended{first}
+		some := []finishedAttempt{first}
 		for more := true; more && len(some) < writeAtOnce; {
 			select {
 			case e, ok := <-outcomes:
@@ -203,7 +203,7 @@ func (s *sender) writeAll(ctx context.Context, outcomes <-chan ended) {
 	}
 }
 
-func (s *sender) write(ctx context.Context, some []ended) {
+func (s *sender) write(ctx context.Context, some []finishedAttempt) {
 	now := s.db.Now()
 	for i := range some {
 		switch e := &some[i]; {
@@ -237,7 +237,7 @@ func (s *sender) write(ctx context.Context, some []ended) {
 
 // writeOutcomes writes the outcomes of deliveries, and then of webhooks. All processes, and erasures,
 // lock the rows in this order, which prevents deadlocks.
-func writeOutcomes(ctx context.Context, tx *sql.Tx, some []ended, now time.Time) error {
+func writeOutcomes(ctx context.Context, tx *sql.Tx, some []finishedAttempt, now time.Time) error {
 	hooks, agreed := map[string]*hookOutcome{}, map[string]bool{}
 	for i := range some { // in order of arrival: the last one decides whether a webhook fails
 		e := &some[i]
@@ -256,7 +256,7 @@ func writeOutcomes(ctx context.Context, tx *sql.Tx, some []ended, now time.Time)
 			agreed[hostOf(e.webhook.URL)] = true
 		}
 	}
-	for _, e := range slices.SortedFunc(slices.Values(some), func(a, b ended) int { return strings.Compare(a.was.ID, b.was.ID) }) {
+	for _, e := range slices.SortedFunc(slices.Values(some), func(a, b finishedAttempt) int { return strings.Compare(a.was.ID, b.was.ID) }) {
 		if err := e.next.write(ctx, tx); err != nil {
 			return err
 		}
@@ -290,7 +290,7 @@ const (
 
 // judge disables a webhook whose receiver is gone, or has failed for failFor when a delivery has used
 // up its attempts: the first failure after a quiet week proves nothing.
-func (s *sender) judge(ctx context.Context, e *ended, now time.Time) error {
+func (s *sender) judge(ctx context.Context, e *finishedAttempt, now time.Time) error {
 	switch {
 	case e.outcome == nil || e.outcome.held != nil || e.outcome.taken():
 		return nil

@@ -68,9 +68,9 @@ func TestEventsAreSent(t *testing.T) {
 
 // due begins the attempts that are due now, makes them one by one and writes them down.
 func (s *fixture) due() (n int) {
-	var all []ended
+	var all []finishedAttempt
 	require.NoError(s.t, s.begin(s.t.Context(), func(w *Webhook, held api.Scopes, d Delivery) {
-		all = append(all, ended{webhook: w, was: d, outcome: s.attempt(s.t.Context(), w, held, &d)})
+		all = append(all, finishedAttempt{webhook: w, was: d, outcome: s.attempt(s.t.Context(), w, held, &d)})
 	}))
 	if len(all) > 0 {
 		s.write(s.t.Context(), all)
@@ -121,7 +121,7 @@ func TestSchedule(t *testing.T) {
 	require.Equal(t, r.messages()[0].body, r.messages()[7].body)
 
 	r.answers(nil)
-	found, err := s.recover(t.Context(), tenantID, stretch{WebhookID: w.ID, Since: store.At(noon)}, true, byKey)
+	found, err := s.recover(t.Context(), tenantID, recoveryPeriod{WebhookID: w.ID, Since: store.At(noon)}, true, byKey)
 	require.NoError(t, err)
 	require.Equal(t, Recovery{Count: 1, DryRun: true}, found)
 	_, err = s.resend(t.Context(), tenantID, w.ID, d.ID, byKey)
@@ -341,9 +341,9 @@ func TestAttemptIsLost(t *testing.T) {
 	s.emit("right.revoked", map[string]string{"id": "rgh_a"})
 	s.awaitDelivery(w, func(*Delivery) bool { return true })
 	dead := s.another(nil)
-	var lost []ended
+	var lost []finishedAttempt
 	require.NoError(t, dead.begin(t.Context(), func(w *Webhook, _ api.Scopes, d Delivery) {
-		lost = append(lost, ended{webhook: w, was: d, outcome: dead.attempt(t.Context(), w, api.EveryScope, &d)})
+		lost = append(lost, finishedAttempt{webhook: w, was: d, outcome: dead.attempt(t.Context(), w, api.EveryScope, &d)})
 	}))
 	require.Len(t, lost, 1)
 	require.Len(t, r.messages(), 1)
@@ -411,14 +411,14 @@ func TestPausedWaits(t *testing.T) {
 func TestPlaces(t *testing.T) {
 	for _, kind := range []string{"right.revoked", TypeDelivery} {
 		c := &workers{tenants: map[string]int{}, hooks: map[string]*hookLimit{}}
-		take := func(hook, tenant string) (taken []*ended) {
+		take := func(hook, tenant string) (taken []*finishedAttempt) {
 			w := &Webhook{ID: hook, TenantID: tenant, Events: []string{"right.*", kind}}
 			for range c.take(w) {
-				taken = append(taken, &ended{webhook: w, was: Delivery{EventType: kind}})
+				taken = append(taken, &finishedAttempt{webhook: w, was: Delivery{EventType: kind}})
 			}
 			return taken
 		}
-		hang := map[int][]*ended{}
+		hang := map[int][]*finishedAttempt{}
 		for round := range 10 {
 			all := 0
 			for tenant := range 100 {

@@ -88,7 +88,7 @@ func (c *workers) release(w *Webhook, n int, taken []Delivery) {
 }
 
 // end releases the slots of an attempt.
-func (c *workers) end(e *ended) {
+func (c *workers) end(e *finishedAttempt) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.hooks[e.webhook.ID]

@@ -317,7 +317,7 @@ func (r *batch) row(ctx context.Context, p *piece, n int) error {
 			return nil
 		}
 	}
-	event, end, err := r.look(ctx, w, &h)
+	event, end, err := r.earlier(ctx, w, &h)
 	switch {
 	case end != nil:
 		r.ends = append(r.ends, end)

@@ -229,7 +229,7 @@ func (f *fixture) identity(of Row) string {
 	require.NoError(f.t, w.readRow(of.JSON, ""))
 	hash, err := w.identify(&of)
 	require.NoError(f.t, err)
-	w.claim = claimed{shard: new(claimShard), hash: hash}
+	w.claim = heldKey{shard: new(claimShard), hash: hash}
 	return strings.Clone(w.claim.text())
 }
 

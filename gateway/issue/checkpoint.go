@@ -23,9 +23,9 @@ const (
 )
 
 // checkpoints keeps the claims in files of Config.CheckpointDir, each of which covers a
-// stretch of the log (see stretch). A full file is never written again: what is written a
+// span of the log (see checkpoint). A full file is never written again: what is written a
 // key is its 24 bytes, and at most a file at a time. A file that can't be written, or is not
-// believed, costs the next start the reading of its stretch.
+// believed, costs the next start the reading of its span.
 type checkpoints struct {
 	dir   string // "": there are none
 	log   Log
@@ -34,11 +34,11 @@ type checkpoints struct {
 
 	mu      sync.Mutex
 	rebuilt bool
-	// from begins the stretch of the file that is not full, written is how far that was
+	// from begins the span of the file that is not full, written is how far that was
 	// written, and open are the claims from there on, in any order.
 	from, written sealer.Position
 	open          []keptEntry
-	files         []stretch // in their order, also the one that is not full
+	files         []checkpoint // in their order, also the one that is not full
 	trouble       Outage
 }
 
@@ -70,7 +70,7 @@ func (i *Issuer) checkpoint(ctx context.Context, least int64) {
 	i.cut(ctx, end)
 }
 
-// cut writes the open file up to a position. If it can't, the stretch is left out.
+// cut writes the open file up to a position. If it can't, the span is left out.
 func (i *Issuer) cut(ctx context.Context, to sealer.Position) {
 	c := &i.checkpoints
 	if c.dir == "" || to.Compare(c.from) <= 0 {
@@ -86,7 +86,7 @@ func (i *Issuer) cut(ctx context.Context, to sealer.Position) {
 		i.checkpointTrouble(err)
 	}
 	c.written = to
-	if err != nil || n >= c.full || to.Offset-c.from.Offset > mostStretch/2 {
+	if err != nil || n >= c.full || to.Offset-c.from.Offset > maxCheckpoint/2 {
 		c.from, c.open = to, append(c.open[:0], c.open[n:]...)
 	}
 	c.expire(i.cfg.Now())
@@ -103,7 +103,7 @@ func (c *checkpoints) write(ctx context.Context, to sealer.Position) (n int, err
 		return n, err
 	}
 	at, _ := eventTime(e.EventID)
-	s := stretch{from: c.from, to: to, last: sha256.Sum256(e.Event), second: uint32(max(0, at.Unix())), keys: n}
+	s := checkpoint{from: c.from, to: to, last: sha256.Sum256(e.Event), second: uint32(max(0, at.Unix())), keys: n}
 	if err := keyfile.Write(filepath.Join(c.dir, s.name()), s.encode(c.open[:n]), 0o600); err != nil {
 		return n, err
 	}
@@ -135,8 +135,8 @@ func (c *checkpoints) expire(now time.Time) {
 // enough is how many newer keys make older ones useless: shards fill unevenly.
 func (c *checkpoints) enough() int { return c.limit + c.limit/16 + 1 }
 
-// belongs says whether a stretch is of this log, whole.
-func (c *checkpoints) belongs(ctx context.Context, s *stretch) error {
+// belongs says whether a span is of this log, whole.
+func (c *checkpoints) belongs(ctx context.Context, s *checkpoint) error {
 	last := s.to
 	last.Offset--
 	e, err := c.log.Read(ctx, last)

@@ -100,7 +100,7 @@ func (c *checkpointed) deliver(key int) {
 		return
 	}
 	h := hashOf(key)
-	var hold claimed
+	var hold heldKey
 	if _, known, _ := c.claims.find(&h, issuetest.Today, &hold); !known {
 		hold.keep(c.write(key, issuetest.Today), issuetest.Today)
 	}
@@ -132,7 +132,7 @@ func TestCheckpointsAreAsTheLog(t *testing.T) {
 		older := map[string][]byte{}
 		var older0 []sealer.Entry
 		file := func() (name string) {
-			names, err := stretchNames(c.dir)
+			names, err := checkpointNames(c.dir)
 			require.NoError(t, err)
 			if len(names) == 0 {
 				return ""
@@ -149,7 +149,7 @@ func TestCheckpointsAreAsTheLog(t *testing.T) {
 				c.checkpoint(context.Background(), 1)
 			case 7: // a backup
 				older0 = c.log.All()
-				names, _ := stretchNames(c.dir)
+				names, _ := checkpointNames(c.dir)
 				for _, name := range names {
 					older[name], _ = os.ReadFile(filepath.Join(c.dir, name))
 				}
@@ -213,7 +213,7 @@ func TestCheckpointsSpareTheLog(t *testing.T) {
 	c.start()
 	require.Equal(t, 3, c.log.scanned)
 	c.requireAsTheLog(103)
-	names, err := stretchNames(c.dir)
+	names, err := checkpointNames(c.dir)
 	require.NoError(t, err)
 	require.Len(t, names, 10, "full files are left alone")
 
@@ -225,7 +225,7 @@ func TestCheckpointsSpareTheLog(t *testing.T) {
 	require.Equal(t, 103%8, c.log.scanned)
 
 	// One that is bad costs its part alone.
-	names, err = stretchNames(c.dir)
+	names, err = checkpointNames(c.dir)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(c.dir, names[5]), []byte("something else"), 0o600))
 	c.start()
@@ -242,7 +242,7 @@ func TestCheckpointsOfManyRecordsWithoutKeys(t *testing.T) {
 		c.deliver([]int{-1, n}[n%25/24])
 		c.checkpoint(t.Context(), 1)
 	}
-	names, err := stretchNames(c.dir)
+	names, err := checkpointNames(c.dir)
 	require.NoError(t, err)
 	require.Len(t, names, 1)
 	c.start()
@@ -260,7 +260,7 @@ func TestCheckpointsThatNobodyNeedsGo(t *testing.T) {
 			c.checkpoint(t.Context(), 1)
 		}
 	}
-	names, err := stretchNames(c.dir)
+	names, err := checkpointNames(c.dir)
 	require.NoError(t, err)
 	require.Less(t, len(names), 12)
 	c.start()
@@ -269,11 +269,11 @@ func TestCheckpointsThatNobodyNeedsGo(t *testing.T) {
 	later := issuetest.Today.Add(keepKeys + time.Hour)
 	c.cfg.Now = func() time.Time { return later }
 	h := hashOf(1000)
-	var hold claimed
+	var hold heldKey
 	c.claims.find(&h, later, &hold)
 	hold.keep(c.write(1000, later), later)
 	c.checkpoint(t.Context(), 1)
-	names, err = stretchNames(c.dir)
+	names, err = checkpointNames(c.dir)
 	require.NoError(t, err)
 	require.Len(t, names, 1)
 }
@@ -285,7 +285,7 @@ func TestCheckpointWaitsForWhoHoldsAKey(t *testing.T) {
 		c := newCheckpointed(t, filepath.Join(t.TempDir(), "keys"), 64*1000)
 		c.checkpoints.full = 2
 		h := hashOf(1)
-		var slow claimed
+		var slow heldKey
 		c.claims.find(&h, issuetest.Today, &slow)
 		at := c.write(1, issuetest.Today)
 		c.deliver(2)
@@ -342,7 +342,7 @@ func TestCheckpointThatFails(t *testing.T) {
 // TestCheckpointFormatIsFixed pins the bytes, so that no change goes unnoticed that would
 // make yesterday's checkpoints unreadable.
 func TestCheckpointFormatIsFixed(t *testing.T) {
-	s := stretch{
+	s := checkpoint{
 		from: sealer.Position{Generation: 2, Offset: 0x0102}, to: sealer.Position{Generation: 2, Offset: 0x0304},
 		last: sha256.Sum256([]byte("event")), second: 0x05060708, keys: 1,
 	}
@@ -357,7 +357,7 @@ func TestCheckpointFormatIsFixed(t *testing.T) {
 	dir := t.TempDir()
 	require.Equal(t, "0000000002-00000000000000000258.keys", s.name())
 	require.NoError(t, os.WriteFile(filepath.Join(dir, s.name()), text, 0o600))
-	found, keys, err := readStretch(dir, s.name())
+	found, keys, err := readCheckpoint(dir, s.name())
 	require.NoError(t, err)
 	require.Equal(t, s, found)
 	require.Equal(t, entry, s.entry(keys))

@@ -75,18 +75,18 @@ func newClaims(limit int, checkpointed bool) *claims {
 
 func (c *claims) shard(h *keyHash) *claimShard { return &c.shards[h[0]%claimShards] }
 
-// claimed is a request's hold on a key; the zero value holds none.
-type claimed struct {
+// heldKey is a request's hold on a key; the zero value holds none.
+type heldKey struct {
 	shard *claimShard
 	fresh bool // what is remembered is
 	hash  keyHash
 	enc   [43]byte
 }
 
-func (c *claimed) held() bool { return c.shard != nil }
+func (c *heldKey) held() bool { return c.shard != nil }
 
 // text is the hash as an event carries it, "" without a key.
-func (c *claimed) text() string {
+func (c *heldKey) text() string {
 	if !c.held() {
 		return ""
 	}
@@ -96,7 +96,7 @@ func (c *claimed) text() string {
 
 // keep remembers the event, gives the key back and wakes those who wait for it. An
 // event that can't be read back, at the zero position, is not remembered.
-func (c *claimed) keep(at sealer.Position, issued time.Time) {
+func (c *heldKey) keep(at sealer.Position, issued time.Time) {
 	if c.held() && at != (sealer.Position{}) {
 		c.end(&place{at.Offset, at.Partition, at.Generation, uint32(issued.Unix())})
 	}
@@ -104,13 +104,13 @@ func (c *claimed) keep(at sealer.Position, issued time.Time) {
 
 // free gives the key back and wakes those who wait for it. It does nothing after
 // keep, or a second time.
-func (c *claimed) free() {
+func (c *heldKey) free() {
 	if c.held() {
 		c.end(nil)
 	}
 }
 
-func (c *claimed) end(p *place) {
+func (c *heldKey) end(p *place) {
 	s, k := c.shard, claimKey(c.hash[:16])
 	s.mu.Lock()
 	if p != nil {
@@ -146,7 +146,7 @@ func (s *claimShard) runs(k *claimKey) int {
 
 // find looks the key up. It returns the place of its event, or the end of the
 // request that is being answered, or claims the key for c.
-func (cs *claims) find(h *keyHash, now time.Time, c *claimed) (p place, known bool, end <-chan struct{}) {
+func (cs *claims) find(h *keyHash, now time.Time, c *heldKey) (p place, known bool, end <-chan struct{}) {
 	s, k := cs.shard(h), claimKey(h[:16])
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -31,7 +31,7 @@ func TestClaimsKeepTheNewestOfADay(t *testing.T) {
 
 	// An entry that nothing pushed out is too old all the same.
 	h := keyHash{0, 10}
-	var c claimed
+	var c heldKey
 	_, known, _ := cs.find(&h, time.Unix(1008+24*3600, 0).Add(keepKeys), &c)
 	require.True(t, known)
 	_, known, running := cs.find(&h, time.Unix(1009+24*3600, 0).Add(keepKeys), &c)
@@ -48,7 +48,7 @@ func TestOneOwnerOfAClaim(t *testing.T) {
 	var all sync.WaitGroup
 	for range 64 {
 		all.Go(func() {
-			var c claimed
+			var c heldKey
 			for {
 				p, known, running := cs.find(&h, issuetest.Today, &c)
 				if running != nil {

@@ -19,7 +19,7 @@ import (
 func (i *Issuer) once(ctx context.Context, dst []byte, w *work, h keyHash, d *Delivery) (answer []byte, replayed bool, err error) {
 	var waiting time.Time // since when
 	for {
-		event, end, err := i.look(ctx, w, &h)
+		event, end, err := i.earlier(ctx, w, &h)
 		switch {
 		case err != nil:
 			return dst, false, err
@@ -42,7 +42,7 @@ func (i *Issuer) once(ctx context.Context, dst []byte, w *work, h keyHash, d *De
 
 // look returns the event that a key has, or the end of the delivery that is being issued
 // with it; neither if w has claimed the key now.
-func (i *Issuer) look(ctx context.Context, w *work, h *keyHash) (event []byte, end <-chan struct{}, err error) {
+func (i *Issuer) earlier(ctx context.Context, w *work, h *keyHash) (event []byte, end <-chan struct{}, err error) {
 	for {
 		at, known, end := i.claims.find(h, i.cfg.Now(), &w.claim)
 		if !known {
@@ -74,7 +74,7 @@ func (i *Issuer) alone(ctx context.Context, by Caller, key []byte) (free func(),
 		return nil, api.ErrIdempotencyKey
 	}
 	h := keyHash(sha256.Sum256(append(append([]byte(by.TenantID), 2), key...)))
-	c, began := new(claimed), time.Now()
+	c, began := new(heldKey), time.Now()
 	for {
 		_, _, end := i.claims.find(&h, i.cfg.Now(), c)
 		if end == nil {

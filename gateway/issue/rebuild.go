@@ -32,11 +32,11 @@ func (i *Issuer) Rebuild(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	stretches, at, err := i.believed(ctx, at)
+	checkpoints, at, err := i.usableCheckpoints(ctx, at)
 	if err != nil {
 		return err
 	}
-	for _, s := range stretches {
+	for _, s := range checkpoints {
 		if at.Compare(s.from) < 0 {
 			if err := i.scan(ctx, at, s.from, since); err != nil {
 				return err
@@ -56,18 +56,18 @@ func (i *Issuer) Rebuild(ctx context.Context) error {
 
 // believed are the checkpoints that are to be loaded, in their order, and from where on the
 // keys are needed. Files that are of no use are removed.
-func (i *Issuer) believed(ctx context.Context, at sealer.Position) (list []stretch, from sealer.Position, err error) {
+func (i *Issuer) usableCheckpoints(ctx context.Context, at sealer.Position) (list []checkpoint, from sealer.Position, err error) {
 	c := &i.checkpoints
 	if c.dir == "" {
 		return nil, at, nil
 	}
-	names, err := stretchNames(c.dir)
+	names, err := checkpointNames(c.dir)
 	if err = errors.Join(err, keyfile.Sweep(c.dir)); err != nil {
 		i.checkpointTrouble(err)
 	}
 	keys := 0
 	for _, name := range slices.Backward(names) {
-		s, _, err := readStretch(c.dir, name)
+		s, _, err := readCheckpoint(c.dir, name)
 		wanted := keys < c.enough() && (err != nil || s.to.Compare(at) > 0)
 		if wanted && err == nil {
 			err = c.belongs(ctx, &s)
@@ -91,9 +91,9 @@ func (i *Issuer) believed(ctx context.Context, at sealer.Position) (list []stret
 }
 
 // load remembers the keys of a checkpoint.
-func (i *Issuer) load(s *stretch, since time.Time) error {
+func (i *Issuer) load(s *checkpoint, since time.Time) error {
 	c := &i.checkpoints
-	_, keys, err := readStretch(c.dir, s.name())
+	_, keys, err := readCheckpoint(c.dir, s.name())
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (i *Issuer) load(s *stretch, since time.Time) error {
 	if !full {
 		c.from = s.from
 	}
-	for ; len(keys) > 0; keys = keys[stretchKeySize:] {
+	for ; len(keys) > 0; keys = keys[checkpointKeySize:] {
 		e := s.entry(keys)
 		if !full {
 			c.open = append(c.open, e)

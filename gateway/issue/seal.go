@@ -37,7 +37,7 @@ type work struct {
 	*workspace // nil once the delivery is sealed
 
 	by     Caller
-	claim  claimed
+	claim  heldKey
 	record sealer.Record
 	reason gate.Reason
 
@@ -73,7 +73,7 @@ type workspace struct {
 // begin takes the memory for a caller's delivery, without a workspace.
 func (i *Issuer) begin(by Caller) *work {
 	w := i.works.Get().(*work)
-	w.by, w.claim = by, claimed{}
+	w.by, w.claim = by, heldKey{}
 	return w
 }
 

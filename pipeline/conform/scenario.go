@@ -136,7 +136,7 @@ func (s *scenario) renew() {
 
 // load loads the log up to its end, by calls that may get lost.
 func (s *scenario) load(w pipeline.Sink) {
-	s.run(&lossy{Sink: w, chance: rand.New(rand.NewPCG(uint64(s.made), 1))}, 1+int(s.made)%23)
+	s.run(&lossyWarehouse{Sink: w, chance: rand.New(rand.NewPCG(uint64(s.made), 1))}, 1+int(s.made)%23)
 }
 
 // replay loads the whole log from its start.
@@ -148,7 +148,7 @@ func (s *scenario) run(w pipeline.Sink, batch int) {
 	ctx, stop := context.WithCancel(s.ctx)
 	defer stop()
 	l, err := pipeline.NewLoader(pipeline.LoaderConfig{
-		Log: until{s.log, end, stop}, Warehouse: w, BatchSize: batch, MinBackoff: time.Nanosecond, MaxBackoff: time.Nanosecond,
+		Log: boundedLog{s.log, end, stop}, Warehouse: w, BatchSize: batch, MinBackoff: time.Nanosecond, MaxBackoff: time.Nanosecond,
 	})
 	require.NoError(s, err)
 	require.NoError(s, l.Run(ctx))

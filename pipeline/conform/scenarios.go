@@ -244,13 +244,13 @@ func scenarioAll(s *scenario) {
 
 var errLost = errors.New("call was lost")
 
-// lossy fails one call in ten before it is made, and one in ten after it.
-type lossy struct {
+// lossyWarehouse fails one call in ten before it is made, and one in ten after it.
+type lossyWarehouse struct {
 	pipeline.Sink
 	chance *rand.Rand
 }
 
-func (l *lossy) Load(ctx context.Context, b pipeline.Batch) error {
+func (l *lossyWarehouse) Load(ctx context.Context, b pipeline.Batch) error {
 	n := l.chance.IntN(10)
 	if n == 0 {
 		return errLost
@@ -300,14 +300,14 @@ func (fromStart) Resume(context.Context, int32) (sealer.Position, bool, error) {
 	return sealer.Position{}, false, nil
 }
 
-// until is a log whose end ends the loader.
-type until struct {
+// boundedLog is a log whose end ends the loader.
+type boundedLog struct {
 	pipeline.Reader
 	end  sealer.Position
 	stop func()
 }
 
-func (u until) Wait(ctx context.Context, at sealer.Position) error {
+func (u boundedLog) Wait(ctx context.Context, at sealer.Position) error {
 	if at.Offset >= u.end.Offset {
 		u.stop()
 	}

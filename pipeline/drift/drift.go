@@ -178,20 +178,20 @@ type Checker struct {
 	metrics *metrics
 
 	walks   walks
-	suspect *suspect          // the piece that differed at the last check; nil: none
-	known   map[place]drifted // the drifting pieces
-	order   []piece           // the pieces of known, the one that was checked longest ago first
-	relook  bool              // the current check is of a piece of order
+	suspect *suspectPiece              // the piece that differed at the last check; nil: none
+	known   map[place]differenceCounts // the drifting pieces
+	order   []piece                    // the pieces of known, the one that was checked longest ago first
+	relook  bool                       // the current check is of a piece of order
 }
 
-// suspect is a piece that has differed once.
-type suspect struct {
+// suspectPiece is a piece that has differed once.
+type suspectPiece struct {
 	piece piece
 	found []finding
 }
 
-// drifted counts the differences of a piece, by kind.
-type drifted map[string]int
+// differenceCounts counts the differences of a piece, by kind.
+type differenceCounts map[string]int
 
 // New wires a checker; Run works.
 func New(cfg Config) (*Checker, error) {
@@ -209,7 +209,7 @@ func New(cfg Config) (*Checker, error) {
 
 // forget resets the checker.
 func (c *Checker) forget() {
-	c.walks, c.suspect, c.known, c.order = walks{}, nil, map[place]drifted{}, nil
+	c.walks, c.suspect, c.known, c.order = walks{}, nil, map[place]differenceCounts{}, nil
 	c.show()
 }
 
@@ -276,7 +276,7 @@ func (c *Checker) Look(ctx context.Context) (err error) {
 	case before != nil:
 		found = both(before.found, found)
 	case len(found) > 0 && !drifting:
-		c.suspect = &suspect{p, found}
+		c.suspect = &suspectPiece{p, found}
 		return nil
 	}
 	c.note(ctx, p, found)
@@ -287,7 +287,7 @@ func (c *Checker) Look(ctx context.Context) (err error) {
 }
 
 // choose returns the piece to check: the suspect, one that drifts, or the next of the round.
-func (c *Checker) choose(ctx context.Context, before *suspect) (p piece, ok bool, err error) {
+func (c *Checker) choose(ctx context.Context, before *suspectPiece) (p piece, ok bool, err error) {
 	c.walks.log = nil
 	if before != nil {
 		return before.piece, true, nil
@@ -302,7 +302,7 @@ func (c *Checker) choose(ctx context.Context, before *suspect) (p piece, ok bool
 
 // note records the findings for a piece.
 func (c *Checker) note(ctx context.Context, p piece, found []finding) {
-	now := drifted{}
+	now := differenceCounts{}
 	for _, f := range found {
 		now[f.kind]++
 	}

@@ -33,7 +33,7 @@ func newMetrics() *metrics {
 
 // show sets the gauges to the known drift.
 func (c *Checker) show() {
-	sums := drifted{KindMissing: 0, KindInvented: 0, KindDuplicates: 0, KindPack: 0, KindStatement: 0}
+	sums := differenceCounts{KindMissing: 0, KindInvented: 0, KindDuplicates: 0, KindPack: 0, KindStatement: 0}
 	for _, d := range c.known {
 		for kind, n := range d {
 			sums[kind] += n

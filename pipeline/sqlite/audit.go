@@ -60,8 +60,8 @@ func (w *Warehouse) Unaccounted(ctx context.Context, events []drift.Event) (list
 	return list, nil
 }
 
-// judged is a delivery, and whether it is stored as a duplicate.
-type judged struct {
+// judgedDelivery is a delivery, and whether it is stored as a duplicate.
+type judgedDelivery struct {
 	drift.Event
 	tenant  int64
 	key     any // of dedupKey
@@ -76,7 +76,7 @@ func (w *Warehouse) Misjudged(ctx context.Context, from, to sealer.Position) (li
 			err = fmt.Errorf("cannot decide anew from %s to %s: %w", from, to, err)
 		}
 	}()
-	deliveries, err := collect(ctx, w.read, func(scan func(...any) error) (j judged, err error) {
+	deliveries, err := collect(ctx, w.read, func(scan func(...any) error) (j judgedDelivery, err error) {
 		var id any
 		err = scan(&j.TenantID, &j.tenant, &id, &j.Generation, &j.Partition, &j.Offset, &j.key, &j.decided)
 		j.EventID = eventID(id)
@@ -102,7 +102,7 @@ func (w *Warehouse) Misjudged(ctx context.Context, from, to sealer.Position) (li
 
 // repeating finds those of the deliveries, by index, that repeat another, by the stored keys
 // and rows.
-func repeating(ctx context.Context, db *sql.DB, deliveries []judged) (repeats map[int]bool, err error) {
+func repeating(ctx context.Context, db *sql.DB, deliveries []judgedDelivery) (repeats map[int]bool, err error) {
 	var keyed [][7]int64
 	for i, j := range deliveries {
 		if j.key == nil {

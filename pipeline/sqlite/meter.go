@@ -90,8 +90,8 @@ func (w *Warehouse) MeterTotals(ctx context.Context, q pipeline.MeterQuery) (t p
 	return t, nil
 }
 
-// of is which deliveries a sum is of.
-type of struct {
+// meterFilter is which deliveries a sum is of.
+type meterFilter struct {
 	bucket, common, spot int64
 	duplicate            bool
 }
@@ -121,13 +121,13 @@ type meterTexts struct {
 
 // summed is what the selected deliveries of a query add up to.
 type summed struct {
-	sums  map[of]sum
+	sums  map[meterFilter]sum
 	texts map[int64]meterTexts        // by number of common
 	spots []spot                      // by number; nil if the query doesn't sum by them
 	ends  struct{ first, last int64 } // when the first and the last of them were rendered
 }
 
-func (s *summed) add(k of, one sum) {
+func (s *summed) add(k meterFilter, one sum) {
 	have := s.sums[k]
 	have.add(one)
 	s.sums[k] = have
@@ -146,16 +146,16 @@ func (w *Warehouse) sums(ctx context.Context, q pipeline.MeterQuery) (s summed, 
 		return s, err
 	}
 	defer tx.Rollback()
-	s.sums = map[of]sum{}
+	s.sums = map[meterFilter]sum{}
 	f := selection(q)
-	window := stretches(q.Buckets, q.From, q.To)
+	window := spansOfBuckets(q.Buckets, q.From, q.To)
 	if q.Hours != nil {
 		window = window.within(q.Hours)
 	}
 	if q.EventIDs != nil || q.By.Anchor || q.By.Placement || q.After != nil {
 		err = s.addRows(ctx, tx, q, window, f)
 	} else {
-		err = s.addStretches(ctx, tx, window, f)
+		err = s.addSpans(ctx, tx, window, f)
 	}
 	if err == nil {
 		s.texts, err = commonTexts(ctx, tx, s.sums)
@@ -178,30 +178,30 @@ func selection(q pipeline.MeterQuery) (f filter) {
 	return f
 }
 
-// addStretches adds up the rows of stretches from an index by renderedAt.
-func (s *summed) addStretches(ctx context.Context, tx *sql.Tx, rest stretchList, f filter) error {
+// addSpans adds up the rows of spans from an index by renderedAt.
+func (s *summed) addSpans(ctx context.Context, tx *sql.Tx, rest bucketSpans, f filter) error {
 	return each(ctx, tx, func(scan func(...any) error) error {
-		var k of
+		var k meterFilter
 		one := sum{receipts: 1}
 		err := scan(&k.bucket, &k.common, &k.duplicate, &one.quantity, &one.impressions, &one.first)
 		one.last = one.first
 		s.add(k, one)
 		return err
 	}, `SELECT b.bucket, e.common, e.duplicate, e.quantity_ms, `+impressions+`, e.rendered_at
-		FROM `+stretchesOf+` CROSS JOIN events AS e INDEXED BY deliveries_by_time
+		FROM `+spanRows+` CROSS JOIN events AS e INDEXED BY deliveries_by_time
 		WHERE e.class = 0 AND e.rendered_at >= b.low AND e.rendered_at < b.high AND `+f.String(),
 		append([]any{rest.String()}, f.args...)...)
 }
 
 // addRows adds up the rows that are named or behind a position, and rows by anchor and placement.
-func (s *summed) addRows(ctx context.Context, tx *sql.Tx, q pipeline.MeterQuery, window stretchList, f filter) error {
+func (s *summed) addRows(ctx context.Context, tx *sql.Tx, q pipeline.MeterQuery, window bucketSpans, f filter) error {
 	if len(window) == 0 || q.EventIDs != nil && len(q.EventIDs) == 0 {
 		return nil
 	}
 	query, args := rowsOf(q, window, f)
 	numbers := map[spot]int64{}
 	return each(ctx, tx, func(scan func(...any) error) error {
-		var k of
+		var k meterFilter
 		var at spot
 		one := sum{receipts: 1}
 		if err := scan(&k.common, &k.duplicate, &one.quantity, &one.impressions, &one.first, &at.anchor, &at.placement); err != nil {
@@ -223,7 +223,7 @@ func (s *summed) addRows(ctx context.Context, tx *sql.Tx, q pipeline.MeterQuery,
 }
 
 // rowsOf selects what addRows adds up.
-func rowsOf(q pipeline.MeterQuery, window stretchList, f filter) (query string, args []any) {
+func rowsOf(q pipeline.MeterQuery, window bucketSpans, f filter) (query string, args []any) {
 	f.add("e.rendered_at >= ? AND e.rendered_at < ?", window[0].low, window[len(window)-1].high)
 	index, delivery := "INDEXED BY deliveries_by_time", "e.class = 0"
 	if q.After != nil {
@@ -251,7 +251,7 @@ func rowsOf(q pipeline.MeterQuery, window stretchList, f filter) (query string, 
 }
 
 // commonTexts reads what the deliveries of sums have in common.
-func commonTexts(ctx context.Context, tx *sql.Tx, sums map[of]sum) (map[int64]meterTexts, error) {
+func commonTexts(ctx context.Context, tx *sql.Tx, sums map[meterFilter]sum) (map[int64]meterTexts, error) {
 	texts := map[int64]meterTexts{}
 	for k := range sums {
 		texts[k.common] = meterTexts{}
@@ -364,25 +364,25 @@ func unrecognised(q pipeline.RefusalQuery, buckets []time.Time) (from string, ar
 func counted(columns, list string, q pipeline.RefusalQuery, buckets []time.Time, f, g filter) (from string, args []any) {
 	f.before(q.AsOf)
 	return `(SELECT b.bucket, e.at, ` + columns + `
-		FROM ` + stretchesOf + ` CROSS JOIN events AS e INDEXED BY refusals_by_time CROSS JOIN texts AS x USING (text)
+		FROM ` + spanRows + ` CROSS JOIN events AS e INDEXED BY refusals_by_time CROSS JOIN texts AS x USING (text)
 			CROSS JOIN json_each(CAST(x.event AS TEXT), '$.data.` + list + `') AS c
 		WHERE e.class = 1 AND e.at >= b.low AND e.at < b.high AND ` + f.String() + `
 			AND c.type = 'object' AND json_type(c.value, '$.count') = 'integer' AND ` + g.String() + `)`, // json_type fails for what is no JSON
-		slices.Concat([]any{stretches(buckets, q.From, q.To).String()}, f.args, g.args)
+		slices.Concat([]any{spansOfBuckets(buckets, q.From, q.To).String()}, f.args, g.args)
 }
 
-// stretch is the time from low to high, exclusive, that counts for a bucket.
-type stretch struct{ bucket, low, high int64 }
+// bucketSpan is the time from low to high, exclusive, that counts for a bucket.
+type bucketSpan struct{ bucket, low, high int64 }
 
-type stretchList []stretch
+type bucketSpans []bucketSpan
 
-// stretchesOf makes rows b of an argument that is a stretchList. They are first in a join, so
+// spanRows makes rows b of an argument that is a bucketSpans. They are first in a join, so
 // that each of them is one range of an index.
-const stretchesOf = `(SELECT value ->> 0 AS bucket, value ->> 1 AS low, value ->> 2 AS high FROM json_each(?)) AS b`
+const spanRows = `(SELECT value ->> 0 AS bucket, value ->> 1 AS low, value ->> 2 AS high FROM json_each(?)) AS b`
 
-// stretches are the buckets in milliseconds, cut to the window. Without buckets it is the
+// spansOfBuckets are the buckets in milliseconds, cut to the window. Without buckets it is the
 // window, as bucket 0.
-func stretches(buckets []time.Time, from, to time.Time) (list stretchList) {
+func spansOfBuckets(buckets []time.Time, from, to time.Time) (list bucketSpans) {
 	low, high := int64(math.MinInt64), int64(math.MaxInt64)
 	if !from.IsZero() {
 		low = pipeline.CeilMilli(from)
@@ -403,14 +403,14 @@ func stretches(buckets []time.Time, from, to time.Time) (list stretchList) {
 	return list
 }
 
-func (s *stretchList) add(bucket, low, high int64) {
+func (s *bucketSpans) add(bucket, low, high int64) {
 	if low < high {
-		*s = append(*s, stretch{bucket, low, high})
+		*s = append(*s, bucketSpan{bucket, low, high})
 	}
 }
 
-// within cuts the stretches to hours, which rise.
-func (s stretchList) within(hours []time.Time) (list stretchList) {
+// within cuts the spans to hours, which rise.
+func (s bucketSpans) within(hours []time.Time) (list bucketSpans) {
 	for _, b := range s {
 		first, _ := slices.BinarySearchFunc(hours, b.low, func(start time.Time, low int64) int {
 			return cmp.Compare(start.UnixMilli()+hourMs, low+1)
@@ -426,8 +426,8 @@ func (s stretchList) within(hours []time.Time) (list stretchList) {
 }
 
 // at is the bucket of a moment.
-func (s stretchList) at(ms int64) (bucket int64, ok bool) {
-	i, _ := slices.BinarySearchFunc(s, ms, func(b stretch, ms int64) int {
+func (s bucketSpans) at(ms int64) (bucket int64, ok bool) {
+	i, _ := slices.BinarySearchFunc(s, ms, func(b bucketSpan, ms int64) int {
 		if b.high <= ms {
 			return -1
 		}
@@ -440,7 +440,7 @@ func (s stretchList) at(ms int64) (bucket int64, ok bool) {
 }
 
 // String is a JSON list of [bucket, low, high).
-func (s stretchList) String() string {
+func (s bucketSpans) String() string {
 	list := []byte{'['}
 	for i, b := range s {
 		if i > 0 {

@@ -17,7 +17,7 @@ func TestTailReadsNothingElse(t *testing.T) {
 	defer w.Close()
 	for _, after := range []*sealer.Position{{Generation: 1, Offset: 7}, nil} {
 		q := pipeline.MeterQuery{TenantID: "tnt_a", After: after, AsOf: &sealer.Position{Generation: 1, Offset: 9}, By: pipeline.MeterBy{Anchor: after == nil}}
-		text, args := rowsOf(q, stretches(nil, q.From, q.To), selection(q))
+		text, args := rowsOf(q, spansOfBuckets(nil, q.From, q.To), selection(q))
 		var id, parent, unused int
 		var detail string
 		require.NoError(t, w.read.QueryRowContext(t.Context(), `EXPLAIN QUERY PLAN `+text, args...).Scan(&id, &parent, &unused, &detail))

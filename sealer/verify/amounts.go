@@ -217,8 +217,8 @@ func sameMonth(a, b sealer.StatementMonth) bool {
 // a moment holds no receipt from after it.
 const clocksApart = time.Hour
 
-// stated are the receipts of a statement: sums over those that no terms distinguish.
-type stated struct {
+// statedReceipts are the receipts of a statement: sums over those that no terms distinguish.
+type statedReceipts struct {
 	free, held []sealer.Metered
 	packs      int
 }
@@ -231,19 +231,19 @@ type statedKey struct {
 }
 
 // settle computes statements about the receipts.
-func (c stated) settle(by sealer.Rating, t *sealer.Terms, s *sealer.Statement) error {
+func (c statedReceipts) settle(by sealer.Rating, t *sealer.Terms, s *sealer.Statement) error {
 	return sealer.Settle(by, t, slices.Values(c.free), slices.Values(c.held), s)
 }
 
 // below returns the receipts below a leaf, which must be an end of the terms.
-func (c stated) below(leaf uint64) stated {
+func (c statedReceipts) below(leaf uint64) statedReceipts {
 	behind := func(m sealer.Metered) bool { return m.Leaf >= leaf }
-	return stated{slices.DeleteFunc(slices.Clone(c.free), behind), slices.DeleteFunc(slices.Clone(c.held), behind), c.packs}
+	return statedReceipts{slices.DeleteFunc(slices.Clone(c.free), behind), slices.DeleteFunc(slices.Clone(c.held), behind), c.packs}
 }
 
 // receipts adds up the packs up to the end of the log that is stated, if all are there that can hold a
 // receipt of the period: no receipt is sealed before it is rendered.
-func (s *statementFile) receipts(terms ...*sealer.Terms) (all stated, whole bool) {
+func (s *statementFile) receipts(terms ...*sealer.Terms) (all statedReceipts, whole bool) {
 	var edges []int64
 	var ends []uint64
 	moments := s.said.Edges()

@@ -211,28 +211,28 @@ func spanOf(l *sealer.Ledger, f *FileReport, before *sealer.Tree, by time.Time) 
 	return &span{f, before, l.Next(), l.Tree.Root(), l.Leaves, by}
 }
 
-// known is what the given files prove about one log.
-type known struct {
+// provenLog is what the given files prove about one log.
+type provenLog struct {
 	roots []seenRoot
 	spans []*span
 }
 
 // known returns what is known about a log.
-func (v *verification) known(origin string) *known {
+func (v *verification) known(origin string) *provenLog {
 	k := v.logs[origin]
 	if k == nil {
-		k = new(known)
+		k = new(provenLog)
 		v.logs[origin] = k
 	}
 	return k
 }
 
-func (k *known) learn(f *FileReport, size uint64, root sealer.Hash, by time.Time) {
+func (k *provenLog) learn(f *FileReport, size uint64, root sealer.Hash, by time.Time) {
 	k.roots = append(k.roots, seenRoot{f, size, root, by})
 }
 
 // vouch says whether the files prove a root, and by when it stood at the latest.
-func (k *known) vouch(size uint64, root sealer.Hash) (by time.Time, ok bool) {
+func (k *provenLog) vouch(size uint64, root sealer.Hash) (by time.Time, ok bool) {
 	note := func(at time.Time) {
 		if !ok || at.Before(by) {
 			by, ok = at, true
@@ -257,7 +257,7 @@ func (s *span) holds(size uint64, root sealer.Hash) bool {
 }
 
 // rootAt is the root of a size, if the files prove one.
-func (k *known) rootAt(size uint64) (sealer.Hash, bool) {
+func (k *provenLog) rootAt(size uint64) (sealer.Hash, bool) {
 	for _, r := range k.roots {
 		if r.size == size {
 			return r.root, true
@@ -272,7 +272,7 @@ func (k *known) rootAt(size uint64) (sealer.Hash, bool) {
 }
 
 // latest is the last moment at which the log was of a size that the files prove.
-func (k *known) latest() (at time.Time) {
+func (k *provenLog) latest() (at time.Time) {
 	for _, r := range k.roots {
 		if at.Before(r.by) {
 			at = r.by
@@ -282,7 +282,7 @@ func (k *known) latest() (at time.Time) {
 }
 
 // newest is the largest size that the files prove.
-func (k *known) newest() (size uint64) {
+func (k *provenLog) newest() (size uint64) {
 	for _, r := range k.roots {
 		size = max(size, r.size)
 	}
@@ -291,7 +291,7 @@ func (k *known) newest() (size uint64) {
 
 // forks fails the files that prove two roots of one size. Either may be the
 // fork.
-func (k *known) forks() {
+func (k *provenLog) forks() {
 	slices.SortStableFunc(k.roots, func(a, b seenRoot) int { return cmp.Compare(a.size, b.size) })
 	for i, r := range k.roots {
 		if i > 0 && k.roots[i-1].size == r.size && k.roots[i-1].root != r.root {

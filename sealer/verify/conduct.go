@@ -47,16 +47,16 @@ type decision struct {
 	revision   int64
 }
 
-// decided is a delivery with its decision.
-type decided struct {
+// decidedDelivery is a delivery with its decision.
+type decidedDelivery struct {
 	decision
 	leaf         uint64
 	at, rendered time.Time
 }
 
-// noted is a delivery as a conduct keeps it. There may be millions, so decisions that they share
+// keptDelivery is a delivery as a conduct keeps it. There may be millions, so decisions that they share
 // are kept once.
-type noted struct {
+type keptDelivery struct {
 	decision, entry uint32 // in the list of decisions, and in the file
 	at, rendered    int64  // in milliseconds
 }
@@ -73,13 +73,13 @@ type conduct struct {
 	names      *sealer.ScopeNames                  // of rules, of all files
 	scopes     map[keptID][]sealer.SettlementRight // of the rights that were issued, what names has
 	keys       []keyStop
-	deliveries []noted
+	deliveries []keptDelivery
 	decisions  []decision
 	places     map[decision]uint32 // in decisions
 	seals      []seal
 	tombstones []tombstone
 	statements []statementIssued
-	disputes   []disputed
+	disputes   []disputeHistory
 	rules      []sealer.SettlementRule // as of their events
 }
 
@@ -128,16 +128,16 @@ func (c *conduct) deliver(d decision, at, rendered time.Time) {
 		place = uint32(len(c.decisions))
 		c.places[d], c.decisions = place, append(c.decisions, d)
 	}
-	c.deliveries = append(c.deliveries, noted{place, uint32(c.entries - 1), at.UnixMilli(), rendered.UnixMilli()})
+	c.deliveries = append(c.deliveries, keptDelivery{place, uint32(c.entries - 1), at.UnixMilli(), rendered.UnixMilli()})
 }
 
 // close frees what only further entries would need.
 func (c *conduct) close() { c.places, c.deliveries = nil, slices.Clone(c.deliveries) }
 
 // delivery is the i-th delivery.
-func (c *conduct) delivery(i int) *decided {
+func (c *conduct) delivery(i int) *decidedDelivery {
 	d := &c.deliveries[i]
-	return &decided{c.decisions[d.decision], c.first + uint64(d.entry), time.UnixMilli(d.at).UTC(), time.UnixMilli(d.rendered).UTC()}
+	return &decidedDelivery{c.decisions[d.decision], c.first + uint64(d.entry), time.UnixMilli(d.at).UTC(), time.UnixMilli(d.rendered).UTC()}
 }
 
 // sealed records when a pack was sealed, unless it is full: then part of what control had

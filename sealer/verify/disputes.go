@@ -12,8 +12,8 @@ import (
 	"muniment.example/sealer"
 )
 
-// disputed is what the events of a dispute say.
-type disputed struct {
+// disputeHistory is what the events of a dispute say.
+type disputeHistory struct {
 	leaf       uint64
 	at         time.Time
 	id, kind   string
@@ -125,7 +125,7 @@ func (e *exclusions) state(r *keptReceipt, rightID string) string {
 
 // before reports whether an event was there when the statement was issued: by the log's order if the
 // event of the issue is at hand, else by the times that both have.
-func (s *statementFile) before(d *disputed) bool {
+func (s *statementFile) before(d *disputeHistory) bool {
 	if s.issue != nil {
 		return d.leaf < s.issue.leaf
 	}
@@ -136,7 +136,7 @@ func (s *statementFile) before(d *disputed) bool {
 // period that was there at the issue is excluded. What became of a dispute is certain only if the event
 // of the issue is at hand: the log holds all that was before it.
 func (s *statementFile) disputes(v *verification, issued bool) {
-	opened, resolved := make(map[string]disputed), make(map[string]disputed)
+	opened, resolved := make(map[string]disputeHistory), make(map[string]disputeHistory)
 	for i := range v.files {
 		f := &v.files[i]
 		if f.conduct == nil || f.conduct.tenantID != s.said.TenantID || !f.ok() {
@@ -190,7 +190,7 @@ func (s *statementFile) disputes(v *verification, issued bool) {
 
 // concerned returns those disputes that are certainly about what is stated: whose window meets the
 // period, or that name a receipt of the packs that was rendered within it.
-func (s *statementFile) concerned(disputes map[string]disputed) map[string]bool {
+func (s *statementFile) concerned(disputes map[string]disputeHistory) map[string]bool {
 	from, to := s.said.Since.Time, s.said.To.Time
 	found, named := make(map[string]bool), make(map[ulid.ULID][]string)
 	for disputeID, d := range disputes {

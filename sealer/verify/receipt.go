@@ -146,8 +146,8 @@ func whatInstead(text []byte) (message, next string) {
 	return "no receipt with its signature, and nothing else that can be verified", ""
 }
 
-// sighted is where a file holds a receipt of another file.
-type sighted struct {
+// receiptPlace is where a file holds a receipt of another file.
+type receiptPlace struct {
 	file  *FileReport
 	place string
 	// by is the latest moment at which the receipt can have come there.
@@ -156,7 +156,7 @@ type sighted struct {
 }
 
 // verify judges the receipt by the keys of d; in is where files hold it.
-func (r *signedReceipt) verify(d *sealer.Directory, in []*sighted) []Verdict {
+func (r *signedReceipt) verify(d *sealer.Directory, in []*receiptPlace) []Verdict {
 	var verdicts []Verdict
 	say := func(code sealer.Code, about string) { verdicts = append(verdicts, found(code, about)) }
 	if err := sealer.CheckReceipt(&r.receipt); err != nil {
@@ -250,8 +250,8 @@ func (r *signedReceipt) uncovered(event bool) (names []string) {
 
 // best picks the file to judge the receipt by: one that contradicts it, else the sound one that
 // proves it oldest, else any; nil if there is none.
-func (r *signedReceipt) best(in []*sighted) *sighted {
-	var best *sighted
+func (r *signedReceipt) best(in []*receiptPlace) *receiptPlace {
+	var best *receiptPlace
 	for _, s := range in {
 		switch {
 		case worst(s.file.Verdicts) == VerdictUnjudged: // nobody knows whose word that is
@@ -266,7 +266,7 @@ func (r *signedReceipt) best(in []*sighted) *sighted {
 }
 
 // says reports whether that file holds this receipt.
-func (r *signedReceipt) says(s *sighted) bool { return r.stands(s.delivery) }
+func (r *signedReceipt) says(s *receiptPlace) bool { return r.stands(s.delivery) }
 
 // stands reports whether a delivery holds the receipt, under the same signature.
 func (r *signedReceipt) stands(d *sealer.RecordedDelivery) bool {
@@ -274,7 +274,7 @@ func (r *signedReceipt) stands(d *sealer.RecordedDelivery) bool {
 }
 
 // inclusion judges the receipt by the file that holds its id.
-func (r *signedReceipt) inclusion(in *sighted) Verdict {
+func (r *signedReceipt) inclusion(in *receiptPlace) Verdict {
 	switch other := r.contradicts(in.delivery); {
 	case !in.file.ok():
 		return found(InclusionMismatch, in.place+", which is not sound itself")

@@ -155,7 +155,7 @@ func (v *verification) rescope(tenantID string, f *FileReport, c *packCheck) {
 
 // scopes reports whether what the statement states of the scopes of rights, and of those of the receipts at hand,
 // does not contradict the events that issued these.
-func (s *statementFile) scopes(v *verification, t *sealer.Terms, receipts stated) bool {
+func (s *statementFile) scopes(v *verification, t *sealer.Terms, receipts statedReceipts) bool {
 	if t.Names().Empty() {
 		return true
 	}

@@ -74,7 +74,7 @@ func (c *conduct) noteMoney(leaf uint64, e *sealer.Event) {
 			c.statements = append(c.statements, s)
 		}
 	case disputeOpened, disputeResolved:
-		d := disputed{leaf: leaf, at: e.At, id: e.Subject.ID, kind: e.Type}
+		d := disputeHistory{leaf: leaf, at: e.At, id: e.Subject.ID, kind: e.Type}
 		if json.Unmarshal(e.Data, &d) == nil {
 			c.disputes = append(c.disputes, d)
 		}
@@ -442,7 +442,7 @@ func continues(s, p *sealer.Statement) string {
 
 // recorrect computes from the packs what has changed, and reports whether the correction states
 // the same. Without the statement before it only the changes by rules and late ones can be computed.
-func (s *statementFile) recorrect(v *verification, then, now *sealer.Terms, all stated, previous, computed *sealer.Statement) bool {
+func (s *statementFile) recorrect(v *verification, then, now *sealer.Terms, all statedReceipts, previous, computed *sealer.Statement) bool {
 	c := s.said.Correction
 	before, disputed, ruled := all.below(c.Previous.AsOf.TreeSize), s.said, s.said
 	made := *c

@@ -10,8 +10,8 @@ import (
 	"muniment.example/sealer"
 )
 
-// stopped is what all sound files of one log say of rights and API keys.
-type stopped struct {
+// stopRecord is what all sound files of one log say of rights and API keys.
+type stopRecord struct {
 	bound   time.Duration
 	rights  map[keptID][]rightMove // by rising revision
 	parents map[keptID][]keptID
@@ -29,7 +29,7 @@ func (v *verification) stops(bound time.Duration) {
 	if bound == 0 {
 		bound = DefaultBound
 	}
-	v.stopped = make(map[string]*stopped)
+	v.stopped = make(map[string]*stopRecord)
 	var files []*FileReport
 	for i := range v.files {
 		f := &v.files[i]
@@ -39,7 +39,7 @@ func (v *verification) stops(bound time.Duration) {
 		files = append(files, f)
 		s := v.stopped[f.conduct.tenantID]
 		if s == nil {
-			s = &stopped{bound: bound, rights: make(map[keptID][]rightMove), parents: make(map[keptID][]keptID), keys: make(map[keptID]time.Time)}
+			s = &stopRecord{bound: bound, rights: make(map[keptID][]rightMove), parents: make(map[keptID][]keptID), keys: make(map[keptID]time.Time)}
 			v.stopped[f.conduct.tenantID] = s
 		}
 		s.learn(f.conduct)
@@ -52,7 +52,7 @@ func (v *verification) stops(bound time.Duration) {
 	}
 }
 
-func (s *stopped) learn(c *conduct) {
+func (s *stopRecord) learn(c *conduct) {
 	for _, m := range c.moves {
 		s.rights[m.right] = append(s.rights[m.right], m)
 	}
@@ -69,7 +69,7 @@ func (s *stopped) learn(c *conduct) {
 }
 
 // settle sorts what was learned.
-func (s *stopped) settle() {
+func (s *stopRecord) settle() {
 	for _, moves := range s.rights {
 		slices.SortFunc(moves, func(a, b rightMove) int {
 			return cmp.Or(cmp.Compare(a.revision, b.revision), strings.Compare(a.kind, b.kind), cmp.Compare(a.leaf, b.leaf))
@@ -95,7 +95,7 @@ func (s *stopped) settle() {
 }
 
 // judge adds what is wrong with the deliveries of a file, and remarks.
-func (s *stopped) judge(f *FileReport) {
+func (s *stopRecord) judge(f *FileReport) {
 	if len(s.rights) == 0 && len(s.keys) == 0 {
 		return
 	}
@@ -143,7 +143,7 @@ func graver(a, b Verdict) Verdict {
 }
 
 // delivery judges one delivery; the code is empty if nothing is wrong.
-func (s *stopped) delivery(d *decided) Verdict {
+func (s *stopRecord) delivery(d *decidedDelivery) Verdict {
 	if at, ok := s.keys[d.key]; ok && s.behind(d, at) {
 		return found(APIKeyRevoked, fmt.Sprintf("issued at %s, by the API key %s that was revoked at %s", sealer.FormatTime(d.at), d.key.Value(), sealer.FormatTime(at)))
 	}
@@ -155,10 +155,12 @@ func (s *stopped) delivery(d *decided) Verdict {
 }
 
 // behind reports whether the delivery was issued later than a stop by more than the bound.
-func (s *stopped) behind(d *decided, at time.Time) bool { return d.at.After(at.Add(s.bound)) }
+func (s *stopRecord) behind(d *decidedDelivery, at time.Time) bool {
+	return d.at.After(at.Add(s.bound))
+}
 
 // own compares a delivery with the stops of its own right.
-func (s *stopped) own(d *decided) Verdict {
+func (s *stopRecord) own(d *decidedDelivery) Verdict {
 	moves := s.rights[d.right]
 	v := d.verdict(s.within(moves, d))
 	for i := range moves {
@@ -173,7 +175,7 @@ func (s *stopped) own(d *decided) Verdict {
 // derives from: rows of batches are issued long after that. In a suspension nothing is played. It
 // was known to who decided the delivery on a revision of the resumption or a later one; and to
 // everyone once the bound has passed since it began.
-func (s *stopped) played(d *decided, moves []rightMove) Verdict {
+func (s *stopRecord) played(d *decidedDelivery, moves []rightMove) Verdict {
 	for i := range moves {
 		m := &moves[i]
 		if m.kind != rightSuspended || d.rendered.Before(m.at) {
@@ -193,7 +195,7 @@ func (s *stopped) played(d *decided, moves []rightMove) Verdict {
 }
 
 // playedIn says that a delivery was rendered in a suspension.
-func (d *decided) playedIn(m *rightMove) Verdict {
+func (d *decidedDelivery) playedIn(m *rightMove) Verdict {
 	v := d.verdict(RightStopped, m)
 	v.Message = fmt.Sprintf("rendered at %s, while the right %s was suspended, since %s, with revision %d; this was decided on revision %d of %s and issued at %s",
 		sealer.FormatTime(d.rendered), m.right.Value(), sealer.FormatTime(m.at), m.revision, d.revision, d.right.Value(), sealer.FormatTime(d.at))
@@ -209,7 +211,7 @@ const sealDelay = time.Hour
 // and returns that stop. Behind a suspension the right has no other revision
 // until it is resumed; but a resumption may be missing because its leaf is not at hand, or
 // not sealed yet.
-func (s *stopped) within(moves []rightMove, d *decided) (sealer.Code, *rightMove) {
+func (s *stopRecord) within(moves []rightMove, d *decidedDelivery) (sealer.Code, *rightMove) {
 	var last, next *rightMove
 	for i := range moves {
 		m := &moves[i]
@@ -235,14 +237,14 @@ func (s *stopped) within(moves []rightMove, d *decided) (sealer.Code, *rightMove
 }
 
 // complete reports whether all leaves between two are at hand.
-func (s *stopped) complete(a, b uint64) bool {
+func (s *stopRecord) complete(a, b uint64) bool {
 	i, _ := slices.BinarySearchFunc(s.ranges, min(a, b), func(r leafRun, leaf uint64) int { return cmp.Compare(r.end, leaf+1) })
 	return i < len(s.ranges) && s.ranges[i].first <= min(a, b) && max(a, b) < s.ranges[i].end
 }
 
 // sealed is the latest moment at which a pack was sealed up to whose end all leaves from one
 // on are at hand; zero if there is none.
-func (s *stopped) sealed(leaf uint64) time.Time {
+func (s *stopRecord) sealed(leaf uint64) time.Time {
 	i, _ := slices.BinarySearchFunc(s.seals, leaf+1, func(b seal, size uint64) int { return cmp.Compare(b.size, size) })
 	if i == len(s.seals) || !s.complete(leaf, s.seals[i].size-1) {
 		return time.Time{}
@@ -254,7 +256,7 @@ func (s *stopped) sealed(leaf uint64) time.Time {
 // revision is not the ancestor's, and a right may be resumed while its ancestor is stopped:
 // it proves something about the ancestor only if the right was issued with it, because no
 // right is derived from one that is stopped. All else goes by time.
-func (s *stopped) ancestor(d *decided, ancestor keptID) (v Verdict) {
+func (s *stopRecord) ancestor(d *decidedDelivery, ancestor keptID) (v Verdict) {
 	moves := s.rights[ancestor]
 	if slices.ContainsFunc(s.rights[d.right], func(m rightMove) bool { return m.kind == rightIssued && m.revision == d.revision }) {
 		v = d.verdict(s.within(moves, d))
@@ -269,7 +271,7 @@ func (s *stopped) ancestor(d *decided, ancestor keptID) (v Verdict) {
 
 // behind is the code of a delivery that was issued later than a stop of an ancestor by more than
 // the bound. moves are the ancestor's, from that stop on.
-func (d *decided) behind(moves []rightMove) sealer.Code {
+func (d *decidedDelivery) behind(moves []rightMove) sealer.Code {
 	stop, end := &moves[0], following(moves)
 	switch {
 	case stop.kind == rightRevoked && stop.revision <= d.revision:
@@ -298,7 +300,7 @@ func following(moves []rightMove) *rightMove {
 func (m *rightMove) stops() bool { return m.kind == rightSuspended || m.kind == rightRevoked }
 
 // verdict says what a stop means for a delivery; nothing without a code.
-func (d *decided) verdict(code sealer.Code, by *rightMove) Verdict {
+func (d *decidedDelivery) verdict(code sealer.Code, by *rightMove) Verdict {
 	if code == "" {
 		return Verdict{}
 	}
@@ -318,7 +320,7 @@ func (d *decided) verdict(code sealer.Code, by *rightMove) Verdict {
 }
 
 // ancestors are the rights that a right derives from, as far as events at hand name them.
-func (s *stopped) ancestors(right keptID) []keptID {
+func (s *stopRecord) ancestors(right keptID) []keptID {
 	all := []keptID{right}
 	for i := 0; i < len(all); i++ {
 		for _, parent := range s.parents[all[i]] {

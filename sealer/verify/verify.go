@@ -23,15 +23,15 @@ type verification struct {
 	// expected is set if a checkpoint was held outside.
 	expected bool
 	files    []FileReport
-	wanted   map[string][]*sighted // by receipt id; empty until it was seen
-	logs     map[string]*known     // by origin
+	wanted   map[string][]*receiptPlace // by receipt id; empty until it was seen
+	logs     map[string]*provenLog      // by origin
 	packs    map[string][]*packFile
 	proofs   proofFiles
 	bundles  []*dsarCheck
 	// directories are judged once all are known.
 	directories []directoryFile
 	// stopped is by tenant, once all but the receipts are judged.
-	stopped map[string]*stopped
+	stopped map[string]*stopRecord
 	// receipts are the files with a receipt.
 	receipts map[*FileReport]*signedReceipt
 	erasures []*erasureFile
@@ -53,7 +53,7 @@ type directoryFile struct {
 // order.
 func verifyFiles(ctx context.Context, t *trust, o *Options) Report {
 	v := verification{
-		trust: t, rating: o.Rating, expected: o.Expect != "", files: make([]FileReport, len(o.Files)), wanted: make(map[string][]*sighted), logs: make(map[string]*known),
+		trust: t, rating: o.Rating, expected: o.Expect != "", files: make([]FileReport, len(o.Files)), wanted: make(map[string][]*receiptPlace), logs: make(map[string]*provenLog),
 		packs: make(map[string][]*packFile), receipts: make(map[*FileReport]*signedReceipt),
 		statements: make(map[string][]*statementFile),
 	}
@@ -194,7 +194,7 @@ func (v *verification) receipt(f *FileReport, text []byte) *signedReceipt {
 		f.say(FormatInvalid, "%v", err)
 		return nil
 	}
-	v.wanted[r.receipt.ReceiptID] = []*sighted{}
+	v.wanted[r.receipt.ReceiptID] = []*receiptPlace{}
 	return r
 }
 
@@ -228,7 +228,7 @@ func (v *verification) compareWithStops(f *FileReport, r *signedReceipt) {
 // sight notes that a file holds a delivery. by is the latest moment at which it came there.
 func (v *verification) sight(f *FileReport, d *sealer.RecordedDelivery, by time.Time, place string, args ...any) {
 	if list, wanted := v.wanted[d.Receipt.ReceiptID]; wanted {
-		v.wanted[d.Receipt.ReceiptID] = append(list, &sighted{f, fmt.Sprintf(place, args...), by, d})
+		v.wanted[d.Receipt.ReceiptID] = append(list, &receiptPlace{f, fmt.Sprintf(place, args...), by, d})
 	}
 }
 
