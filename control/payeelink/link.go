@@ -164,7 +164,7 @@ func New(cfg Config) (*Service, error) {
 func (s *Service) create(ctx context.Context, l Link, by sealer.Ref) (Link, string, error) {
 	known, err := store.Count(ctx, s.db.Read(), "the payee", `SELECT COUNT(*) FROM counterparties WHERE tenant_id = $1 AND counterparty_id = $2`, l.TenantID, l.CounterpartyID)
 	if err == nil && known == 0 {
-		err = api.InvalidField("counterpartyId", "is no counterparty of the tenant")
+		err = api.InvalidField("counterpartyId", "is not a counterparty of this tenant")
 	}
 	if err != nil {
 		return l, "", err

@@ -130,6 +130,6 @@ func TestMigrationsOfACluster(t *testing.T) {
 			require.Contains(t, line, "ENGINE = ReplicatedReplacingMergeTree", line)
 		}
 	}
-	require.Equal(t, 12+5, created)
-	require.Equal(t, 12, replicated)
+	require.Equal(t, 14+5, created)
+	require.Equal(t, 14, replicated)
 }

@@ -282,6 +282,12 @@ class CreatedDSARJob(TypedDict):
     job: DSARJob
 
 
+class CreatedPayeeLink(TypedDict):
+    link: PayeeLink
+    # What to send to the payee. It is returned this once: anyone who has it can read the page.
+    url: str
+
+
 class CreatedWebhook(TypedDict):
     # The secret with which receivers verify v1 signatures; it can't be shown again.
     secret: str
@@ -978,7 +984,7 @@ ListEventsQuery = TypedDict("ListEventsQuery", {
     # Only events about the thing with this id.
     "subjectId": 'NotRequired[str]',
     # Only events caused by this kind of actor.
-    "actorKind": 'NotRequired[Literal["key", "node", "operator", "system"]]',
+    "actorKind": 'NotRequired[Literal["key", "member", "node", "operator", "system"]]',
     # Only events caused by this actor.
     "actorId": 'NotRequired[str]',
     # Only events about this right, including its deliveries; short for subjectKind=right and subjectId.
@@ -1068,6 +1074,19 @@ class ListPayablesQuery(TypedDict):
     number: NotRequired[str]
     # Only those in this state.
     state: NotRequired[Literal["DUE", "PAID"]]
+
+
+class ListPayeeLinksQuery(TypedDict):
+    # The most records in the response.
+    limit: NotRequired[int]
+    # The nextCursor of the previous response.
+    cursor: NotRequired[str]
+    # Only those to parts of this statement.
+    statementId: NotRequired[str]
+    # Only those of this payee.
+    counterpartyId: NotRequired[str]
+    # Only those in this state.
+    state: NotRequired[Literal["ACTIVE", "REVOKED"]]
 
 
 class ListPayoutsQuery(TypedDict):
@@ -1283,6 +1302,8 @@ class Member(TypedDict):
     id: str
     # The API key or the member that invited the member, or operator or system.
     invitedBy: str
+    # The OpenID Connect provider by which the member has signed in; empty: by none yet. Never written to events.
+    issuer: str
     # Empty when none was given. Never written to events.
     name: str
     # Grows with every change.
@@ -1292,6 +1313,8 @@ class Member(TypedDict):
     role: Literal["owner", "finance", "operations", "viewer"]
     # INVITED until the member has signed in.
     state: Literal["INVITED", "ACTIVE", "REMOVED"]
+    # Who the member is there: no other account of the provider signs in as the member. Never written to events.
+    subject: str
     # When the record was last changed.
     updatedAt: str
 
@@ -1624,6 +1647,15 @@ class NewOffer(TypedDict):
     toOrgId: str
 
 
+class NewPayeeLink(TypedDict):
+    # The payee whose part it shows.
+    counterpartyId: str
+    # When it stops to work: at most 400 days from now. Absent: in 30 days.
+    expiresAt: NotRequired[str | None]
+    # The statement, which has to be issued.
+    statementId: str
+
+
 class NewRight(TypedDict):
     # The legal basis that it rests on.
     basisId: str
@@ -1736,7 +1768,7 @@ class NewWebhook(TypedDict):
     # Kinds of events such as offer.accepted, all kinds of a noun, such as right.*, or all kinds, *. x-event-kinds
     # in this document lists them with the scopes of which the calling key needs one. Only its full name selects
     # delivery.recorded, which is sent in batches.
-    events: list[Literal["*", "basis.*", "basis.created", "beacon.*", "beacon.created", "challenge.*", "challenge.opened", "challenge.overturned", "challenge.upheld", "challenge.withdrawn", "counterparty.*", "counterparty.changed", "counterparty.created", "counterparty.deactivated", "delivery.*", "delivery.recorded", "dispute.*", "dispute.investigation_started", "dispute.opened", "dispute.resolved", "dispute.responded", "dsar.*", "dsar.cancelled", "dsar.collecting", "dsar.download_started", "dsar.downloaded", "dsar.expired", "dsar.failed", "dsar.packaging", "dsar.queued", "dsar.ready", "dsar.requested", "erasure.*", "erasure.completed", "events.*", "events.exported", "gate.*", "gate.refusals", "held_row.*", "held_row.expired", "issuer.*", "issuer.changed", "key.*", "key.created", "key.revoked", "key.rotated", "mapping.*", "mapping.created", "mapping.retired", "member.*", "member.changed", "member.invited", "member.joined", "member.removed", "offer.*", "offer.accepted", "offer.countered", "offer.expired", "offer.proposed", "offer.rejected", "offer.withdrawn", "pack.*", "pack.downloaded", "pack.sealed", "payable.*", "payable.issued", "payable.paid", "record.*", "record.released", "rejected_play.*", "rejected_play.dismissed", "right.*", "right.issued", "right.resumed", "right.revoked", "right.suspended", "settlement_rule.*", "settlement_rule.changed", "settlement_rule.created", "settlement_rule.retired", "statement.*", "statement.created", "statement.discarded", "statement.issued", "statement.paid", "statement.reopened", "statement.settled", "statement.voided", "subject.*", "subject.erased", "tenant.*", "tenant.created", "tenant.dropped", "webhook.*", "webhook.changed", "webhook.created", "webhook.deleted", "webhook.disabled", "webhook.paused", "webhook.recovered", "webhook.resent", "webhook.secret_rotated", "webhook.tested"]]
+    events: list[Literal["*", "basis.*", "basis.created", "beacon.*", "beacon.created", "challenge.*", "challenge.opened", "challenge.overturned", "challenge.upheld", "challenge.withdrawn", "counterparty.*", "counterparty.changed", "counterparty.created", "counterparty.deactivated", "delivery.*", "delivery.recorded", "dispute.*", "dispute.investigation_started", "dispute.opened", "dispute.resolved", "dispute.responded", "dsar.*", "dsar.cancelled", "dsar.collecting", "dsar.download_started", "dsar.downloaded", "dsar.expired", "dsar.failed", "dsar.packaging", "dsar.queued", "dsar.ready", "dsar.requested", "erasure.*", "erasure.completed", "events.*", "events.exported", "gate.*", "gate.refusals", "held_row.*", "held_row.expired", "issuer.*", "issuer.changed", "key.*", "key.created", "key.revoked", "key.rotated", "mapping.*", "mapping.created", "mapping.retired", "member.*", "member.changed", "member.invited", "member.joined", "member.removed", "offer.*", "offer.accepted", "offer.countered", "offer.expired", "offer.proposed", "offer.rejected", "offer.withdrawn", "pack.*", "pack.downloaded", "pack.sealed", "payable.*", "payable.issued", "payable.paid", "payee_link.*", "payee_link.created", "payee_link.revoked", "record.*", "record.released", "rejected_play.*", "rejected_play.dismissed", "right.*", "right.issued", "right.resumed", "right.revoked", "right.suspended", "settlement_rule.*", "settlement_rule.changed", "settlement_rule.created", "settlement_rule.retired", "statement.*", "statement.created", "statement.discarded", "statement.issued", "statement.paid", "statement.reopened", "statement.settled", "statement.voided", "subject.*", "subject.erased", "tenant.*", "tenant.created", "tenant.dropped", "webhook.*", "webhook.changed", "webhook.created", "webhook.deleted", "webhook.disabled", "webhook.paused", "webhook.recovered", "webhook.resent", "webhook.secret_rotated", "webhook.tested"]]
     # Where events are sent: https, without user info and fragment; http leads to a loopback address alone that the
     # operator allows by --webhook-allow. Kept in the audit log permanently: no place for secrets.
     url: str
@@ -1917,6 +1949,40 @@ class PayablePayment(TypedDict):
     reference: str
     # Whether it was set off, so no money moved.
     setOff: bool
+
+
+class PayeeLink(TypedDict):
+    # The payee whose part it shows.
+    counterpartyId: str
+    # When the record was made.
+    createdAt: str
+    # The API key or the member that made it.
+    createdBy: str
+    # When it stops to work.
+    expiresAt: str
+    # The record's id.
+    id: str
+    # Grows with every change.
+    revision: int
+    # When it was revoked; null until then.
+    revokedAt: str | None
+    # ACTIVE links work until expiresAt.
+    state: Literal["ACTIVE", "REVOKED"]
+    # The statement that it shows a part of.
+    statementId: str
+    # When the record was last changed.
+    updatedAt: str
+
+
+class PayeeLinkData(TypedDict):
+    link: PayeeLink
+
+
+class PayeeLinkList(TypedDict):
+    # The links of this page.
+    links: list[PayeeLink]
+    # `cursor` of the next page; null ends the list.
+    nextCursor: str | None
 
 
 class Payment(TypedDict):
@@ -3034,7 +3100,7 @@ class WebhookChange(TypedDict):
     # New description.
     description: NotRequired[str | None]
     # New kinds of events.
-    events: NotRequired[list[Literal["*", "basis.*", "basis.created", "beacon.*", "beacon.created", "challenge.*", "challenge.opened", "challenge.overturned", "challenge.upheld", "challenge.withdrawn", "counterparty.*", "counterparty.changed", "counterparty.created", "counterparty.deactivated", "delivery.*", "delivery.recorded", "dispute.*", "dispute.investigation_started", "dispute.opened", "dispute.resolved", "dispute.responded", "dsar.*", "dsar.cancelled", "dsar.collecting", "dsar.download_started", "dsar.downloaded", "dsar.expired", "dsar.failed", "dsar.packaging", "dsar.queued", "dsar.ready", "dsar.requested", "erasure.*", "erasure.completed", "events.*", "events.exported", "gate.*", "gate.refusals", "held_row.*", "held_row.expired", "issuer.*", "issuer.changed", "key.*", "key.created", "key.revoked", "key.rotated", "mapping.*", "mapping.created", "mapping.retired", "member.*", "member.changed", "member.invited", "member.joined", "member.removed", "offer.*", "offer.accepted", "offer.countered", "offer.expired", "offer.proposed", "offer.rejected", "offer.withdrawn", "pack.*", "pack.downloaded", "pack.sealed", "payable.*", "payable.issued", "payable.paid", "record.*", "record.released", "rejected_play.*", "rejected_play.dismissed", "right.*", "right.issued", "right.resumed", "right.revoked", "right.suspended", "settlement_rule.*", "settlement_rule.changed", "settlement_rule.created", "settlement_rule.retired", "statement.*", "statement.created", "statement.discarded", "statement.issued", "statement.paid", "statement.reopened", "statement.settled", "statement.voided", "subject.*", "subject.erased", "tenant.*", "tenant.created", "tenant.dropped", "webhook.*", "webhook.changed", "webhook.created", "webhook.deleted", "webhook.disabled", "webhook.paused", "webhook.recovered", "webhook.resent", "webhook.secret_rotated", "webhook.tested"]]]
+    events: NotRequired[list[Literal["*", "basis.*", "basis.created", "beacon.*", "beacon.created", "challenge.*", "challenge.opened", "challenge.overturned", "challenge.upheld", "challenge.withdrawn", "counterparty.*", "counterparty.changed", "counterparty.created", "counterparty.deactivated", "delivery.*", "delivery.recorded", "dispute.*", "dispute.investigation_started", "dispute.opened", "dispute.resolved", "dispute.responded", "dsar.*", "dsar.cancelled", "dsar.collecting", "dsar.download_started", "dsar.downloaded", "dsar.expired", "dsar.failed", "dsar.packaging", "dsar.queued", "dsar.ready", "dsar.requested", "erasure.*", "erasure.completed", "events.*", "events.exported", "gate.*", "gate.refusals", "held_row.*", "held_row.expired", "issuer.*", "issuer.changed", "key.*", "key.created", "key.revoked", "key.rotated", "mapping.*", "mapping.created", "mapping.retired", "member.*", "member.changed", "member.invited", "member.joined", "member.removed", "offer.*", "offer.accepted", "offer.countered", "offer.expired", "offer.proposed", "offer.rejected", "offer.withdrawn", "pack.*", "pack.downloaded", "pack.sealed", "payable.*", "payable.issued", "payable.paid", "payee_link.*", "payee_link.created", "payee_link.revoked", "record.*", "record.released", "rejected_play.*", "rejected_play.dismissed", "right.*", "right.issued", "right.resumed", "right.revoked", "right.suspended", "settlement_rule.*", "settlement_rule.changed", "settlement_rule.created", "settlement_rule.retired", "statement.*", "statement.created", "statement.discarded", "statement.issued", "statement.paid", "statement.reopened", "statement.settled", "statement.voided", "subject.*", "subject.erased", "tenant.*", "tenant.created", "tenant.dropped", "webhook.*", "webhook.changed", "webhook.created", "webhook.deleted", "webhook.disabled", "webhook.paused", "webhook.recovered", "webhook.resent", "webhook.secret_rotated", "webhook.tested"]]]
     # New state.
     state: NotRequired[str | None]
     # Another URL.

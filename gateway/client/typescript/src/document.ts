@@ -502,6 +502,21 @@ export interface components {
              */
             ok: true;
         };
+        CreatedPayeeLink: {
+            link: components["schemas"]["PayeeLink"];
+            /** @description What to send to the payee. It is returned this once: anyone who has it can read the page. */
+            url: string;
+        };
+        CreatedPayeeLinkResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["CreatedPayeeLink"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
         CreatedWebhook: {
             /** @description The secret with which receivers verify v1 signatures; it can't be shown again. */
             secret: string;
@@ -1552,6 +1567,8 @@ export interface components {
             id: string;
             /** @description The API key or the member that invited the member, or operator or system. */
             invitedBy: string;
+            /** @description The OpenID Connect provider by which the member has signed in; empty: by none yet. Never written to events. */
+            issuer: string;
             /** @description Empty when none was given. Never written to events. */
             name: string;
             /**
@@ -1569,6 +1586,8 @@ export interface components {
              * @enum {string}
              */
             state: "INVITED" | "ACTIVE" | "REMOVED";
+            /** @description Who the member is there: no other account of the provider signs in as the member. Never written to events. */
+            subject: string;
             /**
              * Format: date-time
              * @description When the record was last changed.
@@ -1991,6 +2010,14 @@ export interface components {
             /** @description The organisation that may accept; one of the two holds the right. */
             toOrgId: string;
         };
+        NewPayeeLink: {
+            /** @description The payee whose part it shows. */
+            counterpartyId: string;
+            /** @description When it stops to work: at most 400 days from now. Absent: in 30 days. */
+            expiresAt?: string | null;
+            /** @description The statement, which has to be issued. */
+            statementId: string;
+        };
         NewRight: {
             /** @description The legal basis that it rests on. */
             basisId: string;
@@ -2116,7 +2143,7 @@ export interface components {
             /** @description What it is for. Kept in the audit log permanently: no place for personal data. */
             description?: string | null;
             /** @description Kinds of events such as offer.accepted, all kinds of a noun, such as right.*, or all kinds, *. x-event-kinds in this document lists them with the scopes of which the calling key needs one. Only its full name selects delivery.recorded, which is sent in batches. */
-            events: ("*" | "basis.*" | "basis.created" | "beacon.*" | "beacon.created" | "challenge.*" | "challenge.opened" | "challenge.overturned" | "challenge.upheld" | "challenge.withdrawn" | "counterparty.*" | "counterparty.changed" | "counterparty.created" | "counterparty.deactivated" | "delivery.*" | "delivery.recorded" | "dispute.*" | "dispute.investigation_started" | "dispute.opened" | "dispute.resolved" | "dispute.responded" | "dsar.*" | "dsar.cancelled" | "dsar.collecting" | "dsar.download_started" | "dsar.downloaded" | "dsar.expired" | "dsar.failed" | "dsar.packaging" | "dsar.queued" | "dsar.ready" | "dsar.requested" | "erasure.*" | "erasure.completed" | "events.*" | "events.exported" | "gate.*" | "gate.refusals" | "held_row.*" | "held_row.expired" | "issuer.*" | "issuer.changed" | "key.*" | "key.created" | "key.revoked" | "key.rotated" | "mapping.*" | "mapping.created" | "mapping.retired" | "member.*" | "member.changed" | "member.invited" | "member.joined" | "member.removed" | "offer.*" | "offer.accepted" | "offer.countered" | "offer.expired" | "offer.proposed" | "offer.rejected" | "offer.withdrawn" | "pack.*" | "pack.downloaded" | "pack.sealed" | "payable.*" | "payable.issued" | "payable.paid" | "record.*" | "record.released" | "rejected_play.*" | "rejected_play.dismissed" | "right.*" | "right.issued" | "right.resumed" | "right.revoked" | "right.suspended" | "settlement_rule.*" | "settlement_rule.changed" | "settlement_rule.created" | "settlement_rule.retired" | "statement.*" | "statement.created" | "statement.discarded" | "statement.issued" | "statement.paid" | "statement.reopened" | "statement.settled" | "statement.voided" | "subject.*" | "subject.erased" | "tenant.*" | "tenant.created" | "tenant.dropped" | "webhook.*" | "webhook.changed" | "webhook.created" | "webhook.deleted" | "webhook.disabled" | "webhook.paused" | "webhook.recovered" | "webhook.resent" | "webhook.secret_rotated" | "webhook.tested")[];
+            events: ("*" | "basis.*" | "basis.created" | "beacon.*" | "beacon.created" | "challenge.*" | "challenge.opened" | "challenge.overturned" | "challenge.upheld" | "challenge.withdrawn" | "counterparty.*" | "counterparty.changed" | "counterparty.created" | "counterparty.deactivated" | "delivery.*" | "delivery.recorded" | "dispute.*" | "dispute.investigation_started" | "dispute.opened" | "dispute.resolved" | "dispute.responded" | "dsar.*" | "dsar.cancelled" | "dsar.collecting" | "dsar.download_started" | "dsar.downloaded" | "dsar.expired" | "dsar.failed" | "dsar.packaging" | "dsar.queued" | "dsar.ready" | "dsar.requested" | "erasure.*" | "erasure.completed" | "events.*" | "events.exported" | "gate.*" | "gate.refusals" | "held_row.*" | "held_row.expired" | "issuer.*" | "issuer.changed" | "key.*" | "key.created" | "key.revoked" | "key.rotated" | "mapping.*" | "mapping.created" | "mapping.retired" | "member.*" | "member.changed" | "member.invited" | "member.joined" | "member.removed" | "offer.*" | "offer.accepted" | "offer.countered" | "offer.expired" | "offer.proposed" | "offer.rejected" | "offer.withdrawn" | "pack.*" | "pack.downloaded" | "pack.sealed" | "payable.*" | "payable.issued" | "payable.paid" | "payee_link.*" | "payee_link.created" | "payee_link.revoked" | "record.*" | "record.released" | "rejected_play.*" | "rejected_play.dismissed" | "right.*" | "right.issued" | "right.resumed" | "right.revoked" | "right.suspended" | "settlement_rule.*" | "settlement_rule.changed" | "settlement_rule.created" | "settlement_rule.retired" | "statement.*" | "statement.created" | "statement.discarded" | "statement.issued" | "statement.paid" | "statement.reopened" | "statement.settled" | "statement.voided" | "subject.*" | "subject.erased" | "tenant.*" | "tenant.created" | "tenant.dropped" | "webhook.*" | "webhook.changed" | "webhook.created" | "webhook.deleted" | "webhook.disabled" | "webhook.paused" | "webhook.recovered" | "webhook.resent" | "webhook.secret_rotated" | "webhook.tested")[];
             /** @description Where events are sent: https, without user info and fragment; http leads to a loopback address alone that the operator allows by --webhook-allow. Kept in the audit log permanently: no place for secrets. */
             url: string;
         };
@@ -2373,6 +2400,75 @@ export interface components {
             /** @description The version of this contract. */
             contractVersion: string;
             data: components["schemas"]["PayableData"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        PayeeLink: {
+            /** @description The payee whose part it shows. */
+            counterpartyId: string;
+            /**
+             * Format: date-time
+             * @description When the record was made.
+             */
+            createdAt: string;
+            /** @description The API key or the member that made it. */
+            createdBy: string;
+            /**
+             * Format: date-time
+             * @description When it stops to work.
+             */
+            expiresAt: string;
+            /** @description The record's id. */
+            id: string;
+            /**
+             * Format: int64
+             * @description Grows with every change.
+             */
+            revision: number;
+            /**
+             * Format: date-time
+             * @description When it was revoked; null until then.
+             */
+            revokedAt: string | null;
+            /**
+             * @description ACTIVE links work until expiresAt.
+             * @enum {string}
+             */
+            state: "ACTIVE" | "REVOKED";
+            /** @description The statement that it shows a part of. */
+            statementId: string;
+            /**
+             * Format: date-time
+             * @description When the record was last changed.
+             */
+            updatedAt: string;
+        };
+        PayeeLinkData: {
+            link: components["schemas"]["PayeeLink"];
+        };
+        PayeeLinkList: {
+            /** @description The links of this page. */
+            links: components["schemas"]["PayeeLink"][];
+            /** @description `cursor` of the next page; null ends the list. */
+            nextCursor: string | null;
+        };
+        PayeeLinkListResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["PayeeLinkList"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
+        PayeeLinkResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["PayeeLinkData"];
             /**
              * @description always true
              * @enum {boolean}
@@ -3993,7 +4089,7 @@ export interface components {
             /** @description New description. */
             description?: string | null;
             /** @description New kinds of events. */
-            events?: ("*" | "basis.*" | "basis.created" | "beacon.*" | "beacon.created" | "challenge.*" | "challenge.opened" | "challenge.overturned" | "challenge.upheld" | "challenge.withdrawn" | "counterparty.*" | "counterparty.changed" | "counterparty.created" | "counterparty.deactivated" | "delivery.*" | "delivery.recorded" | "dispute.*" | "dispute.investigation_started" | "dispute.opened" | "dispute.resolved" | "dispute.responded" | "dsar.*" | "dsar.cancelled" | "dsar.collecting" | "dsar.download_started" | "dsar.downloaded" | "dsar.expired" | "dsar.failed" | "dsar.packaging" | "dsar.queued" | "dsar.ready" | "dsar.requested" | "erasure.*" | "erasure.completed" | "events.*" | "events.exported" | "gate.*" | "gate.refusals" | "held_row.*" | "held_row.expired" | "issuer.*" | "issuer.changed" | "key.*" | "key.created" | "key.revoked" | "key.rotated" | "mapping.*" | "mapping.created" | "mapping.retired" | "member.*" | "member.changed" | "member.invited" | "member.joined" | "member.removed" | "offer.*" | "offer.accepted" | "offer.countered" | "offer.expired" | "offer.proposed" | "offer.rejected" | "offer.withdrawn" | "pack.*" | "pack.downloaded" | "pack.sealed" | "payable.*" | "payable.issued" | "payable.paid" | "record.*" | "record.released" | "rejected_play.*" | "rejected_play.dismissed" | "right.*" | "right.issued" | "right.resumed" | "right.revoked" | "right.suspended" | "settlement_rule.*" | "settlement_rule.changed" | "settlement_rule.created" | "settlement_rule.retired" | "statement.*" | "statement.created" | "statement.discarded" | "statement.issued" | "statement.paid" | "statement.reopened" | "statement.settled" | "statement.voided" | "subject.*" | "subject.erased" | "tenant.*" | "tenant.created" | "tenant.dropped" | "webhook.*" | "webhook.changed" | "webhook.created" | "webhook.deleted" | "webhook.disabled" | "webhook.paused" | "webhook.recovered" | "webhook.resent" | "webhook.secret_rotated" | "webhook.tested")[];
+            events?: ("*" | "basis.*" | "basis.created" | "beacon.*" | "beacon.created" | "challenge.*" | "challenge.opened" | "challenge.overturned" | "challenge.upheld" | "challenge.withdrawn" | "counterparty.*" | "counterparty.changed" | "counterparty.created" | "counterparty.deactivated" | "delivery.*" | "delivery.recorded" | "dispute.*" | "dispute.investigation_started" | "dispute.opened" | "dispute.resolved" | "dispute.responded" | "dsar.*" | "dsar.cancelled" | "dsar.collecting" | "dsar.download_started" | "dsar.downloaded" | "dsar.expired" | "dsar.failed" | "dsar.packaging" | "dsar.queued" | "dsar.ready" | "dsar.requested" | "erasure.*" | "erasure.completed" | "events.*" | "events.exported" | "gate.*" | "gate.refusals" | "held_row.*" | "held_row.expired" | "issuer.*" | "issuer.changed" | "key.*" | "key.created" | "key.revoked" | "key.rotated" | "mapping.*" | "mapping.created" | "mapping.retired" | "member.*" | "member.changed" | "member.invited" | "member.joined" | "member.removed" | "offer.*" | "offer.accepted" | "offer.countered" | "offer.expired" | "offer.proposed" | "offer.rejected" | "offer.withdrawn" | "pack.*" | "pack.downloaded" | "pack.sealed" | "payable.*" | "payable.issued" | "payable.paid" | "payee_link.*" | "payee_link.created" | "payee_link.revoked" | "record.*" | "record.released" | "rejected_play.*" | "rejected_play.dismissed" | "right.*" | "right.issued" | "right.resumed" | "right.revoked" | "right.suspended" | "settlement_rule.*" | "settlement_rule.changed" | "settlement_rule.created" | "settlement_rule.retired" | "statement.*" | "statement.created" | "statement.discarded" | "statement.issued" | "statement.paid" | "statement.reopened" | "statement.settled" | "statement.voided" | "subject.*" | "subject.erased" | "tenant.*" | "tenant.created" | "tenant.dropped" | "webhook.*" | "webhook.changed" | "webhook.created" | "webhook.deleted" | "webhook.disabled" | "webhook.paused" | "webhook.recovered" | "webhook.resent" | "webhook.secret_rotated" | "webhook.tested")[];
             /**
              * @description New state.
              * @enum {string|null}
@@ -5029,7 +5125,7 @@ export interface operations {
                 /** @description Only events caused by this actor. */
                 actorId?: string;
                 /** @description Only events caused by this kind of actor. */
-                actorKind?: "key" | "node" | "operator" | "system";
+                actorKind?: "key" | "member" | "node" | "operator" | "system";
                 /** @description Only events after this position. */
                 after?: string;
                 /** @description A position from an earlier response: only what is before it counts. Default: everything that is loaded now. */
@@ -6088,6 +6184,78 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["PayableResponse"];
+                };
+            };
+        };
+    };
+    "list-payee-links": {
+        parameters: {
+            query?: {
+                /** @description Only those of this payee. */
+                counterpartyId?: string;
+                /** @description The nextCursor of the previous response. */
+                cursor?: string;
+                /** @description The most records in the response. */
+                limit?: number;
+                /** @description Only those in this state. */
+                state?: "ACTIVE" | "REVOKED";
+                /** @description Only those to parts of this statement. */
+                statementId?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PayeeLinkListResponse"];
+                };
+            };
+        };
+    };
+    "create-payee-link": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewPayeeLink"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CreatedPayeeLinkResponse"];
+                };
+            };
+        };
+    };
+    "revoke-payee-link": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PayeeLinkResponse"];
                 };
             };
         };
