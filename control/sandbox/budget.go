@@ -39,7 +39,7 @@ func (u usage) sum() int64 { return u.log + u.kept }
 // usageOfDemo is the usage of deliveries, each with an event of about 1.2 KB, and of their pack,
 // whose header has this length.
 func usageOfDemo(deliveries, header int) usage {
-	return usage{1024 + 1536*int64(deliveries), 4096 + 4096*int64(deliveries) + 2*int64(header)}
+	return usage{1024 + 1536*int64(deliveries), 4096 + 2560*int64(deliveries) + 2*int64(header)}
 }
 
 // usageOfChange is the usage of a change whose response has this length. The response has the

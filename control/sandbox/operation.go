@@ -96,7 +96,7 @@ func (s *Service) Lives(ctx context.Context, tenantID string) (bool, error) {
 }
 
 // usageOfDelivery is what one delivery takes, without a pack.
-var usageOfDelivery = usage{1536, 4096}
+var usageOfDelivery = usage{1536, 2560}
 
 // Deliver issues a receipt for the visitor's body of POST /v1/delivery, if there is space for it.
 // The answer is that route's. Errors are as of Config.Deliver, or an *Error.

@@ -55,7 +55,7 @@ func PayeeLinks(t *testing.T, s *systemtest.Service) {
 	first := w.draft(nil)
 	require.ErrorContains(t, s.Client.Do(t.Context(), http.MethodPost, "/v1/settlement/payee-links", map[string]any{"statementId": first, "counterpartyId": ada}, nil), "issue it first")
 	s.Post("/v1/settlement/statements/"+first+"/issue", nil, nil)
-	require.ErrorContains(t, s.Client.Do(t.Context(), http.MethodPost, "/v1/settlement/payee-links", map[string]any{"statementId": first, "counterpartyId": "cp_none"}, nil), "no counterparty of the tenant")
+	require.ErrorContains(t, s.Client.Do(t.Context(), http.MethodPost, "/v1/settlement/payee-links", map[string]any{"statementId": first, "counterpartyId": "cp_none"}, nil), "not a counterparty of this tenant")
 
 	var due struct {
 		Payables []struct{ CounterpartyID, Number, Exact, Net, Gross string }
