@@ -81,7 +81,7 @@ RULES = {"create-settlement-rule", "change-settlement-rule", "dry-run-settlement
 
 # What has to be done with a record before an operation takes it, or behind that, and what
 # else there has to be.
-BEFORE = {"resume-right": "suspend-right", "respond-to-dispute": "investigate-dispute", "settle-statement": "issue-statement", "correct-statement": "issue-statement", "void-statement": "issue-statement", "create-payee-link": "issue-statement"}
+BEFORE = {"resume-right": "suspend-right", "respond-to-dispute": "investigate-dispute", "settle-statement": "issue-statement", "correct-statement": "issue-statement", "void-statement": "issue-statement"}
 AFTER = {"correct-statement": "ingest-batch"}  # which is then late
 BESIDE = {"seal-proof-packs": "observe-delivery", "get-receipt": "seal-proof-packs", "prove-receipt": "seal-proof-packs", "draft-statement": "observe-delivery"}
 
@@ -172,6 +172,8 @@ class Service:
         """An operation's example, with ids of records that are there."""
         if operation.id in BESIDE:
             self.perform(self.operations[BESIDE[operation.id]])
+        if operation.id == "create-payee-link":  # for whom something is stated
+            ids = self.payee()
         path = {name: ids.get(name) or self.record(operation, name) for name in operation.names("path")}
         query = {name: self.record(operation, name) for name in operation.names("query")}
         body = copy.deepcopy(operation.example)
@@ -200,6 +202,17 @@ class Service:
         if operation.id == "erase":
             self.confirm(operation, body)
         return path, query, body
+
+    def payee(self):
+        """A payee of an issued statement, without links that are in force: few may be."""
+        self.perform(self.operations["issue-statement"])
+        payable = self.perform(self.operations["list-payables"])["payables"][0]
+        of = {"statementId": payable["statementId"], "counterpartyId": payable["counterpartyId"]}
+        links = self.session.get(URL + "/v1/settlement/payee-links", params={"statementId": of["statementId"], "limit": 100}).json()["data"]["links"]
+        for link in links:
+            if link["state"] == "ACTIVE" and link["id"] != self.kept.get("payeeLinkId"):
+                self.session.delete(f"{URL}/v1/settlement/payee-links/{link['id']}")
+        return of
 
     def confirm(self, operation, body):
         """Gives an erasure the token that its refusal has."""
