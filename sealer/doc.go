@@ -143,10 +143,11 @@
 // event, a verifier remarks erasure.unproven.
 //
 // A verifier takes an HTTP answer about an erasure as it takes the note. It begins {"ok":true,"data":{"erasure":{"id":"era_,
-// is JSON without repeated names, and has the note as the member certificate of erasure. Where erasure has a member
-// of a name that the note's object has, its value is the same, and its id is the note's erasureId; else it is
-// refused (format.invalid). Its other members, such as requestedBy, are not signed. A certificate of null can't be
-// judged (format.unknown).
+// is JSON without repeated names, and has the note as the member certificate of erasure. Its erasure has exactly the members
+// id, tenantId, subjectHash, until, eventId, requestedBy, state, counts, certificate, completedAt, createdAt, updatedAt and
+// revision. The state is COMPLETED. Where erasure has a member of a name that the note's object has, its value is the same,
+// and its id is the note's erasureId. An answer that differs is refused (format.invalid). The other members, such as
+// requestedBy, are not signed. A certificate of null can't be judged (format.unknown).
 //
 // # Key directory
 //

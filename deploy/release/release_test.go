@@ -178,7 +178,7 @@ func TestSignedSums(t *testing.T) {
 	change("a.tar.gz is not what was signed", "a.tar.gz", "b")
 	change("c.tgz is not a file of this release", "c.tgz", "c")
 	change("SHA256SUMS is not what was signed", sumsName, "")
-	change("is not signed by", signedName, strings.Replace(string(signed), "a.tar.gz", "x.tar.gz", 1))
+	change("SHA256SUMS.note is not what the key muniment.example/release+", signedName, strings.Replace(string(signed), "a.tar.gz", "x.tar.gz", 1))
 	require.NoError(t, os.Remove(at("b.tgz")))
 	_, err = verify.Release(dir, string(vkey))
 	require.ErrorContains(t, err, "b.tgz is missing")

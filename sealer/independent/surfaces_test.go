@@ -4,7 +4,10 @@ package independent_test
 
 import (
 	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -13,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/mod/sumdb/note"
 
 	"muniment.example/control/settle"
 	"muniment.example/sealer/verify"
@@ -191,5 +195,25 @@ func TestSurfaces(t *testing.T) {
 	}
 	expect("a wrong path", verify.VerdictUnjudged, root, filepath.Join(f.dir, "nowhere"), keys)
 	expect("a folder", verify.VerdictUnjudged, root, f.dir, keys)
+
+	// Of a release verify.py knows nothing, and the page has the note alone, by whatever key.
+	skey, vkey, err := note.GenerateKey(rand.Reader, "muniment.example/release")
+	require.NoError(t, err)
+	signer, err := note.NewSigner(skey)
+	require.NoError(t, err)
+	file, key := filepath.Join(f.dir, "v1.0.0", verify.SignedReleaseSums), f.put([]byte(vkey))
+	require.NoError(t, os.Mkdir(filepath.Dir(file), 0o700))
+	signed, err := note.Sign(&note.Note{Text: fmt.Sprintf("%x  a.tgz\n", sha256.Sum256([]byte("a")))}, signer)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(file), "a.tgz"), []byte("a"), 0o600))
+	for about, text := range map[string][]byte{"a page as a release": []byte("<!doctype html>"), "a release, of another key": signed} {
+		require.NoError(t, os.WriteFile(file, text, 0o600))
+		expect(about, verify.VerdictUnjudged, root, file)
+	}
+	require.NoError(t, os.WriteFile(file, signed, 0o600))
+	for name, want := range map[string]string{"muniment verify": verify.VerdictSound, "muniment-verify": verify.VerdictSound, "the page": verify.VerdictUnjudged, "verify.py": verify.VerdictUnjudged} {
+		_, together, _ := all[name](t, key, file)
+		require.Equal(t, want, together, name)
+	}
 	t.Logf("%d kinds of files on %d surfaces", len(evidenceOf), len(all))
 }

@@ -1719,6 +1719,11 @@ ERASURE = {
     },
     "erasureId": text, "eventId": text, "logGoneBy": time, "note": text, "subjectHash": text, "tenantId": text, "until": time,
 }
+RECORD = {  # of an erasure, in an answer; the certificate decides about what it has, too
+    name: lambda v: True for name in (
+        "id", "tenantId", "subjectHash", "until", "eventId", "requestedBy", "state", "counts", "certificate", "completedAt", "createdAt", "updatedAt", "revision",
+    )
+}
 
 
 class Erasure:
@@ -1738,8 +1743,9 @@ class Erasure:
         answer = json.loads(canonical(answer).encode())  # each number in one spelling
         need(fits(answer, {"ok": True, "data": {"erasure": dict}, "contractVersion": "v1.0"}))
         record = answer["data"]["erasure"]
-        need(record.get("certificate", "") is not None, "format.unknown")
-        need(text(record.get("certificate")))
+        need(fits(record, RECORD))
+        need(record["certificate"] is not None, "format.unknown")
+        need(text(record["certificate"]) and record["state"] == "COMPLETED")
         return record["certificate"], {name: v for name, v in record.items() if name != "id"} | {"erasureId": record["id"]}
 
     def check(self, keys, files):

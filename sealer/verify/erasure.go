@@ -58,8 +58,15 @@ const startOfErasure = startOfAnswer + `{"erasure":{"id":"era_`
 
 var errNoCertificate = errors.New("the erasure is not completed, so it has no certificate yet")
 
-// readErasure reads a certificate: its text, or that in the HTTP answer {"erasure":{…"certificate":TEXT…}}, of which
-// each member that the certificate has too must be the same. errNoCertificate if the answer has none.
+// recordOfErasure are the members of an erasure in an answer. One of any other name could say something that a person
+// takes for signed.
+var recordOfErasure = []string{
+	"id", "tenantId", "subjectHash", "until", "eventId", "requestedBy", "state", "counts", "certificate", "completedAt", "createdAt", "updatedAt", "revision",
+}
+
+// readErasure reads a certificate: its text, or that in the HTTP answer {"erasure":{…"certificate":TEXT…}}, which has
+// the members of recordOfErasure, the state COMPLETED, and the same value in each member that the certificate has too.
+// errNoCertificate if the answer has none.
 func readErasure(text string) (string, error) {
 	if !strings.HasPrefix(text, startOfErasure) {
 		return oneNewline(text), nil
@@ -72,8 +79,12 @@ func readErasure(text string) (string, error) {
 	r.exactly("/data", data, "erasure")
 	at := "/data/erasure"
 	record := r.members(at, data["erasure"])
+	r.exactly(at, record, recordOfErasure...)
 	if r.fault == nil && record["certificate"].Kind() == 'n' {
 		return "", errNoCertificate
+	}
+	if state := r.name(at+"/state", record["state"]); state != "COMPLETED" {
+		r.fail(at+"/state", "want COMPLETED, as there is a certificate")
 	}
 	certificate := r.name(at+"/certificate", record["certificate"])
 	_, signed, _ := strings.Cut(certificate, "\n")

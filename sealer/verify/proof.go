@@ -242,7 +242,7 @@ func (i *inclusionFile) verify(v *verification, events []*eventFile) {
 	if f.Delivery != nil {
 		i.recording.note(f.Delivery)
 	}
-	i.recording.says = saysDue(&f.Event)
+	i.recording.stated = statedDue(&f.Event)
 	switch {
 	case f.Code != "":
 		i.say(f.Code, "%v", f.Err)

@@ -19,7 +19,7 @@ type recording struct {
 	plays      int    // without repetitions
 	dwellMs    float64
 	by         time.Time // when all of it was there
-	says       string    // of a single event that people know: what it says
+	stated     string    // of the event of a payable alone: what was stated as due
 }
 
 // note counts a delivery that repeats none.
@@ -137,8 +137,8 @@ func recorded(list []*recording) string {
 		return ""
 	case overlap: // what is in two files can't be told apart
 		return fmt.Sprintf("The events in these files were recorded before %s and were not changed since.", before)
-	case all.plays == 0 && events == 1 && list[0].says != "":
-		return fmt.Sprintf("The entry that %s was recorded before %s and was not changed since.", list[0].says, before)
+	case all.plays == 0 && events == 1 && list[0].stated != "": // once: it may be void, corrected or paid
+		return fmt.Sprintf("The entry that %s was recorded before %s and was not changed since. Later voids, corrections and payments are not in this proof.", list[0].stated, before)
 	case all.plays == 0 && events == 1:
 		return fmt.Sprintf("This event, which is no play, was recorded before %s and was not changed since.", before)
 	case all.plays == 0:
@@ -170,17 +170,17 @@ func (f *FileReport) sentence() string {
 // payableIssued is what the event of a payable says of it.
 type payableIssued struct{ Number, CounterpartyID, Gross, Currency, StatementID, DueOn string }
 
-// saysDue says what an event makes due to whom; empty for others.
-func saysDue(e *sealer.Event) string {
+// statedDue says what a tenant stated as due to whom, by an event; empty for others.
+func statedDue(e *sealer.Event) string {
 	var p payableIssued
 	if e.Type != "payable.issued" || json.Unmarshal(e.Data, &p) != nil || p.Number == "" {
 		return ""
 	}
-	verb, amount := "are due to", p.Gross
+	as, amount := "due to", p.Gross
 	if credit, found := strings.CutPrefix(amount, "-"); found {
-		verb, amount = "are credited against", credit
+		as, amount = "credited against", credit
 	}
-	return fmt.Sprintf("%s %s %s %s by %s, with the number %s, of the statement %s,", money(amount), p.Currency, verb, p.CounterpartyID, p.DueOn, p.Number, p.StatementID)
+	return fmt.Sprintf("%s stated %s %s as %s %s by %s, with the number %s, of the statement %s,", e.TenantID, money(amount), p.Currency, as, p.CounterpartyID, p.DueOn, p.Number, p.StatementID)
 }
 
 // aboutReceipt is the sentence about a receipt.

@@ -3,13 +3,16 @@ package verify
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/control/settle/rate"
+	"muniment.example/sealer"
 )
 
 // TestSummaries: a person reads first what the files prove, or what decides and what to do.
@@ -48,6 +51,26 @@ func TestSummaryOfAStatement(t *testing.T) {
 	require.Regexp(t, ` It corrects stm_2 by -?[\d.,]+ [A-Z]{3}\.$`, corrected.Files[0].Summary)
 	void := c.void(&c.second)
 	require.Regexp(t, `^This voids the statement stm_2, from .*: nothing of it is due\.$`, c.beside(&void, &c.second).Files[0].Summary)
+}
+
+// TestSummaryOfAPayable says who stated what as due, and not that it still is: it may be void since.
+func TestSummaryOfAPayable(t *testing.T) {
+	a := newArchive(t, 3)
+	for gross, stated := range map[string]string{"1006.30": `1,006\.30 EUR as due to cpt_1`, "-6.30": `6\.30 EUR as credited against cpt_1`} {
+		a.Now = a.Now.Add(time.Second)
+		event, err := sealer.AppendEvent(nil, &sealer.Event{
+			EventID: a.ID("evt_"), TenantID: a.Tenant, Type: "payable.issued", At: a.Now, Actor: sealer.Ref{Kind: "key", ID: "key_fixture"}, Subject: sealer.Ref{Kind: "payable", ID: "pay_1"},
+			Data: fmt.Appendf(nil, `{"counterpartyId":"cpt_1","currency":"EUR","dueOn":"2026-06-30","gross":%q,"number":"2026-000001","statementId":"stm_1"}`, gross),
+		})
+		require.NoError(t, err)
+		a.keep([][]byte{event})
+		leaf := len(a.events) - 1
+		r := a.verify(a.Directory(), nil, file{"proof", a.proofAnswer(leaf, a.home(leaf))})
+		require.True(t, r.OK, "%+v", r.Files)
+		want := `^The entry that ` + a.Tenant + ` stated ` + stated + ` by 2026-06-30, with the number 2026-000001, of the statement stm_1, was recorded before .* and was not changed since\. Later voids, corrections and payments are not in this proof\.$`
+		require.Regexp(t, want, r.Summary)
+		require.Regexp(t, want, r.Files[0].Summary)
+	}
 }
 
 // TestSummaryIsInert: what stands in files can't write lines of its own.

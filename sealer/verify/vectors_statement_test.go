@@ -36,6 +36,8 @@ func (v *vectors) erasures() {
 	answered("erasure-answer-of-another", "beside the certificate another person is said to be erased", beside(`"subjectHash":"hash"`, `"subjectHash":"hush"`), []sealer.Code{FormatInvalid}, stone)
 	answered("erasure-answer-renamed", "the erasure has another id than its certificate", beside(`"id":"era_0"`, `"id":"era_1"`), []sealer.Code{FormatInvalid}, stone)
 	answered("erasure-answer-counts", "beside the certificate another number is stated", beside(`"privateParts":7`, `"privateParts":8`), []sealer.Code{FormatInvalid}, stone)
+	answered("erasure-answer-member", "beside the certificate stands a member that no erasure has", beside(`"requestedBy":"key_1"`, `"requestedBy":"key_1","backupsErased":true`), []sealer.Code{FormatInvalid}, stone)
+	answered("erasure-answer-state", "it has a certificate, and is said not to be completed", beside(`"state":"COMPLETED"`, `"state":"REQUESTED"`), []sealer.Code{FormatInvalid}, stone)
 	answered("erasure-answer-altered", "the certificate in the answer was altered", bytes.ReplaceAll(bytes.ReplaceAll(erasureAnswer(text), []byte(`\"subjectHash\":\"hash\"`), []byte(`\"subjectHash\":\"hush\"`)), []byte(`"subjectHash":"hash"`), []byte(`"subjectHash":"hush"`)), []sealer.Code{sealer.SignatureInvalid}, stone)
 	answered("erasure-answer-requested", "it is not completed, so there is no certificate yet", erasureAnswer(nil), []sealer.Code{FormatUnknown})
 	v.cases = append(v.cases, vector{Name: "certificate of erasure, alone", About: "no directory is at hand", Files: []string{good}, Failures: [][]sealer.Code{{sealer.KeyUnknown}}})

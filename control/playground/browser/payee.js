@@ -37,7 +37,7 @@ for (const [device, viewport, colorScheme] of views) {
 
       await page.getByRole('link', { name: 'Verify in this browser' }).click();
       await page.locator('#report h2').getByText('Sound', { exact: true }).waitFor({ timeout: 120_000 });
-      await page.getByText('6.30 EUR are due to').first().waitFor();
+      await page.getByText('6.30 EUR as due to').first().waitFor();
       assert.equal(page.url(), `${url}/verify`, 'the token is not in the address bar');
       assert.ok(!await page.evaluate((text) => document.body.innerHTML.includes(text), token), 'nor in the page');
       await visit.look('verified');
