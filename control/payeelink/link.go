@@ -14,8 +14,9 @@
 // and without its parties. The page hands out that event with the proof that the signed log includes it. /verify judges
 // it by itself, and the payee learns that exactly this is recorded as due, since when, and that it was not changed. How
 // the amount was computed follows from the signed statement and the packs, which show what all payees get and who saw
-// what: they are not handed out here, and the page says so. The signed file of a statement for this payee alone has no
-// share of others, so that is.
+// what: they are not handed out here, and the page says so. The signed text of a statement for this payee alone has no
+// share of others, but what is without a price, what disputes exclude, the scopes of rights and the statements it
+// overlaps with, of the whole tenant. It is handed out only if it shows nothing of these but of the payee's own lines.
 //
 // An unknown token, one that has ended and one that was revoked get the same answer. No event, log line, trace or error
 // has a token: requests are known by the route alone. Pages say that nobody may keep, index or frame them, nor learn
