@@ -21,7 +21,8 @@
 // An unknown token, one that has ended and one that was revoked get the same answer. No event, log line, trace or error
 // has a token: requests are known by the route alone. Pages say that nobody may keep, index or frame them, nor learn
 // their address as a referrer; they run no script (the CSP's sandbox). They are served from the places for callers
-// without a key, and at most atOnce of them are made at a time.
+// without a key, and at most atOnce of them are made at a time: atOnceTenant of a tenant's, atOnceLink of a link's, so
+// that no link, and no tenant with many, keeps all others from theirs.
 //
 // When a person is erased, links to the papers that named the person end. If the database is restored from an older
 // copy, a link that was revoked since is revoked again by its event; one that was made since is listed, and works no
@@ -51,8 +52,9 @@ const (
 	defaultLife, longest = 30 * 24 * time.Hour, 400 * 24 * time.Hour
 	// mostInForce is how many links to one payee's part of a statement work at a time.
 	mostInForce = 20
-	// atOnce is how many answers are made at a time: a paper of a large statement takes memory and time.
-	atOnce = 8
+	// atOnce is how many answers are made at a time: a paper of a large statement takes memory and time. atOnceTenant
+	// of them are by links of one tenant, atOnceLink by one link.
+	atOnce, atOnceTenant, atOnceLink = 8, 4, 2
 )
 
 // Link is the record of a link.
@@ -147,7 +149,7 @@ type Config struct {
 type Service struct {
 	cfg    Config
 	db     *store.DB
-	places chan struct{}
+	places *places
 }
 
 // New returns the service.
@@ -158,7 +160,7 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	return &Service{cfg: cfg, db: cfg.DB, places: make(chan struct{}, atOnce)}, nil
+	return &Service{cfg: cfg, db: cfg.DB, places: newPlaces()}, nil
 }
 
 // create makes a link, and returns its token, which is kept nowhere.
