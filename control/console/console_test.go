@@ -257,6 +257,20 @@ func TestEveryPayeeLinkCanBeRevoked(t *testing.T) {
 	require.Equal(t, api.ResourceNotFound, api.From(err).Code)
 }
 
+// TestPayeeLinksSayWhatFollowsFromThem: whoever makes a link is told that a payee can compute the rest of a line.
+func TestPayeeLinksSayWhatFollowsFromThem(t *testing.T) {
+	s := served(t, func(w http.ResponseWriter, _ string) {
+		_, _ = w.Write([]byte(`{"data":{"statement":{"id":"stm_1","state":"ISSUED"},"counterparty":{"name":"Song Rights"}}}`))
+	})
+	maps.Copy(s.operations(), map[string]operation{
+		"get-statement": {method: "GET", path: "/v1/statements/{statementId}"}, "get-counterparty": {method: "GET", path: "/v1/counterparties/{counterpartyId}"},
+	})
+	p, _ := s.page(Path + "/money/statements/stm_1/payees/cp_1/link")
+	c, err := aboutPayeeLink(p, []string{"stm_1", "cp_1"})
+	require.NoError(t, err)
+	require.Contains(t, strings.Join(c.Lines, " "), "with two payees, what the other gets")
+}
+
 // TestAddressesFillInLittle: an address that somebody was sent fills in what an act is about, and nothing else, neither
 // where events and money go nor what somebody may do.
 func TestAddressesFillInLittle(t *testing.T) {

@@ -59,7 +59,8 @@ func (p *page) payeeLink(statementID, id string) (payeeLink, error) {
 // aboutPayeeLink are the consequences of a link, and who gets it.
 func aboutPayeeLink(p *page, params []string) (consequences, error) {
 	c, err := aboutStatement([]string{"ISSUED", "SETTLED", "VOIDED"},
-		"Anyone who has the link sees this payee’s part of the statement, without an account, with its PDF, CSV and proof, and nothing of other payees.",
+		"Anyone who has the link sees this payee’s part of the statement, without an account, with its PDF, CSV and proof. No other payee is named.",
+		"Lines have their price and amount, as an invoice does. Where the payee shares a line, the rest is what the others get: with two payees, what the other gets.",
 		"It is shown once. Send it to the payee alone. It can be revoked at any time.")(p, params[:1])
 	if err != nil || !p.can("get-counterparty") {
 		return c, err

@@ -1,9 +1,10 @@
 // Package payeelink lets a payee read its own part of an issued statement by a link, without an account.
 //
 // A link is of one payee and one statement, has an end, and can be revoked. It leads to a page under /payee/, with the
-// payee's part as a paper, the same as PDF, CSV and JSON, and what a verifier needs. None of it names another payee,
-// or shows what one gets: paper.Paper.For leaves them out, and of a line it shows its amount and the payee's share. A
-// draft has no links.
+// payee's part as a paper, the same as PDF, CSV and JSON, and what a verifier needs. None of it names another payee:
+// paper.Paper.For leaves them out. Of a line it shows price, quantity, amount and the payee's percentage, which an invoice
+// needs, and by which a payee checks its amount. So who shares a line knows what all others together get of it, and with
+// one other, what that one gets. A draft has no links.
 //
 // The token of a link is 256 random bits, which are returned once; the database has their SHA-256, as of an API key. So
 // nobody who reads the database, a backup or the log can make a link, none can be guessed, and no secret has to be kept

@@ -10,7 +10,8 @@ import (
 	"muniment.example/sealer"
 )
 
-// Part is what one payee may see of a statement that was issued: nothing in it is of another payee.
+// Part is what one payee may see of a statement that was issued: it names no other. The rest of a line that is
+// shared is what all others get of it.
 type Part struct {
 	Statement Statement
 	Paper     *paper.Paper
