@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -207,6 +208,67 @@ func TestBusyOverview(t *testing.T) {
 		require.ErrorIs(t, showOverview(p), context.DeadlineExceeded)
 		require.Equal(t, 1500*time.Millisecond, time.Since(began))
 	})
+}
+
+// TestEveryPayeeLinkCanBeRevoked: however many links were made after one, pages lead to it, and it can be revoked.
+func TestEveryPayeeLinkCanBeRevoked(t *testing.T) {
+	s := served(t, func(w http.ResponseWriter, target string) {
+		at, err := url.Parse(target)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		response := `{"data":{"statement":{"id":"stm_1","state":"ISSUED"}}}`
+		switch query := at.Query(); {
+		case at.Path == "/v1/payee-links" && query.Get("statementId") != "stm_1":
+			t.Error(target)
+		case at.Path == "/v1/payee-links" && query.Get("cursor") == "older":
+			response = `{"data":{"links":[{"id":"pln_old","state":"ACTIVE","expiresAt":"2999-01-01T00:00:00Z"},{"id":"pln_ended","state":"REVOKED"}],"nextCursor":null}}`
+		case at.Path == "/v1/payee-links":
+			response = `{"data":{"links":[{"id":"pln_new","state":"REVOKED"}],"nextCursor":"older"}}`
+		}
+		_, _ = w.Write([]byte(response))
+	})
+	maps.Copy(s.operations(), map[string]operation{
+		"get-statement": {method: "GET", path: "/v1/statements/{statementId}"}, "list-counterparties": {method: "GET", path: "/v1/counterparties"}, "list-payables": {method: "GET", path: "/v1/payables"},
+		"list-payee-links": {method: "GET", path: "/v1/payee-links"}, "revoke-payee-link": {method: "DELETE", path: "/v1/payee-links/{payeeLinkId}"},
+	})
+	show := func(address string) string {
+		p, w := s.page(address)
+		p.r.SetPathValue("statementId", "stm_1")
+		require.NoError(t, showStatement(p))
+		return w.Body.String()
+	}
+	const path = Path + "/money/statements/stm_1"
+	require.Contains(t, show(path), `href="`+path+`?cursor=older">Older links</a>`)
+	older := show(path + "?cursor=older")
+	require.Contains(t, older, path+"/links/pln_old/revoke")
+	require.Contains(t, older, `href="`+path+`">Newest links</a>`)
+	require.NotContains(t, older, "Older links")
+
+	p, _ := s.page(path)
+	c, err := aboutEnd(p, []string{"stm_1", "pln_old"})
+	require.NoError(t, err)
+	require.Empty(t, c.Stop)
+	c, err = aboutEnd(p, []string{"stm_1", "pln_ended"})
+	require.NoError(t, err)
+	require.NotEmpty(t, c.Stop)
+	_, err = aboutEnd(p, []string{"stm_1", "pln_none"})
+	require.Equal(t, api.ResourceNotFound, api.From(err).Code)
+}
+
+// TestPayeeLinksSayWhatFollowsFromThem: whoever makes a link is told that a payee can compute the rest of a line.
+func TestPayeeLinksSayWhatFollowsFromThem(t *testing.T) {
+	s := served(t, func(w http.ResponseWriter, _ string) {
+		_, _ = w.Write([]byte(`{"data":{"statement":{"id":"stm_1","state":"ISSUED"},"counterparty":{"name":"Song Rights"}}}`))
+	})
+	maps.Copy(s.operations(), map[string]operation{
+		"get-statement": {method: "GET", path: "/v1/statements/{statementId}"}, "get-counterparty": {method: "GET", path: "/v1/counterparties/{counterpartyId}"},
+	})
+	p, _ := s.page(Path + "/money/statements/stm_1/payees/cp_1/link")
+	c, err := aboutPayeeLink(p, []string{"stm_1", "cp_1"})
+	require.NoError(t, err)
+	require.Contains(t, strings.Join(c.Lines, " "), "with two payees, what the other gets")
 }
 
 // TestAddressesFillInLittle: an address that somebody was sent fills in what an act is about, and nothing else, neither

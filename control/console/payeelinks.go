@@ -16,13 +16,19 @@ type payeeLink struct {
 	By    cell
 }
 
-// payeeLinks are the newest links to parts of a statement.
-func (p *page) payeeLinks(statementID string) ([]payeeLink, error) {
-	var data struct{ Links []client.PayeeLink }
-	if err := p.get(&data, "list-payee-links", url.Values{"statementId": {statementID}, "limit": {"100"}}); err != nil {
-		return nil, err
+// payeeLinks are a page of the links to parts of a statement, newest first; next is the cursor of the following one.
+func (p *page) payeeLinks(statementID, cursor, limit string) (all []payeeLink, next string, err error) {
+	query := url.Values{"statementId": {statementID}, "limit": {limit}}
+	if cursor != "" {
+		query.Set("cursor", cursor)
 	}
-	var all []payeeLink
+	var data struct {
+		Links      []client.PayeeLink
+		NextCursor string
+	}
+	if err := p.do(call{op: "list-payee-links", query: query, quiet: limit != pageRows}, &data); err != nil {
+		return nil, "", err
+	}
 	for _, l := range data.Links {
 		shown := payeeLink{PayeeLink: l, Shown: l.State, By: p.allowed(actor(l.CreatedBy))}
 		if l.State == "ACTIVE" && !l.ExpiresAt.After(p.s.cfg.Now()) {
@@ -30,13 +36,31 @@ func (p *page) payeeLinks(statementID string) ([]payeeLink, error) {
 		}
 		all = append(all, shown)
 	}
-	return all, nil
+	return all, data.NextCursor, nil
+}
+
+// payeeLink is one link to a part of a statement, however many were made after it.
+func (p *page) payeeLink(statementID, id string) (payeeLink, error) {
+	for cursor := ""; ; {
+		all, next, err := p.payeeLinks(statementID, cursor, "500")
+		if err != nil {
+			return payeeLink{}, err
+		}
+		if at := slices.IndexFunc(all, func(l payeeLink) bool { return l.ID == id }); at >= 0 {
+			return all[at], nil
+		}
+		if next == "" {
+			return payeeLink{}, api.NotFound("payee's link")
+		}
+		cursor = next
+	}
 }
 
 // aboutPayeeLink are the consequences of a link, and who gets it.
 func aboutPayeeLink(p *page, params []string) (consequences, error) {
 	c, err := aboutStatement([]string{"ISSUED", "SETTLED", "VOIDED"},
-		"Anyone who has the link sees this payee’s part of the statement, without an account, with its PDF, CSV and proof, and nothing of other payees.",
+		"Anyone who has the link sees this payee’s part of the statement, without an account, with its PDF, CSV and proof. No other payee is named.",
+		"Lines have their price and amount, as an invoice does. Where the payee shares a line, the rest is what the others get: with two payees, what the other gets.",
 		"It is shown once. Send it to the payee alone. It can be revoked at any time.")(p, params[:1])
 	if err != nil || !p.can("get-counterparty") {
 		return c, err
@@ -53,15 +77,11 @@ func aboutEnd(p *page, params []string) (consequences, error) {
 	if !p.can("list-payee-links") {
 		return c, nil
 	}
-	all, err := p.payeeLinks(params[0])
+	l, err := p.payeeLink(params[0], params[1])
 	if err != nil {
 		return c, err
 	}
-	at := slices.IndexFunc(all, func(l payeeLink) bool { return l.ID == params[1] })
-	if at < 0 {
-		return c, api.NotFound("payee's link")
-	}
-	if all[at].State != "ACTIVE" {
+	if l.State != "ACTIVE" {
 		c.Stop = "The link is revoked, so there is nothing to do here."
 	}
 	return c, nil

@@ -58,8 +58,10 @@ type statementPage struct {
 	Adjusted []struct{ Amount, Month, Reason string }
 	Payables []client.Payable
 	Links    []payeeLink
-	Names    payees
-	Steps    []step
+	// Older and Newest lead to other pages of Links; empty if there are none.
+	Older, Newest string
+	Names         payees
+	Steps         []step
 }
 
 // step is a state in the life of a statement.
@@ -100,8 +102,16 @@ func showStatement(p *page) error {
 			return err
 		}
 		s.Payables = payables.Payables
-		if s.Links, err = p.payeeLinks(statementID); err != nil {
+		cursor := p.r.URL.Query().Get("cursor")
+		var next string
+		if s.Links, next, err = p.payeeLinks(statementID, cursor, pageRows); err != nil {
 			return err
+		}
+		if next != "" {
+			s.Older = addressed(p.Path, url.Values{"cursor": {next}})
+		}
+		if cursor != "" {
+			s.Newest = p.Path
 		}
 	}
 	order := []string{"DRAFT", "ISSUED", "SETTLED"}

@@ -34,7 +34,7 @@ type Handout struct {
 	Files  []File
 	// Until is when the page ends.
 	Until time.Time
-	// Alone says that the statement is for this payee alone.
+	// Alone says that the signed statement shows the lines of this payee alone, so that it is among Files.
 	Alone bool
 }
 

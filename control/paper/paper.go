@@ -2,7 +2,8 @@
 // as CSV files. It shows what the signed document, the payables and the rights say, and computes no amount.
 //
 // A paper is of all payees of a statement, or of one (For): then it has the number, the parties, the tax
-// and the due date that an invoice needs (Directive 2006/112/EC, article 226), and shows nothing of others.
+// and the due date that an invoice needs (Directive 2006/112/EC, article 226), and names no others. Its lines have price and
+// amount, as an invoice does, so what others get of a line that is shared is the rest of it.
 //
 // The PDF is set in the fonts Go Regular, Go Bold and Go Mono, which have the letters of Latin, Greek and
 // Cyrillic scripts. A paper with others can't be one (Lacking): the page shows it.

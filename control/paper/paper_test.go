@@ -167,7 +167,8 @@ func TestChangesOfOnePayee(t *testing.T) {
 	require.Len(t, d.Correction.Changes, 3, "the whole paper stays as it was")
 }
 
-// TestOnePayee: the paper of one shows nothing of others, in any form.
+// TestOnePayee: the paper of one names nobody else, in any form, and has prices and amounts of its lines, as an invoice
+// does.
 func TestOnePayee(t *testing.T) {
 	p := november()
 	whole, err := p.HTML("")
@@ -184,7 +185,7 @@ func TestOnePayee(t *testing.T) {
 		require.NotContains(t, string(page), foreign)
 		require.NotContains(t, string(lines), foreign)
 	}
-	for _, want := range []string{"<h1>Statement 2026-000001</h1>", "<strong>2.70 EUR</strong>", "<span>Open</span><strong>2.70 EUR</strong>", "Issued", "1 December 2026", "31 December 2026", "Tax number DE1", "Self-billing"} {
+	for _, want := range []string{"<h1>Statement 2026-000001</h1>", "<strong>2.70 EUR</strong>", "8.5 per 1,000 impressions", "3.404999", "<span>Open</span><strong>2.70 EUR</strong>", "Issued", "1 December 2026", "31 December 2026", "Tax number DE1", "Self-billing"} {
 		require.Contains(t, string(page), want)
 	}
 	page, err = only(t, p, "cp_b").HTML("")

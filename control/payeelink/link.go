@@ -1,9 +1,10 @@
 // Package payeelink lets a payee read its own part of an issued statement by a link, without an account.
 //
 // A link is of one payee and one statement, has an end, and can be revoked. It leads to a page under /payee/, with the
-// payee's part as a paper, the same as PDF, CSV and JSON, and what a verifier needs. None of it names another payee,
-// or shows what one gets: paper.Paper.For leaves them out, and of a line it shows its amount and the payee's share. A
-// draft has no links.
+// payee's part as a paper, the same as PDF, CSV and JSON, and what a verifier needs. None of it names another payee:
+// paper.Paper.For leaves them out. Of a line it shows price, quantity, amount and the payee's percentage, which an invoice
+// needs, and by which a payee checks its amount. So who shares a line knows what all others together get of it, and with
+// one other, what that one gets. A draft has no links.
 //
 // The token of a link is 256 random bits, which are returned once; the database has their SHA-256, as of an API key. So
 // nobody who reads the database, a backup or the log can make a link, none can be guessed, and no secret has to be kept
@@ -14,13 +15,15 @@
 // and without its parties. The page hands out that event with the proof that the signed log includes it. /verify judges
 // it by itself, and the payee learns that exactly this is recorded as due, since when, and that it was not changed. How
 // the amount was computed follows from the signed statement and the packs, which show what all payees get and who saw
-// what: they are not handed out here, and the page says so. The signed file of a statement for this payee alone has no
-// share of others, so that is.
+// what: they are not handed out here, and the page says so. The signed text of a statement for this payee alone has no
+// share of others, but what is without a price, what disputes exclude, the scopes of rights and the statements it
+// overlaps with, of the whole tenant. It is handed out only if it shows nothing of these but of the payee's own lines.
 //
 // An unknown token, one that has ended and one that was revoked get the same answer. No event, log line, trace or error
 // has a token: requests are known by the route alone. Pages say that nobody may keep, index or frame them, nor learn
 // their address as a referrer; they run no script (the CSP's sandbox). They are served from the places for callers
-// without a key, and at most atOnce of them are made at a time.
+// without a key, and at most atOnce of them are made at a time: atOnceTenant of a tenant's, atOnceLink of a link's, so
+// that no link, and no tenant with many, keeps all others from theirs.
 //
 // When a person is erased, links to the papers that named the person end. If the database is restored from an older
 // copy, a link that was revoked since is revoked again by its event; one that was made since is listed, and works no
@@ -50,8 +53,9 @@ const (
 	defaultLife, longest = 30 * 24 * time.Hour, 400 * 24 * time.Hour
 	// mostInForce is how many links to one payee's part of a statement work at a time.
 	mostInForce = 20
-	// atOnce is how many answers are made at a time: a paper of a large statement takes memory and time.
-	atOnce = 8
+	// atOnce is how many answers are made at a time: a paper of a large statement takes memory and time. atOnceTenant
+	// of them are by links of one tenant, atOnceLink by one link.
+	atOnce, atOnceTenant, atOnceLink = 8, 4, 2
 )
 
 // Link is the record of a link.
@@ -146,7 +150,7 @@ type Config struct {
 type Service struct {
 	cfg    Config
 	db     *store.DB
-	places chan struct{}
+	places *places
 }
 
 // New returns the service.
@@ -157,7 +161,7 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	return &Service{cfg: cfg, db: cfg.DB, places: make(chan struct{}, atOnce)}, nil
+	return &Service{cfg: cfg, db: cfg.DB, places: newPlaces()}, nil
 }
 
 // create makes a link, and returns its token, which is kept nowhere.

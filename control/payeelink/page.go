@@ -7,7 +7,6 @@ import (
 	"html/template"
 	"net/http"
 	"strings"
-	"time"
 
 	"muniment.example/control/paper"
 	"muniment.example/control/payable"
@@ -26,9 +25,6 @@ const (
 	fileSigned = "signed"
 	fileProof  = "proof"
 )
-
-// patience is how long a request waits for a place.
-const patience = 2 * time.Second
 
 // answer is what a request gets.
 type answer struct {
@@ -89,7 +85,7 @@ func (s *Service) answer(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	release, err := s.take(ctx)
+	release, err := s.places.take(ctx, l)
 	if err != nil {
 		return answer{}, err
 	}
@@ -103,20 +99,6 @@ func (s *Service) answer(r *http.Request) (answer, error) {
 		return answer{status: http.StatusOK, kind: "text/html; charset=utf-8", body: page}, err
 	}
 	return s.file(ctx, part, file)
-}
-
-// take waits for a place in which to make an answer.
-func (s *Service) take(ctx context.Context) (release func(), err error) {
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	select {
-	case s.places <- struct{}{}:
-		return func() { <-s.places }, nil
-	case <-timer.C:
-		return nil, errBusy
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
 }
 
 // handout is what the page shows besides the paper.

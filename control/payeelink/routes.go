@@ -16,7 +16,7 @@ func (s *Service) Routes(a route.API) {
 	read, write := route.Scope(api.SettlementRead), route.Scope(api.SettlementWrite)
 	route.Add(a, route.Operation{ID: "create-payee-link", Method: http.MethodPost, Path: path, Tag: tag, Access: write, Heavy: true, Errors: []int{http.StatusNotFound},
 		Summary: "Make a link by which a payee reads its part of a statement",
-		Description: "The page needs no account. It shows this payee's part and nothing of others, has it as PDF, CSV and JSON, and the proof that the log has what is due. " +
+		Description: "The page needs no account. It shows this payee's part and names no other payee, has it as PDF, CSV and JSON, and the proof that the log has what is due. " +
 			"The link is returned once: only a hash of it is kept. It works until `expiresAt`, or until it is revoked or the payee's person is erased. At most 20 links to one payee's part work at a time. " +
 			"The response is 409 for a draft."}, s.post)
 	route.Add(a, route.Operation{ID: "list-payee-links", Method: http.MethodGet, Path: path, Tag: tag, Access: read,

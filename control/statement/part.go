@@ -7,13 +7,15 @@ import (
 	"muniment.example/control/paper"
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
+	"muniment.example/sealer"
 )
 
-// Part is what one payee may see of a statement that was issued: nothing in it is of another payee.
+// Part is what one payee may see of a statement that was issued: it names no other. The rest of a line that is
+// shared is what all others get of it.
 type Part struct {
 	Statement Statement
 	Paper     *paper.Paper
-	// Signed is the signed file of a statement for this payee alone; nil of others, which show what all payees get.
+	// Signed is the signed file of a statement for this payee alone that shows no more than its lines; nil of others.
 	Signed []byte
 	// Voids took it back; Corrected is the newest correction since; Again states the period of one that was voided anew.
 	// Each is nil if there is none.
@@ -46,10 +48,23 @@ func (s *Service) PartOf(ctx context.Context, tenantID, statementID, counterpart
 	}
 	// These are of all rights of the period, whoever is paid for them.
 	p.Paper.Document.Unrated, p.Paper.Document.Excluded = nil, nil
-	if found.CounterpartyID != nil {
+	if found.CounterpartyID != nil && showsLinesAlone(&document) {
 		p.Signed = []byte(found.Document)
 	}
 	return p, s.since(ctx, p, counterpartyID)
+}
+
+// showsLinesAlone says whether a statement for one payee shows nothing of rights that it has no lines of, of disputes,
+// and of other statements. A signed text has all of these, of the whole tenant, whoever is paid.
+func showsLinesAlone(d *sealer.Statement) bool {
+	if len(d.Unrated)+len(d.Excluded)+len(d.Overlaps) > 0 {
+		return false
+	}
+	paid := map[string]bool{}
+	for i := range d.Lines {
+		paid[d.Lines[i].RightID] = true
+	}
+	return !slices.ContainsFunc(d.Rights, func(r sealer.SettlementRight) bool { return !paid[r.RightID] })
 }
 
 // since finds what became of a statement.

@@ -28,13 +28,13 @@ type payeeLinks struct {
 	t      *testing.T
 	s      *systemtest.Service
 	tokens []string
-	// foreign are texts of the other payee, which nobody gets by the link.
+	// foreign are texts of the other payee, of rights that are not paid for and of disputes, which nobody gets by the link.
 	foreign []string
 }
 
-// PayeeLinks: one of two payees reads its part of a statement by a link, and nothing of the other; what is due is proven
-// by the file that the link has. A link ends by itself, by revocation and with its person, and nobody can tell that from a
-// link that never was. No log has a token.
+// PayeeLinks: one of two payees reads its part of a statement by a link, and nothing of the other, of rights without a
+// price and of disputes; what is due is proven by the file that the link has. A link ends by itself, by revocation and
+// with its person, and nobody can tell that from a link that never was. No log has a token.
 func PayeeLinks(t *testing.T, s *systemtest.Service) {
 	s.Tenant = systemtest.CreateTenant(t, s.Data, "--scope", "*")
 	s.Client = system.Client{API: s.Client.API, Key: s.Tenant.APIKey}
@@ -46,13 +46,21 @@ func PayeeLinks(t *testing.T, s *systemtest.Service) {
 		return made.Counterparty.ID
 	}
 	ada, venue := payee("Song Rights", "Ada Lovelace", "ada@example.org"), payee("Venue Media", "Venue Media GmbH", "accounts@venue.example")
-	s.Post("/v1/settlement/rules", map[string]any{"unit": "SECOND", "price": "0.0173", "currency": "EUR", "effectiveFrom": "2026-01-01T00:00:00Z",
+	s.Post("/v1/settlement/rules", map[string]any{"match": map[string]any{"rightId": s.Rights["DOOH"]}, "unit": "SECOND", "price": "0.0173", "currency": "EUR", "effectiveFrom": "2026-01-01T00:00:00Z",
 		"shares": []map[string]any{{"counterpartyId": ada, "bps": 7100}, {"counterpartyId": venue, "bps": 2900}}}, nil)
-	for range 7 {
-		s.Post("/v1/delivery", map[string]any{"rightId": s.Rights["DOOH"], "spatialAnchorId": "a", "dwellMs": 4321}, nil)
-	}
+	w.foreign = []string{"Venue", "accounts@venue.example", venue}
+	begin := time.Now().Add(-48 * time.Hour)
+	w.play()
+	middle := w.alone(begin, ada)
+
+	w.play()
+	s.Post("/v1/delivery", map[string]any{"rightId": s.Rights["CTV"], "spatialAnchorId": "a", "dwellMs": 4321}, nil)
+	var opened struct{ Dispute struct{ ID string } }
+	s.Post("/v1/disputes", map[string]any{"rightId": s.Rights["CTV"], "reason": "not shown",
+		"window": map[string]any{"from": begin.UTC().Format(time.RFC3339), "to": time.Now().UTC().Format(time.RFC3339Nano)}}, &opened)
+	w.foreign = append(w.foreign, s.Rights["CTV"], opened.Dispute.ID)
 	s.Seal()
-	first := w.draft(nil)
+	first, _ := w.draft(middle, nil)
 	require.ErrorContains(t, s.Client.Do(t.Context(), http.MethodPost, "/v1/settlement/payee-links", map[string]any{"statementId": first, "counterpartyId": ada}, nil), "issue it first")
 	s.Post("/v1/settlement/statements/"+first+"/issue", nil, nil)
 	require.ErrorContains(t, s.Client.Do(t.Context(), http.MethodPost, "/v1/settlement/payee-links", map[string]any{"statementId": first, "counterpartyId": "cp_none"}, nil), "not a counterparty of this tenant")
@@ -62,7 +70,6 @@ func PayeeLinks(t *testing.T, s *systemtest.Service) {
 	}
 	s.Get("/v1/settlement/payables?statementId="+first, &due)
 	require.Len(t, due.Payables, 2)
-	w.foreign = []string{"Venue", "accounts@venue.example", venue}
 	var number, gross string
 	for _, p := range due.Payables {
 		if p.CounterpartyID == venue {
@@ -77,7 +84,7 @@ func PayeeLinks(t *testing.T, s *systemtest.Service) {
 	require.Contains(t, page, number)
 	require.Contains(t, page, gross+" EUR")
 	require.Contains(t, page, "Ada Lovelace")
-	require.Contains(t, page, "Both show what other payees get")
+	require.Contains(t, page, "Both show more than your part")
 	require.NotContains(t, page, "<script")
 	require.NotContains(t, page, "voided")
 	for _, file := range []string{"csv", "json"} {
@@ -99,24 +106,46 @@ func PayeeLinks(t *testing.T, s *systemtest.Service) {
 	// What is voided says so, and so does what was stated again.
 	s.Post("/v1/settlement/statements/"+first+"/void", map[string]any{"reason": "stated for one"}, nil)
 	require.Contains(t, w.page(made.URL), "nothing of it is due any more")
-	second := w.draft(&ada)
+	second, _ := w.draft(middle, &ada)
 	s.Post("/v1/settlement/statements/"+second+"/issue", nil, nil)
 	require.Contains(t, w.page(made.URL), "The period was stated again")
-	alone := w.create(second, ada, time.Time{})
-	require.Contains(t, w.page(alone.URL), "for you alone")
-	dir := t.TempDir()
-	require.NoError(t, s.Client.Download(t.Context(), "/v1/settlement/statements/"+second+"?format=signed", filepath.Join(dir, "signed")))
-	require.Equal(t, string(systemtest.ReadFile(t, filepath.Join(dir, "signed"))), w.read(alone.URL+"/signed", 200))
+	again := w.create(second, ada, time.Time{})
+	page = w.page(again.URL)
+	require.Contains(t, page, "Both show more than your part")
+	require.NotContains(t, page, "Signed statement")
+	w.read(again.URL+"/json", 200)
+	w.read(again.URL+"/signed", 409) // it names the other right, the dispute and the statement that was voided
 
-	w.ends(made, alone, second, ada)
+	w.ends(made, again, second, ada)
 }
 
-// draft drafts a statement of all that was played.
-func (w *payeeLinks) draft(counterparty *string) (statementID string) {
+// play plays what both payees have a share of.
+func (w *payeeLinks) play() {
+	for range 7 {
+		w.s.Post("/v1/delivery", map[string]any{"rightId": w.s.Rights["DOOH"], "spatialAnchorId": "a", "dwellMs": 4321}, nil)
+	}
+}
+
+// alone walks a link to a statement for one payee that shows nothing but its lines: its signed file is handed out.
+func (w *payeeLinks) alone(from time.Time, counterpartyID string) (to time.Time) {
+	w.s.Seal()
+	statementID, to := w.draft(from, &counterpartyID)
+	w.s.Post("/v1/settlement/statements/"+statementID+"/issue", nil, nil)
+	made := w.create(statementID, counterpartyID, time.Time{})
+	require.Contains(w.t, w.page(made.URL), "which shows your lines alone")
+	dir := w.t.TempDir()
+	require.NoError(w.t, w.s.Client.Download(w.t.Context(), "/v1/settlement/statements/"+statementID+"?format=signed", filepath.Join(dir, "signed")))
+	require.Equal(w.t, string(systemtest.ReadFile(w.t, filepath.Join(dir, "signed"))), w.read(made.URL+"/signed", 200))
+	return to
+}
+
+// draft drafts a statement of what was played from a moment until now, to the millisecond.
+func (w *payeeLinks) draft(from time.Time, counterparty *string) (statementID string, to time.Time) {
+	const form = "2006-01-02T15:04:05.000Z"
 	var drafted struct{ Statement struct{ ID string } }
-	now := time.Now().UTC()
-	w.s.Post("/v1/settlement/statements", map[string]any{"from": now.Add(-48 * time.Hour).Format(time.RFC3339), "to": now.Format("2006-01-02T15:04:05.000Z"), "currency": "EUR", "counterpartyId": counterparty}, &drafted)
-	return drafted.Statement.ID
+	to = time.Now().UTC().Truncate(time.Millisecond)
+	w.s.Post("/v1/settlement/statements", map[string]any{"from": from.UTC().Format(form), "to": to.Format(form), "currency": "EUR", "counterpartyId": counterparty}, &drafted)
+	return drafted.Statement.ID, to
 }
 
 func (w *payeeLinks) create(statementID, counterpartyID string, expires time.Time) (made link) {
@@ -192,9 +221,9 @@ func (w *payeeLinks) ends(revoked, erased link, statementID, counterpartyID stri
 	gone(erased)
 	var list struct{ Links []struct{ ID, State string } }
 	s.Get("/v1/settlement/payee-links?counterpartyId="+counterpartyID, &list)
-	require.Len(t, list.Links, 3)
+	require.Len(t, list.Links, 4)
 	var events string
-	for kind, n := range map[string]int{"payee_link.created": 3, "payee_link.revoked": 3} {
+	for kind, n := range map[string]int{"payee_link.created": 4, "payee_link.revoked": 4} {
 		waittest.Until(t, func() bool {
 			a := systemtest.Call(t, s.Client.API, s.Client.Key, systemtest.Operation{Method: "GET", Path: "/v1/events?limit=100&type=" + kind})
 			events += a.Body
@@ -202,9 +231,16 @@ func (w *payeeLinks) ends(revoked, erased link, statementID, counterpartyID stri
 		}, "the events are there")
 	}
 	require.Contains(t, events, `"kind":"system"`)
+	said := map[string][]byte{"the events": []byte(events)}
+	logs, err := filepath.Glob(filepath.Join(filepath.Dir(s.Data), "*.log")) // of each process
+	require.NoError(t, err)
+	require.NotEmpty(t, logs)
+	for _, name := range logs {
+		said[filepath.Base(name)] = systemtest.ReadFile(t, name)
+	}
 	for _, token := range w.tokens {
-		for what, where := range map[string]string{"an event": events, "the log": s.Log()} {
-			require.False(t, bytes.Contains([]byte(where), []byte(token)), "%s has a token", what)
+		for where, text := range said {
+			require.False(t, bytes.Contains(text, []byte(token)), "a token is in %s", where)
 		}
 	}
 }
