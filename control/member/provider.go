@@ -96,13 +96,17 @@ func (s *Service) SignInAtProvider(r *http.Request) (cookies []*http.Cookie, cho
 	if s.cfg.Provider == nil {
 		return nil, false, errNoProvider
 	}
-	if err := s.admit(r); err != nil {
+	if err := s.Check(r); err != nil {
 		return nil, false, err
 	}
 	ctx, answer, now := r.Context(), r.URL.Query(), s.db.Now()
 	attempt := attemptOf(only(r, s.browsers.attempt.Name), answer.Get("state"), now)
 	if attempt.State == "" {
 		return nil, false, oidc.ErrForeign // what this browser has begun goes on
+	}
+	// Any page can have browsers load this address: only answers that a browser has asked for count.
+	if err := s.callers.Count(r); err != nil {
+		return nil, false, err
 	}
 	over := filled(s.browsers.attempt, "")
 	who, err := s.cfg.Provider.Identify(ctx, answer, attempt)

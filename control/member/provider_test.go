@@ -294,6 +294,34 @@ func TestAnswersOfOtherBrowsers(t *testing.T) {
 	require.Equal(t, http.StatusForbidden, api.From(err).HTTPStatus, "a page of another origin begins nothing")
 }
 
+// TestForeignAnswersAreNotCounted: a page that has the browsers of an office load the callback doesn't use up the limit of
+// the office's address; answers to sign-ins that a browser has begun count.
+func TestForeignAnswersAreNotCounted(t *testing.T) {
+	h, at := atProvider(t)
+	h.owned("acme", "ada@example.org", "*")
+	cfg := h.Service.cfg
+	cfg.Limits = sandbox.Limits{Burst: 4, Sustained: 4}
+	var err error
+	h.Service, err = New(cfg)
+	require.NoError(t, err)
+	answer, cookie := h.begin(at, false)
+	for range 20 {
+		for _, address := range []string{public + CallbackPath, answer, public + CallbackPath + "?state=n0.x"} {
+			_, _, err := h.SignInAtProvider(request("GET", address))
+			require.Equal(t, oidc.ErrForeign, err)
+		}
+	}
+	_, _, err = h.SignInAtProvider(request("GET", answer, cookie))
+	require.NoError(t, err)
+	other, cookie := h.begin(at, false)
+	_, _, err = h.SignInAtProvider(request("GET", answer, cookie))
+	require.Equal(t, oidc.ErrForeign, err)
+	_, _, err = h.SignInAtProvider(request("GET", other, cookie))
+	require.NoError(t, err)
+	_, _, err = h.SignInAtProvider(request("GET", other, cookie))
+	require.Equal(t, api.RateLimited, code(err))
+}
+
 // TestChoices: who is a member of several tenants has no session before one is chosen, in the same browser and once; only
 // what is chosen is joined.
 func TestChoices(t *testing.T) {
