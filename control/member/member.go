@@ -18,7 +18,8 @@
 // A member signs in by a link that is mailed on request. The request is answered alike, by the same work,
 // whatever is known of the address: it is stored, and a job (AdmitJob) decides later. Jobs send the mails (MailJob). A
 // link works once, for 15 minutes; a mail scanner that opens it spends nothing, as only a POST does. Of a token the
-// database has the SHA-256. A member has at most 3 links that work. An invitation has no link: its mail names the page
+// database has the SHA-256. A member has at most 3 links that work. Who is a member of several tenants gets a link for each in which they have joined,
+// and for the 10 newest of those that only invite them, tenants of the sandbox last. An invitation has no link: its mail names the page
 // where one is requested. Nothing that a caller wrote is in a mail.
 //
 // # OpenID Connect

@@ -169,18 +169,13 @@ func (s *Service) membersOf(ctx context.Context, q store.Querier, who oidc.Ident
 	if err != nil {
 		return nil, err
 	}
-	invited, err := ofAddress(ctx, q, who.Email)
+	unbound, err := unboundOf(ctx, q, who.Email)
 	if err != nil {
 		return nil, err
 	}
-	for i := range invited {
-		if !invited[i].bound() {
-			bound = append(bound, invited[i])
-		}
-	}
-	for i := range bound {
-		if bound[i].admits(who) {
-			all = append(all, bound[i])
+	for _, m := range append(bound, unbound...) {
+		if m.admits(who) {
+			all = append(all, m)
 		}
 	}
 	return all, nil

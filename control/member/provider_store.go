@@ -11,12 +11,9 @@ import (
 	"muniment.example/gateway/api"
 )
 
-// mostOfSubject is how many members an account of the provider is.
-const mostOfSubject = 100
-
 // ofSubject lists who is bound to an account of a provider and may sign in, in any tenant.
 func ofSubject(ctx context.Context, q store.Querier, issuer, subject string) ([]Member, error) {
-	return store.List(ctx, q, "the members of an account", members.Scan, members.Select()+` WHERE subject = $1 AND issuer = $2 AND state <> 'REMOVED' ORDER BY member_id LIMIT $3`, subject, issuer, mostOfSubject)
+	return store.List(ctx, q, "the members of an account", members.Scan, members.Select()+` WHERE subject = $1 AND issuer = $2 AND state <> 'REMOVED' ORDER BY member_id LIMIT $3`, subject, issuer, mostJoined)
 }
 
 // bind binds a member, who is bound to none, to an account.

@@ -1,6 +1,7 @@
 package member
 
 import (
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -16,6 +17,7 @@ import (
 	"muniment.example/control/roomtest"
 	"muniment.example/control/sandbox"
 	"muniment.example/control/store"
+	"muniment.example/control/tenant"
 	"muniment.example/deploy/stack/stacktest"
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/auth"
@@ -391,6 +393,63 @@ func TestChoices(t *testing.T) {
 	require.Equal(t, oidc.ErrForeign, err)
 	require.NoError(t, h.Forget(t.Context()))
 	require.Zero(t, h.count("member_choices"))
+}
+
+// TestManyTenants: neither the tenants that a person has joined nor those of the sandbox, in which anybody may invite
+// anybody, keep the person from an invitation that is in force, at the provider and by mail.
+func TestManyTenants(t *testing.T) {
+	stacktest.Both(t)
+	h, at := atProvider(t)
+	at.Set(func() { at.Email = "ada@example.org" })
+	owned := func(org string, sandboxed bool) Member {
+		t.Helper()
+		made, err := h.tenants.Create(t.Context(), tenant.Request{Org: org, Email: "ada@example.org", Scopes: []string{"*"}, Sandbox: sandboxed, Activated: sandboxed})
+		require.NoError(t, err)
+		return h.all(made.TenantID)[0]
+	}
+	offered := func() (ids []string, cookie *http.Cookie) {
+		t.Helper()
+		answer, cookie := h.begin(at, false)
+		cookies, choose, err := h.SignInAtProvider(request("GET", answer, cookie))
+		require.NoError(t, err)
+		require.True(t, choose)
+		choices, err := h.Choices(request("GET", public+SignInPath, cookies[0]))
+		require.NoError(t, err)
+		for _, c := range choices {
+			ids = append(ids, c.MemberID)
+		}
+		return ids, cookies[0]
+	}
+	var joined []string
+	for i := range mostInvited + 1 {
+		joined = append(joined, owned(fmt.Sprint("joined-", i), false).ID)
+	}
+	for range joined {
+		ids, cookie := offered()
+		one := slices.IndexFunc(ids, func(id string) bool { return h.one(id).State == Invited })
+		require.GreaterOrEqual(t, one, 0, "each is offered at last")
+		_, err := h.Choose(request("POST", public+SignInPath, cookie), ids[one])
+		require.NoError(t, err)
+	}
+	for i := range mostInvited {
+		owned(fmt.Sprint("before-", i), true)
+	}
+	needed := owned("needed", false)
+	for i := range mostInvited {
+		owned(fmt.Sprint("after-", i), true)
+	}
+	ids, cookie := offered()
+	require.Len(t, ids, len(joined)+mostInvited, "the others of the sandbox would be too many")
+	require.Subset(t, ids, append(joined, needed.ID))
+
+	require.NoError(t, h.RequestLink(request("POST", public+SignInPath), "ada@example.org"))
+	require.Empty(t, h.jobs())
+	for _, id := range append(joined, needed.ID) {
+		require.Equal(t, 1, h.count("member_links WHERE member_id = '"+id+"'"))
+	}
+	require.Equal(t, len(joined)+mostInvited, h.count("member_links"))
+	_, err := h.Choose(request("POST", public+SignInPath, cookie), needed.ID)
+	require.NoError(t, err)
 }
 
 // TestConfirmedAtProvider: what asks again takes only who has proved to the provider who they are within 10 minutes,

@@ -65,9 +65,38 @@ func findAny(ctx context.Context, q store.Querier, memberID string) (*Member, er
 	return store.Find(ctx, q, members.Noun, memberID, members.Scan, members.Select()+` WHERE member_id = $1`, memberID)
 }
 
-// ofAddress lists who has an address and may sign in, in any tenant.
+const (
+	// mostJoined is how many members one person is, of those who have joined.
+	mostJoined = 100
+	// mostInvited is how many more members one person is who are only invited.
+	mostInvited = 10
+)
+
+// ofAddress lists who has an address and may sign in, in any tenant: those who have joined, and of those who are invited
+// mostInvited, the newest first. Those of the sandbox come last, as anybody may have a tenant there and invite anybody: they
+// hide no others.
 func ofAddress(ctx context.Context, q store.Querier, email string) ([]Member, error) {
-	return store.List(ctx, q, "the members of an address", members.Scan, members.Select()+` WHERE email = $1 AND email <> '' AND state <> 'REMOVED' ORDER BY member_id LIMIT $2`, email, mostLinks)
+	return withAddress(ctx, q, email, "")
+}
+
+// unboundOf is ofAddress of those who are bound to no account.
+func unboundOf(ctx context.Context, q store.Querier, email string) ([]Member, error) {
+	return withAddress(ctx, q, email, " AND subject IS NULL")
+}
+
+func withAddress(ctx context.Context, q store.Querier, email, and string) (all []Member, err error) {
+	for _, part := range []struct {
+		state State
+		most  int
+	}{{Active, mostJoined}, {Invited, mostInvited}} {
+		some, err := store.List(ctx, q, "the members of an address", members.Scan, members.Select()+` WHERE email = $1 AND email <> '' AND state = $2`+and+`
+			ORDER BY (SELECT sandbox FROM tenants WHERE tenants.tenant_id = members.tenant_id), member_id DESC LIMIT $3`, email, string(part.state), part.most)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+	}
+	return all, nil
 }
 
 // erased says whether the member's person was erased: what is in place of the address is none.
