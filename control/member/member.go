@@ -34,8 +34,9 @@
 // not. An address that the provider has not verified counts for nothing, as anybody may have written it there. The
 // provider is trusted for the addresses of all tenants. A mailed link stays a way to sign in.
 //
-// Who is a member of several tenants chooses one; what the provider has said waits in the database for it, for 10
-// minutes (member_choices).
+// Who is a member of several tenants chooses one, and who is bound to none yet is asked also about a single one: to
+// sign in at the provider is not yet to accept an invitation, which may be a stranger's. What the provider has said waits in
+// the database for it, for 10 minutes (member_choices).
 //
 // A provider may let somebody in without asking again. So a session knows when its person proved to it who they are:
 // within the last 24 hours, and for what asks again within 10 minutes (Session.Confirmed), for which the provider is

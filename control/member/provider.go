@@ -91,7 +91,8 @@ func attemptOf(secret, state string, now time.Time) oidc.Attempt {
 
 // SignInAtProvider exchanges the answer with which the provider has sent a browser back for a session, which ends the one
 // of the request. The caller sends the cookies to the browser, also with an error. choose says that the person is a
-// member of several tenants: there is no session yet, and Choices and Choose follow.
+// member of several tenants, or of one that no account is bound to: there is no session yet, and Choices and Choose follow.
+// Nobody joins a tenant, or has their account bound, by only signing in: anybody may invite anybody.
 func (s *Service) SignInAtProvider(r *http.Request) (cookies []*http.Cookie, choose bool, err error) {
 	if s.cfg.Provider == nil {
 		return nil, false, errNoProvider
@@ -120,7 +121,7 @@ func (s *Service) SignInAtProvider(r *http.Request) (cookies []*http.Cookie, cho
 		return []*http.Cookie{over}, false, err
 	case len(all) == 0:
 		return []*http.Cookie{over}, false, s.nobody(ctx, who)
-	case len(all) > 1:
+	case len(all) > 1 || !all[0].bound():
 		token := api.NewSecret()
 		if err := s.keepChoice(ctx, token, who, store.At(now.Add(attemptAge))); err != nil {
 			return []*http.Cookie{over}, false, err
@@ -230,13 +231,13 @@ func (s *Service) signInAs(r *http.Request, who oidc.Identity, memberID string) 
 	return s.signIn(r, m.TenantID, m.ID, who.AuthenticatedAt)
 }
 
-// Choice is a tenant of somebody who has signed in at the provider.
+// Choice is a tenant that somebody who has signed in at the provider may enter.
 type Choice struct {
 	MemberID, TenantID, OrgID string
 	// Env is that of the keys that the member makes: an organisation may have a tenant for tests beside another.
 	Env  string
 	Role Role
-	// New says that the member has not signed in by the provider yet.
+	// New says that the member has not signed in by the provider yet: choosing it binds the member to the account.
 	New bool
 }
 

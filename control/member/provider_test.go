@@ -66,12 +66,25 @@ func (h *fixture) session(cookies []*http.Cookie) *http.Cookie {
 	return nil
 }
 
-// provided signs somebody in at the provider.
+// provided signs somebody in at the provider, who enters the one tenant that they are asked about, if they are.
 func (h *fixture) provided(at *oidctest.Provider) (*http.Cookie, error) {
 	h.t.Helper()
-	answer, cookie := h.begin(at, false)
+	return h.entered(h.begin(at, false))
+}
+
+// entered is the session of an answer of the provider.
+func (h *fixture) entered(answer string, cookie *http.Cookie) (*http.Cookie, error) {
+	h.t.Helper()
 	cookies, choose, err := h.SignInAtProvider(request("GET", answer, cookie))
-	require.False(h.t, choose)
+	if !choose {
+		return h.session(cookies), err
+	}
+	r := request("POST", public+SignInPath, cookies[0])
+	choices, err := h.Choices(r)
+	require.NoError(h.t, err)
+	require.Len(h.t, choices, 1)
+	require.True(h.t, choices[0].New, "who is bound is not asked")
+	cookies, err = h.Choose(r, choices[0].MemberID)
 	return h.session(cookies), err
 }
 
@@ -83,8 +96,9 @@ func (h *fixture) one(memberID string) Member {
 	return *m
 }
 
-// TestSignInAtProvider: the first sign-in joins the member and binds it to the account, which signs in from then on
-// whatever its address; another account with the address does not.
+// TestSignInAtProvider: who has signed in for the first time is asked about the tenant, also about a single one; entering
+// it joins the member and binds it to the account, which signs in from then on whatever its address. Another account with
+// the address does not.
 func TestSignInAtProvider(t *testing.T) {
 	stacktest.Both(t)
 	h, at := atProvider(t)
@@ -100,7 +114,13 @@ func TestSignInAtProvider(t *testing.T) {
 	old := h.signedIn(made.APIKey)
 	cookies, choose, err := h.SignInAtProvider(request("GET", answer, attempt, old))
 	require.NoError(t, err)
-	require.False(t, choose)
+	require.True(t, choose)
+	require.Nil(t, h.session(cookies))
+	m := h.one(ada.ID)
+	require.Equal(t, Invited, m.State, "an invitation may be a stranger's: it is not accepted by signing in")
+	require.False(t, m.bound())
+	cookies, err = h.Choose(request("POST", public+SignInPath, cookies[0], old), ada.ID)
+	require.NoError(t, err)
 	require.Equal(t, attempt.Name, cookies[0].Name)
 	require.Equal(t, -1, cookies[0].MaxAge)
 	c := h.session(cookies)
@@ -111,7 +131,7 @@ func TestSignInAtProvider(t *testing.T) {
 	require.Equal(t, sealer.Ref{Kind: "member", ID: ada.ID}, s.Actor)
 	require.Equal(t, Finance, s.Role)
 	require.NoError(t, s.Confirmed())
-	m := h.one(ada.ID)
+	m = h.one(ada.ID)
 	require.Equal(t, Active, m.State)
 	require.Equal(t, []string{at.URL, "subject-1"}, []string{m.shown().Issuer, m.shown().Subject})
 	events := roomtest.Events(t, h.db)
@@ -272,10 +292,10 @@ func TestAnswersOfOtherBrowsers(t *testing.T) {
 	refused("over", answer, cookie)
 
 	answer, cookie = h.begin(at, false)
-	cookies, _, err := h.SignInAtProvider(request("GET", answer, cookie))
+	session, err := h.entered(answer, cookie)
 	require.NoError(t, err)
-	refused("the browser has deleted its cookie", answer, h.session(cookies))
-	cookies, _, err = h.SignInAtProvider(request("GET", answer, cookie))
+	refused("the browser has deleted its cookie", answer, session)
+	cookies, _, err := h.SignInAtProvider(request("GET", answer, cookie))
 	require.ErrorContains(t, err, "it was used", "by who keeps it all the same")
 	require.Nil(t, h.session(cookies))
 	require.Equal(t, 1, h.count("sessions"))
@@ -469,8 +489,7 @@ func TestConfirmedAtProvider(t *testing.T) {
 	again := func() (*http.Cookie, error) {
 		answer, cookie := h.begin(at, true)
 		require.Equal(t, "login", at.Asked.Get("prompt"))
-		cookies, _, err := h.SignInAtProvider(request("GET", answer, cookie))
-		return h.session(cookies), err
+		return h.entered(answer, cookie)
 	}
 	c, err := again()
 	require.NoError(t, err)
