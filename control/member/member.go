@@ -11,7 +11,8 @@
 //
 // A member makes keys and webhooks as a key does. Keys stay when their maker is removed; a webhook that is sent under a
 // member is paused once the member's role may not set it (webhook.Config.Scopes). In a database
-// restored from an older copy, Replay gives members the role and the state that the log has.
+// restored from an older copy, Replay gives members the role and the state that the log has, and keeps other accounts out
+// of those that were bound to one (below).
 //
 // # Links
 //
@@ -33,6 +34,11 @@
 // account signs in as the member, whatever becomes of its address; and another account that has the address later does
 // not. An address that the provider has not verified counts for nothing, as anybody may have written it there. The
 // provider is trusted for the addresses of all tenants. A mailed link stays a way to sign in.
+//
+// That a member was bound is in an event, member.joined or member.bound. To which account is in the table alone, as what it
+// is called may name the person, and so would a hash of it. So a database that was restored from an older copy may know
+// that a member is bound, and not to which account: then none signs in as the member, who has mailed links, until the member
+// is removed and the address invited again.
 //
 // Who is a member of several tenants chooses one, and who is bound to none yet is asked also about a single one: to
 // sign in at the provider is not yet to accept an invitation, which may be a stranger's. What the provider has said waits in

@@ -121,7 +121,7 @@ func (s *Service) SignInAtProvider(r *http.Request) (cookies []*http.Cookie, cho
 		return []*http.Cookie{over}, false, err
 	case len(all) == 0:
 		return []*http.Cookie{over}, false, s.nobody(ctx, who)
-	case len(all) > 1 || !all[0].bound():
+	case len(all) > 1 || !all[0].Bound:
 		token := api.NewSecret()
 		if err := s.keepChoice(ctx, token, who, store.At(now.Add(attemptAge))); err != nil {
 			return []*http.Cookie{over}, false, err
@@ -149,16 +149,16 @@ func normalAddress(email string) string {
 	}, email)
 }
 
-// bound says whether the member has signed in by a provider.
-func (m *Member) bound() bool { return m.Issuer != nil && m.Subject != nil }
+// lost says whether the member is bound to an account that this database doesn't know.
+func (m *Member) lost() bool { return m.Bound && (m.Issuer == nil || m.Subject == nil) }
 
 // admits says whether somebody may sign in as the member: the account that the member is bound to, or, before that, one
 // whose address is the invited one and verified.
 func (m *Member) admits(who oidc.Identity) bool {
 	switch {
-	case m.State == Removed || m.erased() || who.Subject == "":
+	case m.State == Removed || m.erased() || who.Subject == "" || m.lost():
 		return false
-	case m.bound():
+	case m.Bound:
 		return *m.Issuer == who.Issuer && *m.Subject == who.Subject
 	}
 	return who.Email != "" && m.Email == who.Email
@@ -192,6 +192,9 @@ func (s *Service) nobody(ctx context.Context, who oidc.Identity) error {
 	if err != nil {
 		return err
 	}
+	if slices.ContainsFunc(others, func(m Member) bool { return m.lost() }) {
+		return &api.Error{Code: api.AuthInvalid, Message: "the member with the address " + who.Email + " has signed in at " + name + " before, but the service doesn't know any more by which account, as its database was restored: have a link mailed to you. To sign in at " + name + ", have an owner remove the member and invite the address again"}
+	}
 	if len(others) > 0 {
 		return &api.Error{Code: api.AuthInvalid, Message: "the member with the address " + who.Email + " signs in with another account of " + name + ": use that one, have a link mailed to you, or have an owner remove the member and invite the address again"}
 	}
@@ -208,7 +211,7 @@ func (s *Service) signInAs(r *http.Request, who oidc.Identity, memberID string) 
 	if err != nil || !m.admits(who) {
 		return nil, s.nobody(ctx, who)
 	}
-	if m.bound() && m.State == Active {
+	if m.Bound && m.State == Active {
 		return s.signIn(r, m.TenantID, m.ID, who.AuthenticatedAt)
 	}
 	err = s.db.Change(ctx, func(tx *store.Tx) error {
@@ -216,14 +219,14 @@ func (s *Service) signInAs(r *http.Request, who oidc.Identity, memberID string) 
 		if store.IsNone(err) || err == nil && !was.admits(who) { // as of this change
 			return errEnded
 		}
-		if err == nil && !was.bound() {
-			err = bind(ctx, tx, memberID, who)
-		}
-		if err != nil || was.State == Active {
+		switch {
+		case err != nil || was.Bound && was.State == Active: // or another of the person's browsers was faster
 			return err
+		case was.State == Active:
+			return bindTo(ctx, tx, was, who, bind)
+		default:
+			return bindTo(ctx, tx, was, who, join)
 		}
-		_, err = members.Move(ctx, tx, store.Move[Member, action]{TenantID: was.TenantID, ID: was.ID, Action: join, By: store.ByKey(was.ID)})
-		return err
 	})
 	if err != nil {
 		return nil, err
@@ -250,7 +253,7 @@ func (s *Service) Choices(r *http.Request) (choices []Choice, err error) {
 	}
 	all, err := s.membersOf(r.Context(), s.db.Read(), who)
 	for _, m := range all {
-		choices = append(choices, Choice{m.ID, m.TenantID, m.OrgID, m.Env, m.Role, !m.bound()})
+		choices = append(choices, Choice{m.ID, m.TenantID, m.OrgID, m.Env, m.Role, !m.Bound})
 	}
 	return choices, err
 }

@@ -118,7 +118,7 @@ func TestSignInAtProvider(t *testing.T) {
 	require.Nil(t, h.session(cookies))
 	m := h.one(ada.ID)
 	require.Equal(t, Invited, m.State, "an invitation may be a stranger's: it is not accepted by signing in")
-	require.False(t, m.bound())
+	require.False(t, m.Bound)
 	cookies, err = h.Choose(request("POST", public+SignInPath, cookies[0], old), ada.ID)
 	require.NoError(t, err)
 	require.Equal(t, attempt.Name, cookies[0].Name)
@@ -247,6 +247,71 @@ func TestStrangersAtProvider(t *testing.T) {
 	_, err = h.provided(at)
 	require.ErrorContains(t, err, "is no member's address")
 	require.Equal(t, "erased", h.one(again.ID).Email)
+}
+
+// TestReplayOfBindings: a database that was restored from a copy that is older than the bindings lets no account sign in as
+// the members who were bound, not even at the same address. No event says who the person is at the provider.
+func TestReplayOfBindings(t *testing.T) {
+	stacktest.Both(t)
+	h, at := atProvider(t)
+	made := h.owned("acme", "owner@example.org", "*")
+	by := h.key(made.KeyID)
+	ada := h.one(h.invited(by, "ada@example.org", Finance).ID)
+	bob := h.one(h.invited(by, "bob@example.org", Viewer).ID)
+	h.member(bob)
+	bob = h.one(bob.ID)
+	older := []Member{ada, bob}
+	for i, m := range older {
+		at.Set(func() { at.Subject, at.Email = fmt.Sprint("first-", i), m.Email })
+		_, err := h.provided(at)
+		require.NoError(t, err)
+	}
+	events := roomtest.Events(t, h.db)
+	bindings := events[len(events)-2:]
+	for i, kind := range []string{"member.joined", "member.bound"} {
+		require.Equal(t, kind, bindings[i].Type)
+		require.Equal(t, sealer.Ref{Kind: "member", ID: older[i].ID}, bindings[i].Subject)
+		require.Equal(t, bindings[i].Subject, bindings[i].Actor)
+		require.Contains(t, string(bindings[i].Data), `"bound":true`)
+		for _, personal := range []string{"example.org", at.URL, "first-", "Ada"} {
+			require.NotContains(t, string(bindings[i].Data), personal)
+		}
+	}
+	// A later act keeps the binding in the newest event of the member, which is the one that is replayed.
+	require.Empty(t, h.call(by, "PATCH", "/v1/members/"+bob.ID, `{"role":"finance"}`, nil))
+	events = roomtest.Events(t, h.db)
+	require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
+		for _, m := range older {
+			if _, err := tx.ExecContext(t.Context(), `UPDATE members SET bound = FALSE, issuer = NULL, subject = NULL, role = $2, state = $3, updated_at = $4, revision = $5 WHERE member_id = $1`, m.ID, string(m.Role), string(m.State), m.UpdatedAt, m.Revision); err != nil {
+				return err
+			}
+		}
+		for _, e := range []sealer.Event{bindings[0], events[len(events)-1]} {
+			changed, err := Replay(t.Context(), tx, &e)
+			require.NoError(t, err)
+			require.True(t, changed)
+		}
+		return nil
+	}))
+	for i, m := range older {
+		for _, subject := range []string{"another", fmt.Sprint("first-", i)} {
+			at.Set(func() { at.Subject, at.Email = subject, m.Email })
+			_, err := h.provided(at)
+			require.Equal(t, api.AuthInvalid, code(err), "%s as %s", subject, m.Email)
+			require.ErrorContains(t, err, "its database was restored")
+		}
+		now := h.one(m.ID)
+		require.Equal(t, Active, now.State)
+		require.Nil(t, now.Subject)
+		require.Empty(t, now.shown().Issuer)
+		h.member(now) // by a mailed link
+	}
+	require.Empty(t, h.call(by, "DELETE", "/v1/members/"+ada.ID, "", nil))
+	again := h.invited(by, "ada@example.org", Finance)
+	at.Set(func() { at.Subject, at.Email = "another", "ada@example.org" })
+	_, err := h.provided(at)
+	require.NoError(t, err, "invited again")
+	require.Equal(t, "another", *h.one(again.ID).Subject)
 }
 
 // TestAnswersOfOtherBrowsers: an answer is good in the browser that has asked for it alone, once, for 10 minutes.

@@ -19,13 +19,15 @@ type Member struct {
 	Env         string `json:"-" db:"env"`
 	// Email, Name, Issuer and Subject are personal data: no event has them. Issuer and Subject are who the person is at a
 	// provider of OpenID Connect; nil until the member has signed in by it.
-	Email     string        `json:"-" db:"email"`
-	Name      string        `json:"-" db:"name"`
-	Issuer    *string       `json:"-" db:"issuer"`
-	Subject   *string       `json:"-" db:"subject"`
-	Role      Role          `json:"role" db:"role,moves" enum:"owner,finance,operations,viewer" doc:"What the member may do: owner holds *; finance reads, settles and disputes; operations reads, and changes rights, offers, challenges, webhooks, disputes and packs; viewer reads."`
-	State     State         `json:"state" db:"state,moves" enum:"INVITED,ACTIVE,REMOVED" doc:"INVITED until the member has signed in."`
-	InvitedBy string        `json:"invitedBy" db:"invited_by" doc:"The API key or the member that invited the member, or operator or system."`
+	Email     string  `json:"-" db:"email"`
+	Name      string  `json:"-" db:"name"`
+	Issuer    *string `json:"-" db:"issuer"`
+	Subject   *string `json:"-" db:"subject"`
+	Role      Role    `json:"role" db:"role,moves" enum:"owner,finance,operations,viewer" doc:"What the member may do: owner holds *; finance reads, settles and disputes; operations reads, and changes rights, offers, challenges, webhooks, disputes and packs; viewer reads."`
+	State     State   `json:"state" db:"state,moves" enum:"INVITED,ACTIVE,REMOVED" doc:"INVITED until the member has signed in."`
+	InvitedBy string  `json:"invitedBy" db:"invited_by" doc:"The API key or the member that invited the member, or operator or system."`
+	// Bound stays true where the database has lost Issuer and Subject: in a restored older copy, and when the person is erased.
+	Bound     bool          `json:"bound" db:"bound,moves" doc:"Whether the member has signed in at the OpenID Connect provider of the service: no other account there signs in as the member."`
 	CreatedAt store.Instant `json:"createdAt" db:"created_at"`
 	UpdatedAt store.Instant `json:"updatedAt" db:"updated_at,moves"`
 	Revision  int64         `json:"revision" db:"revision,moves"`
@@ -47,6 +49,7 @@ type action string
 const (
 	join   action = "join"
 	change action = "change" // the role
+	bind   action = "bind"   // one who has joined, to an account
 	remove action = "remove"
 )
 
@@ -55,6 +58,7 @@ var members = store.Machine[Member, action, State]{
 	Records: store.Records[Member]{Noun: "member", Table: "members"},
 	Steps: store.Steps[action, State]{
 		join:   {From: store.From(Invited), To: Active, Event: eventJoined},
+		bind:   {From: store.From(Active), Event: eventBound},
 		change: {From: store.From(Invited, Active), Event: eventChanged},
 		remove: {From: store.From(Invited, Active, Removed), To: Removed, Event: eventRemoved, Stops: true},
 	},
@@ -81,7 +85,7 @@ func ofAddress(ctx context.Context, q store.Querier, email string) ([]Member, er
 
 // unboundOf is ofAddress of those who are bound to no account.
 func unboundOf(ctx context.Context, q store.Querier, email string) ([]Member, error) {
-	return withAddress(ctx, q, email, " AND subject IS NULL")
+	return withAddress(ctx, q, email, " AND NOT bound")
 }
 
 func withAddress(ctx context.Context, q store.Querier, email, and string) (all []Member, err error) {
