@@ -69,6 +69,7 @@ func TestTenantConsoleSignsInAtKeycloak(t *testing.T) {
 		}
 		ada := newKeycloak(t, "ada")
 		b, location := signsIn(t, s, "yes", "/console/keys/new", ada.visit)
+		location = b.enters(location, "/console/keys/new")
 		require.Equal(t, "/console/keys/new", location)
 		status, _, text := b.send("GET", location, nil)
 		require.Equal(t, 200, status, "it has just asked: %s", text)

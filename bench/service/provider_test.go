@@ -54,6 +54,24 @@ func signsIn(t *testing.T, s *systemtest.Service, how, next string, visit func(a
 	return b, header.Get("Location")
 }
 
+var choiceButton = regexp.MustCompile(`name="member" value="(mbr_\w+)"`)
+
+// enters enters the one tenant that a new browser is asked about after its first sign-in at a provider, and returns where that
+// leads.
+func (b *browser) enters(choice, next string) (location string) {
+	b.t.Helper()
+	require.Equal(b.t, "/console/sign-in/choose?"+url.Values{"next": {next}}.Encode(), choice)
+	status, _, text := b.send("GET", choice, nil)
+	require.Equal(b.t, 200, status, text)
+	require.Contains(b.t, text, "Enter this tenant?")
+	require.Contains(b.t, text, "you become its member")
+	buttons := choiceButton.FindAllStringSubmatch(text, -1)
+	require.Len(b.t, buttons, 1, text)
+	status, header, text := b.send("POST", "/console/sign-in/choose", url.Values{"member": {buttons[0][1]}, "next": {next}}, "X-Forwarded-For", systemtest.AnyAddress())
+	require.Equal(b.t, 303, status, text)
+	return header.Get("Location")
+}
+
 // TestTenantConsoleSignsInAtProvider: the button leads to the provider and back to the page that was wanted; no other
 // browser can use the answer, nothing in it leads elsewhere or is on a page, and without the provider there are the other
 // ways.
@@ -68,7 +86,9 @@ func TestTenantConsoleSignsInAtProvider(t *testing.T) {
 	name := strings.TrimPrefix(at.URL, "http://")
 	at.Set(func() { at.Email = email })
 
+	// At first it asks whether the invitation is accepted.
 	b, location := signsIn(t, s, "yes", "/console/money?x=1", at.SendsBack)
+	location = b.enters(location, "/console/money?x=1")
 	require.Equal(t, "/console/money?x=1", location)
 	_, _, text := b.send("GET", location, nil)
 	require.Contains(t, text, "Signed in as</i> <b>Ada &lt;i data-x&gt;")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"muniment.example/control/member"
@@ -59,10 +60,11 @@ func doCallback(p *page) error {
 	return nil
 }
 
-// choices is the page on which somebody who is a member of several tenants chooses.
+// choices is the page on which somebody chooses a tenant, or accepts an invitation to one.
 type choices struct {
-	Next, Provider string
-	Choices        []member.Choice
+	Next, Provider, Title string
+	Choices               []member.Choice
+	New                   bool // some are invitations
 }
 
 func showChoices(p *page) error {
@@ -74,8 +76,12 @@ func showChoices(p *page) error {
 	if err != nil {
 		return err
 	}
-	p.show("", "Choose a tenant")
-	p.render("choose", choices{next, p.s.cfg.Members.Provider(), all})
+	title := "Choose a tenant"
+	if len(all) == 1 {
+		title = "Enter this tenant?"
+	}
+	p.show("", title)
+	p.render("choose", choices{next, p.s.cfg.Members.Provider(), title, all, slices.ContainsFunc(all, func(c member.Choice) bool { return c.New })})
 	return nil
 }
 

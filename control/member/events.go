@@ -12,7 +12,8 @@ import (
 var (
 	memberEvents = &store.Noun{Name: "member", Scope: api.KeysWrite}
 	eventInvited = memberEvents.Kind("member.invited", "A person was invited to sign in to the tenant's console.", Member{})
-	eventJoined  = memberEvents.Kind("member.joined", "The member signed in for the first time.", Member{})
+	eventJoined  = memberEvents.Kind("member.joined", "The member signed in for the first time. If bound is true, it was at the OpenID Connect provider, and no other account there signs in as the member from then on.", Member{})
+	eventBound   = memberEvents.Kind("member.bound", "The member, who had joined before, signed in at the OpenID Connect provider for the first time: no other account there signs in as the member from then on.", Member{})
 	eventChanged = memberEvents.Kind("member.changed", "The member got another role.", Member{})
 	eventRemoved = memberEvents.Kind("member.removed", "The member may not sign in any more.", Member{})
 )
@@ -20,8 +21,9 @@ var (
 // Nouns are the nouns of this package's events.
 var Nouns = []*store.Noun{memberEvents}
 
-// Replay applies the newest event of a member for rollback.Replay: role and state are those of the event's record. A
-// member of whom the database knows nothing stays unknown, as no event has an address.
+// Replay applies the newest event of a member for rollback.Replay: role and state are those of the event's record, and a member
+// who was bound to an account stays bound. No event says to which, so no account signs in as a member whose binding the
+// database has lost. A member of whom the database knows nothing stays unknown, as no event has an address.
 func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
 	was, said, err := members.NewerInEvent(ctx, tx, e)
 	if err != nil || was == nil || said == nil {

@@ -30,8 +30,6 @@ const (
 	linkAge = 15 * time.Minute
 	// mostOpenLinks is how many links of a member work at a time.
 	mostOpenLinks = 3
-	// mostLinks is how many members of one address get a link each.
-	mostLinks = 10
 	// mostRequests is how many requests wait for AdmitJob.
 	mostRequests = 10_000
 	// admitBatch is how many requests one transaction decides on.

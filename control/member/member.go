@@ -11,14 +11,16 @@
 //
 // A member makes keys and webhooks as a key does. Keys stay when their maker is removed; a webhook that is sent under a
 // member is paused once the member's role may not set it (webhook.Config.Scopes). In a database
-// restored from an older copy, Replay gives members the role and the state that the log has.
+// restored from an older copy, Replay gives members the role and the state that the log has, and keeps other accounts out
+// of those that were bound to one (below).
 //
 // # Links
 //
 // A member signs in by a link that is mailed on request. The request is answered alike, by the same work,
 // whatever is known of the address: it is stored, and a job (AdmitJob) decides later. Jobs send the mails (MailJob). A
 // link works once, for 15 minutes; a mail scanner that opens it spends nothing, as only a POST does. Of a token the
-// database has the SHA-256. A member has at most 3 links that work. An invitation has no link: its mail names the page
+// database has the SHA-256. A member has at most 3 links that work. Who is a member of several tenants gets a link for each in which they have joined,
+// and for the 10 newest of those that only invite them, tenants of the sandbox last. An invitation has no link: its mail names the page
 // where one is requested. Nothing that a caller wrote is in a mail.
 //
 // # OpenID Connect
@@ -33,8 +35,14 @@
 // not. An address that the provider has not verified counts for nothing, as anybody may have written it there. The
 // provider is trusted for the addresses of all tenants. A mailed link stays a way to sign in.
 //
-// Who is a member of several tenants chooses one; what the provider has said waits in the database for it, for 10
-// minutes (member_choices).
+// That a member was bound is in an event, member.joined or member.bound. To which account is in the table alone, as what it
+// is called may name the person, and so would a hash of it. So a database that was restored from an older copy may know
+// that a member is bound, and not to which account: then none signs in as the member, who has mailed links, until the member
+// is removed and the address invited again.
+//
+// Who is a member of several tenants chooses one, and who is bound to none yet is asked also about a single one: to
+// sign in at the provider is not yet to accept an invitation, which may be a stranger's. What the provider has said waits in
+// the database for it, for 10 minutes (member_choices).
 //
 // A provider may let somebody in without asking again. So a session knows when its person proved to it who they are:
 // within the last 24 hours, and for what asks again within 10 minutes (Session.Confirmed), for which the provider is

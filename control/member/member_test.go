@@ -276,8 +276,8 @@ func TestInvitationsAreBounded(t *testing.T) {
 	}
 	require.Equal(t, api.StateConflict, h.call(by, "POST", "/v1/members", `{"email":"ada@example.org","role":"viewer"}`, nil))
 	fill := func(n int, state State, at time.Time) {
-		roomtest.Fill(t, h.db, n, "members", "member_id, tenant_id, org_id, developer_id, env, email, name, role, state, invited_by, created_at, updated_at, revision",
-			"'mbr_"+string(state)+"' || i, '"+made.TenantID+"', '', '', '', 'x', '', 'viewer', '"+string(state)+"', '', "+store.At(at).Format("20060102")+", 0, 0")
+		roomtest.Fill(t, h.db, n, "members", "member_id, tenant_id, org_id, developer_id, env, email, name, bound, role, state, invited_by, created_at, updated_at, revision",
+			"'mbr_"+string(state)+"' || i, '"+made.TenantID+"', '', '', '', 'x', '', FALSE, 'viewer', '"+string(state)+"', '', "+store.At(at).Format("20060102")+", 0, 0")
 	}
 	fill(mostMembers-1, Active, begin)
 	h.invited(by, "bob@example.org", Viewer)

@@ -91,18 +91,23 @@ func attemptOf(secret, state string, now time.Time) oidc.Attempt {
 
 // SignInAtProvider exchanges the answer with which the provider has sent a browser back for a session, which ends the one
 // of the request. The caller sends the cookies to the browser, also with an error. choose says that the person is a
-// member of several tenants: there is no session yet, and Choices and Choose follow.
+// member of several tenants, or of one that no account is bound to: there is no session yet, and Choices and Choose follow.
+// Nobody joins a tenant, or has their account bound, by only signing in: anybody may invite anybody.
 func (s *Service) SignInAtProvider(r *http.Request) (cookies []*http.Cookie, choose bool, err error) {
 	if s.cfg.Provider == nil {
 		return nil, false, errNoProvider
 	}
-	if err := s.admit(r); err != nil {
+	if err := s.Check(r); err != nil {
 		return nil, false, err
 	}
 	ctx, answer, now := r.Context(), r.URL.Query(), s.db.Now()
 	attempt := attemptOf(only(r, s.browsers.attempt.Name), answer.Get("state"), now)
 	if attempt.State == "" {
 		return nil, false, oidc.ErrForeign // what this browser has begun goes on
+	}
+	// Any page can have browsers load this address: only answers that a browser has asked for count.
+	if err := s.callers.Count(r); err != nil {
+		return nil, false, err
 	}
 	over := filled(s.browsers.attempt, "")
 	who, err := s.cfg.Provider.Identify(ctx, answer, attempt)
@@ -116,7 +121,7 @@ func (s *Service) SignInAtProvider(r *http.Request) (cookies []*http.Cookie, cho
 		return []*http.Cookie{over}, false, err
 	case len(all) == 0:
 		return []*http.Cookie{over}, false, s.nobody(ctx, who)
-	case len(all) > 1:
+	case len(all) > 1 || !all[0].Bound:
 		token := api.NewSecret()
 		if err := s.keepChoice(ctx, token, who, store.At(now.Add(attemptAge))); err != nil {
 			return []*http.Cookie{over}, false, err
@@ -144,16 +149,16 @@ func normalAddress(email string) string {
 	}, email)
 }
 
-// bound says whether the member has signed in by a provider.
-func (m *Member) bound() bool { return m.Issuer != nil && m.Subject != nil }
+// lost says whether the member is bound to an account that this database doesn't know.
+func (m *Member) lost() bool { return m.Bound && (m.Issuer == nil || m.Subject == nil) }
 
 // admits says whether somebody may sign in as the member: the account that the member is bound to, or, before that, one
 // whose address is the invited one and verified.
 func (m *Member) admits(who oidc.Identity) bool {
 	switch {
-	case m.State == Removed || m.erased() || who.Subject == "":
+	case m.State == Removed || m.erased() || who.Subject == "" || m.lost():
 		return false
-	case m.bound():
+	case m.Bound:
 		return *m.Issuer == who.Issuer && *m.Subject == who.Subject
 	}
 	return who.Email != "" && m.Email == who.Email
@@ -165,18 +170,13 @@ func (s *Service) membersOf(ctx context.Context, q store.Querier, who oidc.Ident
 	if err != nil {
 		return nil, err
 	}
-	invited, err := ofAddress(ctx, q, who.Email)
+	unbound, err := unboundOf(ctx, q, who.Email)
 	if err != nil {
 		return nil, err
 	}
-	for i := range invited {
-		if !invited[i].bound() {
-			bound = append(bound, invited[i])
-		}
-	}
-	for i := range bound {
-		if bound[i].admits(who) {
-			all = append(all, bound[i])
+	for _, m := range append(bound, unbound...) {
+		if m.admits(who) {
+			all = append(all, m)
 		}
 	}
 	return all, nil
@@ -191,6 +191,9 @@ func (s *Service) nobody(ctx context.Context, who oidc.Identity) error {
 	others, err := ofAddress(ctx, s.db.Read(), who.Email)
 	if err != nil {
 		return err
+	}
+	if slices.ContainsFunc(others, func(m Member) bool { return m.lost() }) {
+		return &api.Error{Code: api.AuthInvalid, Message: "the member with the address " + who.Email + " has signed in at " + name + " before, but the service doesn't know any more by which account, as its database was restored: have a link mailed to you. To sign in at " + name + ", have an owner remove the member and invite the address again"}
 	}
 	if len(others) > 0 {
 		return &api.Error{Code: api.AuthInvalid, Message: "the member with the address " + who.Email + " signs in with another account of " + name + ": use that one, have a link mailed to you, or have an owner remove the member and invite the address again"}
@@ -208,7 +211,7 @@ func (s *Service) signInAs(r *http.Request, who oidc.Identity, memberID string) 
 	if err != nil || !m.admits(who) {
 		return nil, s.nobody(ctx, who)
 	}
-	if m.bound() && m.State == Active {
+	if m.Bound && m.State == Active {
 		return s.signIn(r, m.TenantID, m.ID, who.AuthenticatedAt)
 	}
 	err = s.db.Change(ctx, func(tx *store.Tx) error {
@@ -216,14 +219,14 @@ func (s *Service) signInAs(r *http.Request, who oidc.Identity, memberID string) 
 		if store.IsNone(err) || err == nil && !was.admits(who) { // as of this change
 			return errEnded
 		}
-		if err == nil && !was.bound() {
-			err = bind(ctx, tx, memberID, who)
-		}
-		if err != nil || was.State == Active {
+		switch {
+		case err != nil || was.Bound && was.State == Active: // or another of the person's browsers was faster
 			return err
+		case was.State == Active:
+			return bindTo(ctx, tx, was, who, bind)
+		default:
+			return bindTo(ctx, tx, was, who, join)
 		}
-		_, err = members.Move(ctx, tx, store.Move[Member, action]{TenantID: was.TenantID, ID: was.ID, Action: join, By: store.ByKey(was.ID)})
-		return err
 	})
 	if err != nil {
 		return nil, err
@@ -231,13 +234,13 @@ func (s *Service) signInAs(r *http.Request, who oidc.Identity, memberID string) 
 	return s.signIn(r, m.TenantID, m.ID, who.AuthenticatedAt)
 }
 
-// Choice is a tenant of somebody who has signed in at the provider.
+// Choice is a tenant that somebody who has signed in at the provider may enter.
 type Choice struct {
 	MemberID, TenantID, OrgID string
 	// Env is that of the keys that the member makes: an organisation may have a tenant for tests beside another.
 	Env  string
 	Role Role
-	// New says that the member has not signed in by the provider yet.
+	// New says that the member has not signed in by the provider yet: choosing it binds the member to the account.
 	New bool
 }
 
@@ -250,7 +253,7 @@ func (s *Service) Choices(r *http.Request) (choices []Choice, err error) {
 	}
 	all, err := s.membersOf(r.Context(), s.db.Read(), who)
 	for _, m := range all {
-		choices = append(choices, Choice{m.ID, m.TenantID, m.OrgID, m.Env, m.Role, !m.bound()})
+		choices = append(choices, Choice{m.ID, m.TenantID, m.OrgID, m.Env, m.Role, !m.Bound})
 	}
 	return choices, err
 }

@@ -11,20 +11,22 @@ import (
 	"muniment.example/gateway/api"
 )
 
-// mostOfSubject is how many members an account of the provider is.
-const mostOfSubject = 100
-
 // ofSubject lists who is bound to an account of a provider and may sign in, in any tenant.
 func ofSubject(ctx context.Context, q store.Querier, issuer, subject string) ([]Member, error) {
-	return store.List(ctx, q, "the members of an account", members.Scan, members.Select()+` WHERE subject = $1 AND issuer = $2 AND state <> 'REMOVED' ORDER BY member_id LIMIT $3`, subject, issuer, mostOfSubject)
+	return store.List(ctx, q, "the members of an account", members.Scan, members.Select()+` WHERE subject = $1 AND issuer = $2 AND state <> 'REMOVED' ORDER BY member_id LIMIT $3`, subject, issuer, mostJoined)
 }
 
-// bind binds a member, who is bound to none, to an account.
-func bind(ctx context.Context, tx *store.Tx, memberID string, who oidc.Identity) error {
-	if _, err := tx.ExecContext(ctx, `UPDATE members SET issuer = $2, subject = $3 WHERE member_id = $1 AND subject IS NULL`, memberID, who.Issuer, who.Subject); err != nil {
-		return fmt.Errorf("cannot bind the member %s: %w", memberID, err)
+// bindTo binds a member, who is bound to none, to an account, by an action. The event says that it is, and not to which: what
+// an account is called may name a person.
+func bindTo(ctx context.Context, tx *store.Tx, was *Member, who oidc.Identity, a action) error {
+	if _, err := tx.ExecContext(ctx, `UPDATE members SET issuer = $2, subject = $3 WHERE member_id = $1 AND NOT bound`, was.ID, who.Issuer, who.Subject); err != nil {
+		return fmt.Errorf("cannot bind the member %s: %w", was.ID, err)
 	}
-	return nil
+	_, err := members.Move(ctx, tx, store.Move[Member, action]{TenantID: was.TenantID, ID: was.ID, Action: a, By: store.ByKey(was.ID), Edit: func(next *Member) error {
+		next.Bound = true
+		return nil
+	}})
+	return err
 }
 
 // keepChoice keeps who has to choose a tenant, in place of what the same person had to choose before.

@@ -1,6 +1,7 @@
 package member
 
 import (
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -16,6 +17,7 @@ import (
 	"muniment.example/control/roomtest"
 	"muniment.example/control/sandbox"
 	"muniment.example/control/store"
+	"muniment.example/control/tenant"
 	"muniment.example/deploy/stack/stacktest"
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/auth"
@@ -64,12 +66,25 @@ func (h *fixture) session(cookies []*http.Cookie) *http.Cookie {
 	return nil
 }
 
-// provided signs somebody in at the provider.
+// provided signs somebody in at the provider, who enters the one tenant that they are asked about, if they are.
 func (h *fixture) provided(at *oidctest.Provider) (*http.Cookie, error) {
 	h.t.Helper()
-	answer, cookie := h.begin(at, false)
+	return h.entered(h.begin(at, false))
+}
+
+// entered is the session of an answer of the provider.
+func (h *fixture) entered(answer string, cookie *http.Cookie) (*http.Cookie, error) {
+	h.t.Helper()
 	cookies, choose, err := h.SignInAtProvider(request("GET", answer, cookie))
-	require.False(h.t, choose)
+	if !choose {
+		return h.session(cookies), err
+	}
+	r := request("POST", public+SignInPath, cookies[0])
+	choices, err := h.Choices(r)
+	require.NoError(h.t, err)
+	require.Len(h.t, choices, 1)
+	require.True(h.t, choices[0].New, "who is bound is not asked")
+	cookies, err = h.Choose(r, choices[0].MemberID)
 	return h.session(cookies), err
 }
 
@@ -81,8 +96,9 @@ func (h *fixture) one(memberID string) Member {
 	return *m
 }
 
-// TestSignInAtProvider: the first sign-in joins the member and binds it to the account, which signs in from then on
-// whatever its address; another account with the address does not.
+// TestSignInAtProvider: who has signed in for the first time is asked about the tenant, also about a single one; entering
+// it joins the member and binds it to the account, which signs in from then on whatever its address. Another account with
+// the address does not.
 func TestSignInAtProvider(t *testing.T) {
 	stacktest.Both(t)
 	h, at := atProvider(t)
@@ -98,7 +114,13 @@ func TestSignInAtProvider(t *testing.T) {
 	old := h.signedIn(made.APIKey)
 	cookies, choose, err := h.SignInAtProvider(request("GET", answer, attempt, old))
 	require.NoError(t, err)
-	require.False(t, choose)
+	require.True(t, choose)
+	require.Nil(t, h.session(cookies))
+	m := h.one(ada.ID)
+	require.Equal(t, Invited, m.State, "an invitation may be a stranger's: it is not accepted by signing in")
+	require.False(t, m.Bound)
+	cookies, err = h.Choose(request("POST", public+SignInPath, cookies[0], old), ada.ID)
+	require.NoError(t, err)
 	require.Equal(t, attempt.Name, cookies[0].Name)
 	require.Equal(t, -1, cookies[0].MaxAge)
 	c := h.session(cookies)
@@ -109,7 +131,7 @@ func TestSignInAtProvider(t *testing.T) {
 	require.Equal(t, sealer.Ref{Kind: "member", ID: ada.ID}, s.Actor)
 	require.Equal(t, Finance, s.Role)
 	require.NoError(t, s.Confirmed())
-	m := h.one(ada.ID)
+	m = h.one(ada.ID)
 	require.Equal(t, Active, m.State)
 	require.Equal(t, []string{at.URL, "subject-1"}, []string{m.shown().Issuer, m.shown().Subject})
 	events := roomtest.Events(t, h.db)
@@ -227,6 +249,71 @@ func TestStrangersAtProvider(t *testing.T) {
 	require.Equal(t, "erased", h.one(again.ID).Email)
 }
 
+// TestReplayOfBindings: a database that was restored from a copy that is older than the bindings lets no account sign in as
+// the members who were bound, not even at the same address. No event says who the person is at the provider.
+func TestReplayOfBindings(t *testing.T) {
+	stacktest.Both(t)
+	h, at := atProvider(t)
+	made := h.owned("acme", "owner@example.org", "*")
+	by := h.key(made.KeyID)
+	ada := h.one(h.invited(by, "ada@example.org", Finance).ID)
+	bob := h.one(h.invited(by, "bob@example.org", Viewer).ID)
+	h.member(bob)
+	bob = h.one(bob.ID)
+	older := []Member{ada, bob}
+	for i, m := range older {
+		at.Set(func() { at.Subject, at.Email = fmt.Sprint("first-", i), m.Email })
+		_, err := h.provided(at)
+		require.NoError(t, err)
+	}
+	events := roomtest.Events(t, h.db)
+	bindings := events[len(events)-2:]
+	for i, kind := range []string{"member.joined", "member.bound"} {
+		require.Equal(t, kind, bindings[i].Type)
+		require.Equal(t, sealer.Ref{Kind: "member", ID: older[i].ID}, bindings[i].Subject)
+		require.Equal(t, bindings[i].Subject, bindings[i].Actor)
+		require.Contains(t, string(bindings[i].Data), `"bound":true`)
+		for _, personal := range []string{"example.org", at.URL, "first-", "Ada"} {
+			require.NotContains(t, string(bindings[i].Data), personal)
+		}
+	}
+	// A later act keeps the binding in the newest event of the member, which is the one that is replayed.
+	require.Empty(t, h.call(by, "PATCH", "/v1/members/"+bob.ID, `{"role":"finance"}`, nil))
+	events = roomtest.Events(t, h.db)
+	require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
+		for _, m := range older {
+			if _, err := tx.ExecContext(t.Context(), `UPDATE members SET bound = FALSE, issuer = NULL, subject = NULL, role = $2, state = $3, updated_at = $4, revision = $5 WHERE member_id = $1`, m.ID, string(m.Role), string(m.State), m.UpdatedAt, m.Revision); err != nil {
+				return err
+			}
+		}
+		for _, e := range []sealer.Event{bindings[0], events[len(events)-1]} {
+			changed, err := Replay(t.Context(), tx, &e)
+			require.NoError(t, err)
+			require.True(t, changed)
+		}
+		return nil
+	}))
+	for i, m := range older {
+		for _, subject := range []string{"another", fmt.Sprint("first-", i)} {
+			at.Set(func() { at.Subject, at.Email = subject, m.Email })
+			_, err := h.provided(at)
+			require.Equal(t, api.AuthInvalid, code(err), "%s as %s", subject, m.Email)
+			require.ErrorContains(t, err, "its database was restored")
+		}
+		now := h.one(m.ID)
+		require.Equal(t, Active, now.State)
+		require.Nil(t, now.Subject)
+		require.Empty(t, now.shown().Issuer)
+		h.member(now) // by a mailed link
+	}
+	require.Empty(t, h.call(by, "DELETE", "/v1/members/"+ada.ID, "", nil))
+	again := h.invited(by, "ada@example.org", Finance)
+	at.Set(func() { at.Subject, at.Email = "another", "ada@example.org" })
+	_, err := h.provided(at)
+	require.NoError(t, err, "invited again")
+	require.Equal(t, "another", *h.one(again.ID).Subject)
+}
+
 // TestAnswersOfOtherBrowsers: an answer is good in the browser that has asked for it alone, once, for 10 minutes.
 func TestAnswersOfOtherBrowsers(t *testing.T) {
 	h, at := atProvider(t)
@@ -270,10 +357,10 @@ func TestAnswersOfOtherBrowsers(t *testing.T) {
 	refused("over", answer, cookie)
 
 	answer, cookie = h.begin(at, false)
-	cookies, _, err := h.SignInAtProvider(request("GET", answer, cookie))
+	session, err := h.entered(answer, cookie)
 	require.NoError(t, err)
-	refused("the browser has deleted its cookie", answer, h.session(cookies))
-	cookies, _, err = h.SignInAtProvider(request("GET", answer, cookie))
+	refused("the browser has deleted its cookie", answer, session)
+	cookies, _, err := h.SignInAtProvider(request("GET", answer, cookie))
 	require.ErrorContains(t, err, "it was used", "by who keeps it all the same")
 	require.Nil(t, h.session(cookies))
 	require.Equal(t, 1, h.count("sessions"))
@@ -292,6 +379,34 @@ func TestAnswersOfOtherBrowsers(t *testing.T) {
 	r.Header.Set("Sec-Fetch-Site", "cross-site")
 	_, _, err = h.BeginAtProvider(r, false)
 	require.Equal(t, http.StatusForbidden, api.From(err).HTTPStatus, "a page of another origin begins nothing")
+}
+
+// TestForeignAnswersAreNotCounted: a page that has the browsers of an office load the callback doesn't use up the limit of
+// the office's address; answers to sign-ins that a browser has begun count.
+func TestForeignAnswersAreNotCounted(t *testing.T) {
+	h, at := atProvider(t)
+	h.owned("acme", "ada@example.org", "*")
+	cfg := h.Service.cfg
+	cfg.Limits = sandbox.Limits{Burst: 4, Sustained: 4}
+	var err error
+	h.Service, err = New(cfg)
+	require.NoError(t, err)
+	answer, cookie := h.begin(at, false)
+	for range 20 {
+		for _, address := range []string{public + CallbackPath, answer, public + CallbackPath + "?state=n0.x"} {
+			_, _, err := h.SignInAtProvider(request("GET", address))
+			require.Equal(t, oidc.ErrForeign, err)
+		}
+	}
+	_, _, err = h.SignInAtProvider(request("GET", answer, cookie))
+	require.NoError(t, err)
+	other, cookie := h.begin(at, false)
+	_, _, err = h.SignInAtProvider(request("GET", answer, cookie))
+	require.Equal(t, oidc.ErrForeign, err)
+	_, _, err = h.SignInAtProvider(request("GET", other, cookie))
+	require.NoError(t, err)
+	_, _, err = h.SignInAtProvider(request("GET", other, cookie))
+	require.Equal(t, api.RateLimited, code(err))
 }
 
 // TestChoices: who is a member of several tenants has no session before one is chosen, in the same browser and once; only
@@ -365,6 +480,63 @@ func TestChoices(t *testing.T) {
 	require.Zero(t, h.count("member_choices"))
 }
 
+// TestManyTenants: neither the tenants that a person has joined nor those of the sandbox, in which anybody may invite
+// anybody, keep the person from an invitation that is in force, at the provider and by mail.
+func TestManyTenants(t *testing.T) {
+	stacktest.Both(t)
+	h, at := atProvider(t)
+	at.Set(func() { at.Email = "ada@example.org" })
+	owned := func(org string, sandboxed bool) Member {
+		t.Helper()
+		made, err := h.tenants.Create(t.Context(), tenant.Request{Org: org, Email: "ada@example.org", Scopes: []string{"*"}, Sandbox: sandboxed, Activated: sandboxed})
+		require.NoError(t, err)
+		return h.all(made.TenantID)[0]
+	}
+	offered := func() (ids []string, cookie *http.Cookie) {
+		t.Helper()
+		answer, cookie := h.begin(at, false)
+		cookies, choose, err := h.SignInAtProvider(request("GET", answer, cookie))
+		require.NoError(t, err)
+		require.True(t, choose)
+		choices, err := h.Choices(request("GET", public+SignInPath, cookies[0]))
+		require.NoError(t, err)
+		for _, c := range choices {
+			ids = append(ids, c.MemberID)
+		}
+		return ids, cookies[0]
+	}
+	var joined []string
+	for i := range mostInvited + 1 {
+		joined = append(joined, owned(fmt.Sprint("joined-", i), false).ID)
+	}
+	for range joined {
+		ids, cookie := offered()
+		one := slices.IndexFunc(ids, func(id string) bool { return h.one(id).State == Invited })
+		require.GreaterOrEqual(t, one, 0, "each is offered at last")
+		_, err := h.Choose(request("POST", public+SignInPath, cookie), ids[one])
+		require.NoError(t, err)
+	}
+	for i := range mostInvited {
+		owned(fmt.Sprint("before-", i), true)
+	}
+	needed := owned("needed", false)
+	for i := range mostInvited {
+		owned(fmt.Sprint("after-", i), true)
+	}
+	ids, cookie := offered()
+	require.Len(t, ids, len(joined)+mostInvited, "the others of the sandbox would be too many")
+	require.Subset(t, ids, append(joined, needed.ID))
+
+	require.NoError(t, h.RequestLink(request("POST", public+SignInPath), "ada@example.org"))
+	require.Empty(t, h.jobs())
+	for _, id := range append(joined, needed.ID) {
+		require.Equal(t, 1, h.count("member_links WHERE member_id = '"+id+"'"))
+	}
+	require.Equal(t, len(joined)+mostInvited, h.count("member_links"))
+	_, err := h.Choose(request("POST", public+SignInPath, cookie), needed.ID)
+	require.NoError(t, err)
+}
+
 // TestConfirmedAtProvider: what asks again takes only who has proved to the provider who they are within 10 minutes,
 // whenever the session began.
 func TestConfirmedAtProvider(t *testing.T) {
@@ -382,8 +554,7 @@ func TestConfirmedAtProvider(t *testing.T) {
 	again := func() (*http.Cookie, error) {
 		answer, cookie := h.begin(at, true)
 		require.Equal(t, "login", at.Asked.Get("prompt"))
-		cookies, _, err := h.SignInAtProvider(request("GET", answer, cookie))
-		return h.session(cookies), err
+		return h.entered(answer, cookie)
 	}
 	c, err := again()
 	require.NoError(t, err)

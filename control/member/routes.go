@@ -41,7 +41,7 @@ type Shown struct {
 	Email string `json:"email" doc:"Where links to sign in are sent. Never written to events."`
 	Name  string `json:"name" doc:"Empty when none was given. Never written to events."`
 	// Issuer and Subject are empty until the member has signed in by the provider.
-	Issuer  string `json:"issuer" doc:"The OpenID Connect provider by which the member has signed in; empty: by none yet. Never written to events."`
+	Issuer  string `json:"issuer" doc:"The OpenID Connect provider by which the member has signed in; empty: by none yet, or by one that the service doesn't know since its database was restored (bound). Never written to events."`
 	Subject string `json:"subject" doc:"Who the member is there: no other account of the provider signs in as the member. Never written to events."`
 }
 
@@ -55,7 +55,7 @@ func (RoleChange) SchemaName() string { return "MemberChange" }
 
 func (m Member) shown() Shown {
 	s := Shown{Member: m, Email: m.Email, Name: m.Name}
-	if m.bound() {
+	if m.Bound && !m.lost() {
 		s.Issuer, s.Subject = *m.Issuer, *m.Subject
 	}
 	return s

@@ -40,11 +40,14 @@ func (m Members) Remove(ctx context.Context, memberID string) (*Member, error) {
 // Member is a person who may sign in to the tenant's console.
 type Member struct {
 	Record
+	// Whether the member has signed in at the OpenID Connect provider: no other account there signs in as the member.
+	Bound bool `json:"bound"`
 	// Where links to sign in are sent. Never written to events.
 	Email string `json:"email"`
 	// The API key or the member that invited the member, or operator or system.
 	InvitedBy string `json:"invitedBy"`
-	// The OpenID Connect provider by which the member has signed in; empty: by none yet. Never written to events.
+	// The OpenID Connect provider by which the member has signed in; empty: by none yet, or, if Bound, by one that the service
+	// doesn't know since its database was restored. Never written to events.
 	Issuer string `json:"issuer"`
 	// Empty when none was given. Never written to events.
 	Name string `json:"name"`

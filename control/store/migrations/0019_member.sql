@@ -18,6 +18,7 @@ CREATE INDEX sessions_by_use ON sessions (seen_at);
 
 -- Persons who may sign in. email, name, issuer and subject are personal data: they are only here, never in an event.
 -- issuer and subject are who the person is at a provider of OpenID Connect; NULL until the member has signed in by it.
+-- bound says that it has: a database that was restored from an older copy may not know as whom.
 -- env is the environment of the API keys that the member makes. invited_by is the key or member that did, or operator
 -- or system.
 CREATE TABLE members (
@@ -30,6 +31,7 @@ CREATE TABLE members (
     name         TEXT   NOT NULL,
     issuer       TEXT,
     subject      TEXT,
+    bound        BOOLEAN NOT NULL,
     role         TEXT   NOT NULL,
     state        TEXT   NOT NULL,
     invited_by   TEXT   NOT NULL,
