@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -132,7 +133,7 @@ func readEvents(name string, take func(event []byte) error) (err error) {
 
 // eraseRestored deletes from a restored database and its warehouse what was erased since they were copied.
 func eraseRestored(ctx context.Context, data string, db *store.DB) (err error) {
-	warehouse, err := sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(data, "warehouse.db")})
+	warehouse, err := sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(data, "warehouse.db"), Logger: slog.Default()})
 	if err != nil {
 		return err
 	}

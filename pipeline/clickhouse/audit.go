@@ -3,7 +3,6 @@ package clickhouse
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -126,18 +125,19 @@ func (w *reader) Misjudged(ctx context.Context, from, to sealer.Position) (list 
 		return nil, err
 	}
 	var keys []keyed
-	wanted, oldest := map[keyID]bool{}, int64(math.MaxInt64)
+	wanted := lookUps{}
 	for _, j := range deliveries {
 		if !j.none() {
 			keys = append(keys, j.keyed)
-			wanted[j.keyID], oldest = true, min(oldest, j.at-dayMs)
+			wanted.add(j.keyed)
 		}
 	}
+	_, oldest := wanted.idempotent()
 	since, err := w.keysSince(ctx, oldest)
 	if err != nil {
 		return nil, err
 	}
-	past, err := w.withAnyOf(ctx, wanted, retracted, oldest, since)
+	past, err := w.withAnyOf(ctx, wanted, retracted, since)
 	if err == nil {
 		err = w.keysStill(ctx, oldest, since)
 	}

@@ -147,9 +147,9 @@ func (w *Warehouse) decide(ctx context.Context, rows []keyed, start map[int32]se
 	if err != nil {
 		return nil, err
 	}
-	keys, oldest := map[keyID]bool{}, int64(math.MaxInt64)
+	keys := lookUps{}
 	for _, k := range slices.Concat(older, possible) {
-		keys[k.keyID], oldest = true, min(oldest, k.at-dayMs)
+		keys.add(k)
 	}
 	// Identities of a day are stored together, so they need no filter.
 	dayless, dated := withoutDay(identities)
@@ -158,9 +158,9 @@ func (w *Warehouse) decide(ctx context.Context, rows []keyed, start map[int32]se
 		return nil, err
 	}
 	for _, k := range slices.Concat(possibleRows, dated) {
-		keys[k.keyID] = true
+		keys.add(k)
 	}
-	past, err := w.withAnyOf(ctx, keys, retracted, oldest, since)
+	past, err := w.withAnyOf(ctx, keys, retracted, since)
 	if err == nil {
 		err = w.keysStill(ctx, back, since)
 	}
@@ -278,11 +278,51 @@ func scanKeyed(key func(*keyed) []any) func(scan func(...any) error) (keyed, err
 	}
 }
 
+// lookUps are keys and identities that are looked up, and from when on: identities are looked up however old.
+type lookUps map[keyID]int64
+
+// add adds what decides whether a delivery is a duplicate.
+func (l lookUps) add(k keyed) {
+	if from, ok := l[k.keyID]; !ok || k.at-dayMs < from {
+		l[k.keyID] = k.at - dayMs
+	}
+}
+
+// idempotent are those of keys; oldest is the earliest.
+func (l lookUps) idempotent() (keys lookUps, oldest int64) {
+	keys, oldest = lookUps{}, math.MaxInt64
+	for key, from := range l {
+		if !key.isRow() {
+			keys[key], oldest = from, min(oldest, from)
+		}
+	}
+	return keys, oldest
+}
+
+// before are those that begin before a time.
+func (l lookUps) before(since int64) lookUps {
+	late := maps.Clone(l)
+	maps.DeleteFunc(late, func(_ keyID, from int64) bool { return from >= since })
+	return late
+}
+
+// hashes is a table of hashes of keys.
+func (l lookUps) hashes() (*ext.Table, error) {
+	wanted, err := ext.NewTable("wanted", ext.Column("key", "UInt64"))
+	for key := range l {
+		if err == nil {
+			err = wanted.Append(key.hashed())
+		}
+	}
+	return wanted, err
+}
+
 // withAnyOf reads the loaded deliveries with any of some keys and identities, without
-// retracted ones: of those with a key, the ones from oldest on. since is what keysSince has
-// returned for that; what is found is all if keysStill says so afterwards.
-func (w *servers) withAnyOf(ctx context.Context, keys map[keyID]bool, retracted map[eventKey]keyID, oldest, since int64) (found []keyed, err error) {
-	byKey, err := ext.NewTable("wanted", ext.Column("key", "UInt64"))
+// retracted ones. since is what keysSince has returned for the oldest key's; what is found is all if
+// keysStill says so afterwards.
+func (w *servers) withAnyOf(ctx context.Context, wanted lookUps, retracted map[eventKey]keyID, since int64) (found []keyed, err error) {
+	keys, oldest := wanted.idempotent()
+	byKey, err := keys.hashes()
 	if err != nil {
 		return nil, err
 	}
@@ -290,39 +330,35 @@ func (w *servers) withAnyOf(ctx context.Context, keys map[keyID]bool, retracted 
 	if err != nil {
 		return nil, err
 	}
-	rows, tenants := 0, map[string]bool{}
-	for key := range keys {
+	for key := range wanted {
 		if key.isRow() {
-			rows++
 			err = byRow.Append(key.tenantID, key.row.Day, key.hashed())
-		} else {
-			tenants[key.tenantID] = true
-			err = byKey.Append(key.hashed())
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
-	read := func(wanted *ext.Table, key string, scanned func(*keyed) []any, table, where string) error {
-		list, err := collect(clickhouse.Context(ctx, clickhouse.WithExternalTable(wanted)), w, scanKeyed(scanned), `SELECT tenant_id, event_id, generation, log_partition, position, at, `+key+` FROM `+table+` WHERE `+where)
+	read := func(hashes *ext.Table, key string, scanned func(*keyed) []any, table, where string) error {
+		list, err := collect(clickhouse.Context(ctx, clickhouse.WithExternalTable(hashes)), w, scanKeyed(scanned), `SELECT tenant_id, event_id, generation, log_partition, position, at, `+key+` FROM `+table+` WHERE `+where)
 		found = append(found, list...)
 		return err
 	}
-	if len(keys) > rows {
+	if len(keys) > 0 {
 		err = read(byKey, "idempotency", func(k *keyed) []any { return []any{&k.idempotency} },
 			"idempotency_keys", "at >= "+moment(oldest)+" AND key IN (SELECT key FROM wanted)")
 	}
-	if err == nil && len(keys) > rows && oldest < since {
+	if late := keys.before(since); err == nil && len(late) > 0 {
 		var older []keyed
-		older, err = w.olderKeys(ctx, byKey, slices.Collect(maps.Keys(tenants)), oldest, since)
+		older, err = w.olderKeys(ctx, late, since)
 		found = append(found, older...)
 	}
-	if err == nil && rows > 0 {
+	if err == nil && len(wanted) > len(keys) {
 		err = read(byRow, "row_hash, row_day", func(k *keyed) []any { return []any{&k.row.Hash, &k.row.Day} },
 			"row_identities", "(tenant_id, row_day, key) IN (SELECT tenant_id, row_day, key FROM wanted)")
 	}
 	return slices.DeleteFunc(found, func(k keyed) bool {
 		_, gone := retracted[eventKey{k.tenantID, k.eventID}]
-		return gone || !keys[k.keyID]
+		_, asked := wanted[k.keyID]
+		return gone || !asked
 	}), err
 }

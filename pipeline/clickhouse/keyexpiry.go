@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
-	"github.com/ClickHouse/clickhouse-go/v2/ext"
 
 	"muniment.example/pipeline"
 )
@@ -112,13 +112,20 @@ func (w *servers) keysStill(ctx context.Context, oldest, since int64) error {
 	return err
 }
 
-// olderKeys reads deliveries before since with any of some keys from the rows of events.
-func (w *servers) olderKeys(ctx context.Context, wanted *ext.Table, tenants []string, oldest, since int64) ([]keyed, error) {
-	for i, id := range tenants {
-		tenants[i] = literal(id)
+// olderKeys reads deliveries before since with any of some keys from the rows of events of the tenants that have them.
+func (w *servers) olderKeys(ctx context.Context, late lookUps, since int64) ([]keyed, error) {
+	wanted, err := late.hashes()
+	if err != nil {
+		return nil, err
 	}
+	_, oldest := late.idempotent()
+	var tenants []string
+	for key := range late {
+		tenants = append(tenants, literal(key.tenantID))
+	}
+	slices.Sort(tenants)
 	return collect(clickhouse.Context(ctx, clickhouse.WithExternalTable(wanted)), w, scanKeyed(func(k *keyed) []any { return []any{&k.idempotency} }),
 		`SELECT tenant_id, event_id, generation, log_partition, position, at, idempotency FROM events
-			WHERE tenant_id IN (`+strings.Join(tenants, ", ")+`) AND at >= `+moment(oldest)+` AND at < `+moment(since)+`
+			WHERE tenant_id IN (`+strings.Join(slices.Compact(tenants), ", ")+`) AND at >= `+moment(oldest)+` AND at < `+moment(since)+`
 				AND idempotency != '' AND xxHash64(idempotency) IN (SELECT key FROM wanted)`)
 }

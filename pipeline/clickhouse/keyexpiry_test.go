@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -159,6 +160,71 @@ func (d *dropping) Query(ctx context.Context, query string, args ...any) (driver
 		drop()
 	}
 	return d.Conn.Query(ctx, query, args...)
+}
+
+// searches notes the look-ups in the rows of events.
+type searches struct {
+	driver.Conn
+	queries []string
+}
+
+func (s *searches) Query(ctx context.Context, query string, args ...any) (driver.Rows, error) {
+	if strings.Contains(query, "FROM events") && strings.Contains(query, "FROM wanted") {
+		s.queries = append(s.queries, query)
+	}
+	return s.Conn.Query(ctx, query, args...)
+}
+
+// TestOnlyLateKeysAreSearchedInEvents: beside a late delivery the keys of others, which may be anybody's, are looked
+// up as without it. Both are found to be duplicates, and nobody else's.
+func TestOnlyLateKeysAreSearchedInEvents(t *testing.T) {
+	t.Parallel()
+	cfg := fresh(t, stacktest.ClickHouse(t))
+	cfg.maybeAlways = true
+	w := mustOpen(t, cfg)
+	now := time.Now().UTC().Truncate(time.Second)
+	long := now.Add(-30 * 24 * time.Hour)
+	rows := []pipeline.Row{delivery("tnt_a", 0, long, "key"), delivery("tnt_b", 1, now, "key"), delivery("tnt_b", 2, long, "late"), delivery("tnt_c", 3, long, "other")}
+	require.NoError(t, w.Load(t.Context(), batch(rows)))
+	days, err := w.DropKeys(t.Context(), 7*24*time.Hour)
+	require.NoError(t, err)
+	require.Len(t, days, 1)
+	s := &searches{Conn: w.conn}
+	w.conn = s
+	late := delivery("tnt_a", 4, long.Add(time.Minute), "key")
+	require.NoError(t, w.Load(t.Context(), batch([]pipeline.Row{
+		late, delivery("tnt_b", 5, now.Add(time.Minute), "key"), delivery("tnt_b", 6, now, "late"), delivery("tnt_c", 7, now, "row other"), delivery("tnt_c", 8, now, "other")})))
+	require.Len(t, s.queries, 1)
+	require.Contains(t, s.queries[0], "tenant_id IN ('tnt_a') AND at >= "+moment(late.At.UnixMilli()-dayMs))
+	var repeats []int64
+	for _, tenant := range []string{"tnt_a", "tnt_b", "tnt_c"} {
+		list, err := w.Duplicates(t.Context(), tenant, sealer.Position{}, at(9))
+		require.NoError(t, err)
+		for _, d := range list {
+			repeats = append(repeats, d.First.Offset, d.Position.Offset)
+		}
+	}
+	require.Equal(t, []int64{0, 4, 1, 5}, repeats)
+}
+
+// TestLookUpsOfLateKeys are those of the late deliveries, each from a day before the earliest with the key.
+func TestLookUpsOfLateKeys(t *testing.T) {
+	all := lookUps{}
+	id := func(name string) keyID { return keyID{tenantID: "tnt_" + name, idempotency: name} }
+	for name, at := range map[string]int64{"early": 5 * dayMs, "late": 3 * dayMs, "on time": 4 * dayMs} {
+		all.add(keyed{keyID: id(name), at: at + 7})
+		all.add(keyed{keyID: id(name), at: at})
+	}
+	all.add(keyed{keyID: id("early"), at: 2 * dayMs})
+	all.add(keyed{keyID: keyID{tenantID: "tnt_a", row: sealer.RowIdentity{Hash: "row"}}, at: 0})
+	keys, oldest := all.idempotent()
+	require.Len(t, keys, 3)
+	require.Equal(t, dayMs, oldest)
+	late := keys.before(3 * dayMs)
+	require.Equal(t, lookUps{id("early"): dayMs, id("late"): 2 * dayMs}, late)
+	hashes, err := late.hashes()
+	require.NoError(t, err)
+	require.Equal(t, 2, hashes.Block().Rows())
 }
 
 // TestKeysAreDroppedDuringALookUp: the load fails before it has inserted anything, and succeeds when it is repeated.

@@ -61,11 +61,11 @@ func (w *Warehouse) forget(ctx context.Context, retracted map[eventKey]keyID) er
 		return nil
 	}
 	var events []string
-	keys := map[keyID]bool{}
+	keys := lookUps{}
 	for e, key := range retracted {
 		events = append(events, "("+literal(e.tenantID)+", "+literal(e.eventID)+")")
 		if !key.none() {
-			keys[key] = true
+			keys[key] = 0
 		}
 	}
 	// What an event needs is deleted after it, as a visible event must have it.
@@ -88,7 +88,7 @@ func (w *Warehouse) forget(ctx context.Context, retracted map[eventKey]keyID) er
 	if err != nil {
 		return err
 	}
-	rows, err := w.withAnyOf(ctx, keys, retracted, 0, since)
+	rows, err := w.withAnyOf(ctx, keys, retracted, since)
 	if err == nil {
 		err = w.keysStill(ctx, 0, since)
 	}

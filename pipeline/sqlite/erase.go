@@ -16,7 +16,8 @@ import (
 )
 
 // Erase implements pipeline.Eraser. Storing the tombstones and deleting what they cover is one
-// transaction; then it empties the write-ahead log.
+// transaction; then it empties the write-ahead log. Of a damaged block it deletes all private parts, if rows of
+// it are where the person's are.
 func (w *Warehouse) Erase(ctx context.Context, key pipeline.SubjectKey, list []pipeline.Tombstone) error {
 	done, err := w.done(ctx, key, list)
 	if err == nil && !done {
@@ -102,12 +103,7 @@ func (l *load) leave(parts []privatePart) error {
 		p, n := parts[0], 1
 		var err error
 		if p.class == classDelivery {
-			err = l.rewrite(p.tenant, p.text, func(first int64, _, private [][]byte) bool {
-				for n = 0; n < len(parts) && parts[n].class == classDelivery && parts[n].text-first < int64(len(private)); n++ {
-					private[parts[n].text-first] = kept(parts[n].left)
-				}
-				return false
-			})
+			n, err = l.leaveIn(parts)
 		} else {
 			err = l.exec(`UPDATE texts SET private = ? WHERE text = ?`, optional(p.left), p.text)
 		}
@@ -117,6 +113,22 @@ func (l *load) leave(parts []privatePart) error {
 		parts = parts[n:]
 	}
 	return nil
+}
+
+// leaveIn stores what is left of the private parts in the block of the first; n is how many.
+func (l *load) leaveIn(parts []privatePart) (n int, err error) {
+	b, err := l.seekText(parts[0].tenant, parts[0].text)
+	if b == nil || err != nil {
+		return 1, err
+	}
+	for n < len(parts) && parts[n].class == classDelivery && parts[n].text < b.first+b.texts {
+		n++
+	}
+	return n, l.changePrivate(b, func(private [][]byte) {
+		for _, p := range parts[:n] {
+			private[p.text-b.first] = kept(p.left)
+		}
+	})
 }
 
 // eraseQuarantined deletes from the quarantined records, which are few, what the tombstones
@@ -241,6 +253,10 @@ func (w *Warehouse) CountTelemetry(ctx context.Context, tenantID string, person 
 			return err
 		}
 		private, err := b.frame(w.codec, 1, b.private)
+		if isDamage(err) { // nobody reads them, and persons are to be erased nevertheless
+			w.log.WarnContext(ctx, "telemetry that may name a person is not counted", "err", err)
+			return nil
+		}
 		for _, text := range private {
 			if (bytes.Contains(text, fragment) || bytes.Contains(text, []byte(`\`))) && sealer.NamedInTelemetry(text, person) {
 				n++
@@ -272,7 +288,7 @@ type privatePart struct {
 	left                []byte
 }
 
-// privateParts lists the private parts that a tombstone covers.
+// privateParts lists the private parts that a tombstone covers, and those that it may cover, as they are damaged.
 func privateParts(ctx context.Context, tx *sql.Tx, texts *textReader, key pipeline.SubjectKey, t pipeline.Tombstone, unsearched bool) (parts []privatePart, err error) {
 	var tenant int64
 	if err := tx.QueryRowContext(ctx, `SELECT tenant FROM tenants WHERE tenant_id = ?`, t.TenantID).Scan(&tenant); err != nil {
@@ -295,7 +311,14 @@ func privateParts(ctx context.Context, tx *sql.Tx, texts *textReader, key pipeli
 			}
 			if p.class == classDelivery {
 				var err error
-				if r.Private, err = texts.privatePart(ctx, tenant, p.text); err != nil {
+				r.Private, err = texts.privatePart(ctx, tenant, p.text)
+				switch {
+				case isDamage(err) && texts.holds(tenant, p.text):
+					parts = append(parts, p) // nothing is left of it
+					return nil
+				case isDamage(err):
+					return nil // missing
+				case err != nil:
 					return err
 				}
 			}

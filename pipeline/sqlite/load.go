@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -30,6 +31,7 @@ type writer struct {
 	findBlock, tailBlocks, openBlocks, joinedBlocks *sql.Stmt
 
 	codec      codec
+	log        *slog.Logger
 	unsearched bool
 	limits     limits
 

@@ -101,10 +101,7 @@ func (l *load) remove(tenant int64, p place) error {
 		return err
 	}
 	if class == classDelivery {
-		err = l.rewrite(tenant, text, func(first int64, events, private [][]byte) bool {
-			events[text-first], private[text-first] = nil, nil
-			return true
-		})
+		err = l.removeText(tenant, text)
 	} else {
 		err = l.exec(`DELETE FROM texts WHERE text = ?`, text)
 	}

@@ -15,7 +15,7 @@
 //
 // Events and private parts of deliveries are most of the bytes: they are compressed, in blocks of one
 // tenant (see texts.go). A block that is damaged is an error of each query that reads a text of it;
-// sums, which read rows alone, go on.
+// sums, which read rows alone, go on, and so do loading and erasing.
 //
 // What is deleted is overwritten, so that erasing a person leaves nothing in the file; Erase
 // finds the person's rows by marks of a keyed hash, as a listing does (see search.go).
@@ -66,7 +66,7 @@ type Config struct {
 	// correlation and time find their rows: they scan all rows then. It is for measuring what
 	// the marks cost.
 	Unsearched bool
-	// Logger logs migrations. Default: none.
+	// Logger logs migrations, and what is deleted with a damaged block. Default: none.
 	Logger *slog.Logger
 }
 
@@ -77,6 +77,7 @@ type Warehouse struct {
 	write *sql.DB
 	read  *sql.DB
 	codec codec
+	log   *slog.Logger
 	// find is findBlock, and single selectEvent, for read.
 	find, single *sql.Stmt
 	// readers are textReaders that nobody uses: their memory is used again.
@@ -116,7 +117,10 @@ func Open(ctx context.Context, cfg Config) (_ *Warehouse, err error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Warehouse{codec: codec, writer: writer{codec: codec, unsearched: cfg.Unsearched}}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	w := &Warehouse{codec: codec, log: cfg.Logger, writer: writer{codec: codec, log: cfg.Logger, unsearched: cfg.Unsearched}}
 	defer func() {
 		if err != nil {
 			w.Close()
@@ -198,7 +202,7 @@ func migrate(ctx context.Context, db *sql.DB, log *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("cannot migrate schema: %w", err)
 	}
-	if log != nil && len(done) > 0 {
+	if len(done) > 0 {
 		log.InfoContext(ctx, "warehouse schema migrated", "from", have, "to", known)
 	}
 	return nil

@@ -166,12 +166,23 @@ func (b *textBlock) all(c codec) (events, private [][]byte, err error) {
 func (b *textBlock) frame(c codec, i int, packed []byte) ([][]byte, error) {
 	f := &b.unpacked[i]
 	if !f.read {
-		if err := f.unpack(c, packed, b.texts); err != nil {
-			return nil, fmt.Errorf("texts %d to %d of tenant %d are damaged, in block %d of the warehouse: %w", b.first, b.first+b.texts-1, b.tenant, b.number, err)
+		err := f.unpack(c, packed, b.texts)
+		switch {
+		case errors.Is(err, zstd.ErrDecoderClosed):
+			return nil, err
+		case err != nil:
+			return nil, damage{fmt.Errorf("texts %d to %d of tenant %d are damaged, in block %d of the warehouse: %w", b.first, b.first+b.texts-1, b.tenant, b.number, err)}
 		}
 	}
 	return f.texts, nil
 }
+
+// damage is the error of texts that are damaged or missing: no later attempt finds them.
+type damage struct{ error }
+
+func (d damage) Unwrap() error { return d.error }
+
+func isDamage(err error) bool { return errors.As(err, new(damage)) }
 
 // textReader finds the texts of deliveries. It keeps the block that it has read last, as the rows of a
 // page follow each other.
@@ -199,9 +210,14 @@ func (w *Warehouse) release(r *textReader) {
 	}
 }
 
+// holds reports whether the block that was read last is that of a text.
+func (r *textReader) holds(tenant, text int64) bool {
+	return r.tenant == tenant && r.first <= text && text < r.first+r.texts
+}
+
 // seek reads the block of a text.
 func (r *textReader) seek(ctx context.Context, tenant, text int64) error {
-	if r.tenant == tenant && r.first <= text && text < r.first+r.texts {
+	if r.holds(tenant, text) {
 		return nil
 	}
 	err := sql.ErrNoRows
@@ -209,7 +225,7 @@ func (r *textReader) seek(ctx context.Context, tenant, text int64) error {
 		err = r.scan(r.find.QueryRowContext(ctx, tenant, text).Scan)
 	}
 	if errors.Is(err, sql.ErrNoRows) || err == nil && text >= r.first+r.texts {
-		err = fmt.Errorf("text %d of tenant %d is missing from the warehouse", text, tenant)
+		err = damage{fmt.Errorf("text %d of tenant %d is missing from the warehouse", text, tenant)}
 	}
 	if err != nil {
 		r.texts = 0 // it is no block
@@ -424,24 +440,54 @@ func (c codec) cut(tenant, first int64, list []texts) (blocks []*textBlock) {
 	return blocks
 }
 
-// rewrite changes texts of a block, and deletes it if none are left. change reports whether it has removed
-// an event, and not private parts alone.
-func (l *load) rewrite(tenant, text int64, change func(first int64, events, private [][]byte) (removed bool)) error {
-	r := textReader{codec: l.codec, find: l.StmtContext(l.ctx, l.findBlock)}
-	if err := r.seek(l.ctx, tenant, text); err != nil {
+// removeText removes a delivery's text from its block, and the block with the last one. It keeps nobody from
+// loading: an event in a damaged frame stays there, and a text that is missing is none.
+func (l *load) removeText(tenant, text int64) error {
+	b, err := l.seekText(tenant, text)
+	if b == nil || err != nil {
 		return err
 	}
-	events, private, err := r.all(l.codec)
+	if err := l.changePrivate(b, func(private [][]byte) { private[text-b.first] = nil }); err != nil {
+		return err
+	}
+	events, err := b.frame(l.codec, 0, b.events)
 	if err != nil {
-		return err
+		l.log.WarnContext(l.ctx, "the text of a removed event stays in the warehouse, in a damaged block", "err", err)
+		return nil
 	}
-	packed := r.events
-	if change(r.first, events, private) {
-		delete(l.tails, tenant)
-		packed = l.codec.pack(events)
-	}
+	events[text-b.first] = nil
+	delete(l.tails, tenant)
+	packed := l.codec.pack(events)
 	if packed == nil {
-		return l.exec(`DELETE FROM text_blocks WHERE text_block = ?`, r.number)
+		return l.exec(`DELETE FROM text_blocks WHERE text_block = ?`, b.number)
 	}
-	return l.exec(`UPDATE text_blocks SET events = ?, private = ? WHERE text_block = ?`, packed, optional(l.codec.pack(private)), r.number)
+	return l.exec(`UPDATE text_blocks SET events = ? WHERE text_block = ?`, packed, b.number)
+}
+
+// seekText reads the block of a text; nil if it is missing.
+func (l *load) seekText(tenant, text int64) (*textBlock, error) {
+	r := textReader{codec: l.codec, find: l.StmtContext(l.ctx, l.findBlock)}
+	err := r.seek(l.ctx, tenant, text)
+	if isDamage(err) {
+		l.log.WarnContext(l.ctx, "a text that was to be removed is not in the warehouse", "err", err)
+		return nil, nil
+	}
+	return &r.textBlock, err
+}
+
+// changePrivate changes private parts of a block. From a damaged frame no part can be removed alone: it is
+// deleted as a whole, as it may name persons whom nobody finds in it any more.
+func (l *load) changePrivate(b *textBlock, change func(private [][]byte)) error {
+	if b.private == nil {
+		return nil
+	}
+	var packed []byte
+	private, err := b.frame(l.codec, 1, b.private)
+	if err == nil {
+		change(private)
+		packed = l.codec.pack(private)
+	} else {
+		l.log.WarnContext(l.ctx, "private parts are deleted, because some were to be and their block is damaged", "err", err)
+	}
+	return l.exec(`UPDATE text_blocks SET private = ? WHERE text_block = ?`, optional(packed), b.number)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"muniment.example/control/rapidtest"
 	"muniment.example/pipeline"
 	"muniment.example/pipeline/conform"
+	"muniment.example/sealer"
 )
 
 // noise is JSON text that hardly compresses.
@@ -534,4 +536,170 @@ func TestDamagedOpenBlockKeepsNobodyFromLoading(t *testing.T) {
 		require.Equal(t, r.Event, one.Event)
 	}
 	require.Less(t, len(blocksOf(t, w)[1]), 30)
+}
+
+// damagedBlocks makes a warehouse with many blocks of two persons, and damages the second in one way.
+func damagedBlocks(t *testing.T, folder string, damage func(w *Warehouse, b *textBlock) (column string, value any)) (w *Warehouse, rows []pipeline.Row, second *textBlock) {
+	w = mustOpen(t, filepath.Join(folder, "warehouse.db"))
+	require.NoError(t, w.Erase(t.Context(), pipeline.SubjectKey{4}, nil))
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range int64(200) {
+		rows = append(rows, conform.Shown("tnt_a", i+1, []string{"ada@example.org", "bob"}[i%2], `{"beamId":"`+noise(random, 200)+`"}`))
+	}
+	require.NoError(t, w.Load(t.Context(), batchOf(rows...)))
+	second = blocksOf(t, w)[1][1]
+	column, value := damage(w, second)
+	statement, args := `DELETE FROM text_blocks WHERE text_block = ?`, []any{second.number}
+	if column != "" {
+		statement, args = `UPDATE text_blocks SET `+column+` = ? WHERE text_block = ?`, []any{value, second.number}
+	}
+	_, err := w.write.ExecContext(t.Context(), statement, args...)
+	require.NoError(t, err)
+	return w, rows, second
+}
+
+func flipped(frame []byte) []byte {
+	frame = bytes.Clone(frame)
+	frame[len(frame)/2] ^= 4
+	return frame
+}
+
+// damages are ways in which a block is damaged.
+var damages = map[string]func(w *Warehouse, b *textBlock) (column string, value any){
+	"events":          func(_ *Warehouse, b *textBlock) (string, any) { return "events", flipped(b.events) },
+	"private parts":   func(_ *Warehouse, b *textBlock) (string, any) { return "private", flipped(b.private) },
+	"other lengths":   func(w *Warehouse, _ *textBlock) (string, any) { return "private", w.codec.pack([][]byte{{1}}) },
+	"a missing block": func(*Warehouse, *textBlock) (string, any) { return "", nil },
+}
+
+// pieces counts the pieces of a frame that stand in the files of a folder, and not among some bytes.
+func pieces(tb testing.TB, folder string, frame, other []byte) (n int) {
+	for i := 0; i+24 <= len(frame); i += 12 {
+		if !bytes.Contains(other, frame[i:i+24]) {
+			n += len(files(tb, folder, string(frame[i:i+24])))
+		}
+	}
+	return n
+}
+
+// privateFrames are those of a warehouse.
+func privateFrames(tb testing.TB, w *Warehouse) (all []byte) {
+	for _, b := range blocksOf(tb, w)[1] {
+		all = append(all, b.private...)
+	}
+	return all
+}
+
+// TestErasingFromADamagedBlock: nothing of it that may name the person is left in the files, the other blocks keep
+// what they have of others, and a process that starts with the tombstone and the damage has the warehouse erase too.
+func TestErasingFromADamagedBlock(t *testing.T) {
+	key := pipeline.SubjectKey{4}
+	for name, damage := range damages {
+		for _, restarted := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " ", restarted), func(t *testing.T) {
+				folder := t.TempDir()
+				w, rows, second := damagedBlocks(t, folder, damage)
+				var damaged [2][]byte // frames
+				for _, b := range blocksOf(t, w)[1] {
+					if b.number == second.number {
+						damaged = [2][]byte{b.events, b.private}
+					}
+				}
+				hash := key.Hash("tnt_a", "ada@example.org")
+				n, err := w.CountSubject(t.Context(), "tnt_a", hash)
+				require.NoError(t, err)
+				require.GreaterOrEqual(t, n.PrivateParts, 100-second.texts/2-1)
+				_, err = w.CountTelemetry(t.Context(), "tnt_a", sealer.NewPerson("ada@example.org"))
+				require.NoError(t, err)
+				if name == "events" || name == "private parts" {
+					require.Greater(t, pieces(t, folder, damaged[1], nil), len(damaged[1])/24)
+				}
+				if restarted {
+					require.NoError(t, w.Close())
+					w = mustOpen(t, filepath.Join(folder, "warehouse.db"))
+				}
+				stones := []pipeline.Tombstone{{TenantID: "tnt_a", SubjectHash: hash, Until: rows[199].At}}
+				for range 2 {
+					require.NoError(t, w.Erase(t.Context(), key, stones))
+				}
+				for _, frame := range [][]byte{second.private, damaged[1]} {
+					require.Zero(t, pieces(t, folder, frame, privateFrames(t, w)))
+				}
+				if name == "events" {
+					require.Positive(t, pieces(t, folder, damaged[0], nil), "these name nobody")
+				}
+				n, err = w.CountSubject(t.Context(), "tnt_a", hash)
+				require.NoError(t, err)
+				require.Zero(t, n.PrivateParts)
+				for i, r := range rows {
+					inBlock := int64(i) >= second.first-1 && int64(i) < second.first-1+second.texts
+					one, err := w.Event(t.Context(), "tnt_a", r.EventID)
+					if inBlock && (name == "events" || name == "a missing block") {
+						require.Error(t, err)
+						continue
+					}
+					require.NoError(t, err)
+					require.Equal(t, string(r.Event), string(one.Event))
+					require.Equal(t, inBlock || i%2 == 0, one.Private == nil)
+				}
+				bobs, err := w.CountSubject(t.Context(), "tnt_a", key.Hash("tnt_a", "bob"))
+				require.NoError(t, err)
+				kept := 100 - second.texts/2
+				if name == "events" {
+					kept = 100
+				}
+				require.InDelta(t, kept, bobs.PrivateParts, 1)
+			})
+		}
+	}
+}
+
+// TestRemovingFromADamagedBlock keeps nobody from loading: a copy at a lower position replaces a row, and another is
+// retracted. Both are gone from the rows, and their private parts from the files.
+func TestRemovingFromADamagedBlock(t *testing.T) {
+	for name, damage := range damages {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			w, rows, second := damagedBlocks(t, folder, damage)
+			require.NoError(t, w.Close())
+			var said bytes.Buffer
+			w, err := Open(t.Context(), Config{Path: filepath.Join(folder, "warehouse.db"), Logger: slog.New(slog.NewTextHandler(&said, nil))})
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, w.Close()) })
+			replaced, retracted := rows[second.first-1], rows[second.first]
+			replaced.Position, replaced.Private = conform.Place(0), nil
+			require.NoError(t, w.Load(t.Context(), pipeline.Batch{Partition: 3, From: conform.Place(0), Rows: []pipeline.Row{replaced}, Next: conform.Place(1)}))
+			release := conform.Shown("tnt_a", 300, "", "{}")
+			release.Type, release.Delivery, release.Private = pipeline.TypeReleased, nil, nil
+			release.SubjectKind, release.SubjectID = pipeline.KindRecord, retracted.Position.String()
+			b := batchOf(release)
+			b.Quarantined = []pipeline.Quarantined{{Position: retracted.Position, TenantID: "tnt_a", EventID: retracted.EventID, Reason: "forged", Record: []byte{1}}}
+			require.NoError(t, w.Load(t.Context(), b))
+			require.Contains(t, said.String(), map[bool]string{true: "missing", false: "block 2"}[name == "a missing block"])
+			one, err := w.Event(t.Context(), "tnt_a", replaced.EventID)
+			require.NoError(t, err)
+			require.Equal(t, replaced.Position, one.Position)
+			require.Equal(t, replaced.Event, one.Event)
+			_, err = w.Event(t.Context(), "tnt_a", retracted.EventID)
+			require.ErrorIs(t, err, pipeline.ErrNoEvent)
+			n, err := w.CountEvents(t.Context(), "tnt_a")
+			require.NoError(t, err)
+			require.EqualValues(t, len(rows), n, "one less, and the release")
+			require.NoError(t, w.emptyLog(t.Context()))
+			require.Zero(t, pieces(t, folder, second.private, privateFrames(t, w)))
+		})
+	}
+}
+
+// TestClosingIsNoDamage: a transaction that still runs deletes nothing because the warehouse is being closed.
+func TestClosingIsNoDamage(t *testing.T) {
+	w, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "warehouse.db")})
+	require.NoError(t, err)
+	require.NoError(t, w.Erase(t.Context(), pipeline.SubjectKey{4}, nil))
+	require.NoError(t, w.Load(t.Context(), batchOf(conform.Shown("tnt_a", 1, "ada", `{}`))))
+	b := blocksOf(t, w)[1][0]
+	require.NoError(t, w.Close())
+	_, _, err = b.all(w.codec)
+	require.Error(t, err)
+	require.False(t, isDamage(err))
 }
