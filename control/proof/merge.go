@@ -173,9 +173,9 @@ func merged(packs int64) string {
 
 // byDay is the sums by day of the packs up to a sequence number, as few rows as there are, in SQL: of $1, the
 // tenant, from day $2 to day $3, exclusive.
-func (s *Sums) byDay(ctx context.Context, tenantID string, upTo int64) (string, error) {
+func (s *Sums) byDay(ctx context.Context, db store.Querier, tenantID string, upTo int64) (string, error) {
 	type progress struct{ packs, sequence int64 }
-	list, err := store.List(ctx, s.db.Read(), "merges of "+tenantID, func(row store.Row) (p progress, err error) {
+	list, err := store.List(ctx, db, "merges of "+tenantID, func(row store.Row) (p progress, err error) {
 		return p, row.Scan(&p.packs, &p.sequence)
 	}, `SELECT packs, sequence FROM proof_merges WHERE tenant_id = $1 ORDER BY packs DESC`, tenantID)
 	if err != nil {

@@ -243,6 +243,29 @@ func TestStoredSumsOfMergedRuns(t *testing.T) {
 	require.EqualValues(t, 3, days)
 }
 
+// TestSumsAreOfOneState: sums that are unmerged while a query reads them are in its answer.
+func TestSumsAreOfOneState(t *testing.T) {
+	h := build(t)
+	h.service.Sums.runs = []int64{2}
+	for range 2 {
+		h.Deliver(deliveries(3)...)
+		h.seal()
+	}
+	require.NoError(t, h.service.Sums.MergeSums(t.Context()))
+	unmerged := 0
+	h.service.Sums.step = func(name string) error {
+		if name != "read sums" {
+			return nil
+		}
+		unmerged++
+		return h.DB.Change(t.Context(), func(tx *store.Tx) error { return unmerge(t.Context(), tx, h.Tenant, 1) })
+	}
+	totals, err := h.service.Sums.MeterTotals(t.Context(), pipeline.MeterQuery{TenantID: h.Tenant})
+	require.NoError(t, err)
+	require.Equal(t, 1, unmerged)
+	require.EqualValues(t, 6, totals.Receipts)
+}
+
 // TestSealFailsWithOtherSums: a pack whose sums are not the metering in its header is not sealed.
 func TestSealFailsWithOtherSums(t *testing.T) {
 	h := build(t)
