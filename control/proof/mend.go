@@ -56,16 +56,29 @@ func (a *archive) mendMerged(ctx context.Context, tenantID string) error {
 	if err != nil || first == 0 {
 		return err
 	}
-	a.cfg.Logger.ErrorContext(ctx, "merged sums of packs can't be read: they are merged again", "tenantId", tenantID, "fromPack", first)
-	a.metrics.mended.WithLabelValues(mendedMerged).Inc()
-	return a.db.Change(ctx, func(tx *store.Tx) error { return unmerge(ctx, tx, tenantID, first) })
+	return a.mergeAgain(ctx, tenantID, first, "merged sums of packs can't be read: they are merged again")
 }
 
-// unmerge forgets what was merged of a pack and of those behind it.
+// mergeAgain has runs merged again from the one with a pack on, and logs why.
+func (a *archive) mergeAgain(ctx context.Context, tenantID string, sequence int64, why string) error {
+	err := a.db.Change(ctx, func(tx *store.Tx) error { return unmerge(ctx, tx, tenantID, sequence) })
+	if err != nil {
+		return err
+	}
+	a.cfg.Logger.ErrorContext(ctx, why, "tenantId", tenantID, "fromPack", sequence)
+	a.metrics.mended.WithLabelValues(mendedMerged).Inc()
+	return nil
+}
+
+// unmerge forgets what was merged of a pack and of those behind it. What is being merged meanwhile, or copied, is
+// outdated by that.
 func unmerge(ctx context.Context, tx *store.Tx, tenantID string, sequence int64) error {
 	_, err := tx.ExecContext(ctx, `UPDATE proof_merges SET sequence = $3 / packs * packs WHERE tenant_id = $1 AND sequence >= $2`, tenantID, sequence, sequence-1)
 	if err == nil {
 		_, err = tx.ExecContext(ctx, `DELETE FROM proof_merged WHERE tenant_id = $1 AND sequence >= $2`, tenantID, sequence)
+	}
+	if err == nil {
+		_, err = tx.ExecContext(ctx, `UPDATE proof_heads SET mends = mends + 1 WHERE tenant_id = $1`, tenantID)
 	}
 	return err
 }
@@ -108,26 +121,31 @@ func (a *archive) sumsAreSound(ctx context.Context, p *Pack) (bool, error) {
 	return !apart && hours.Agree(header.Metering) == nil, err
 }
 
-// RecountSums replaces what is stored of a pack unless it is what the entries in the pack's file add up to.
-func (a *archive) RecountSums(ctx context.Context, tenantID, packID string) error {
-	p, found, err := readPack(ctx, a.db.Read(), tenantID, packID)
+// RecountSums replaces what is stored of a pack unless it is what the entries in the pack's file add up to. Merged
+// runs that end with the pack are merged again if they are not what they were merged of.
+func (s *Service) RecountSums(ctx context.Context, tenantID, packID string) error {
+	p, found, err := readPack(ctx, s.db.Read(), tenantID, packID)
 	if err != nil || !found {
 		return err
 	}
-	table, err := a.count(ctx, &p)
+	table, err := s.count(ctx, &p)
 	if err != nil {
 		return fmt.Errorf("cannot count pack %s: %w", packID, err)
 	}
 	for column, counted := range map[string]*sums.Table{"hours": table, "whole": wholeDays(table)} {
-		stored, err := storedOf(ctx, a.db.Read(), a.codec, &p, column)
+		stored, err := storedOf(ctx, s.db.Read(), s.codec, &p, column)
 		if err != nil {
 			return err
 		}
 		if !slices.Equal(stored.table().Lines(), counted.Lines()) {
-			return a.replace(ctx, &p, table)
+			return s.replace(ctx, &p, table)
 		}
 	}
-	return nil
+	apart, err := s.Sums.apart(ctx, &p)
+	if err != nil || len(apart) == 0 {
+		return err
+	}
+	return s.mergeAgain(ctx, tenantID, p.Sequence, "merged sums of packs are not those of the packs: they are merged again")
 }
 
 // recount replaces what is stored of a pack.

@@ -266,6 +266,43 @@ func TestSumsAreOfOneState(t *testing.T) {
 	require.EqualValues(t, 6, totals.Receipts)
 }
 
+// TestMergeOfMendedSums: sums that are mended while they are merged are merged by a later call, and all of them.
+func TestMergeOfMendedSums(t *testing.T) {
+	for _, step := range []string{"store merged day", "store merged run"} {
+		t.Run(step, func(t *testing.T) {
+			h := build(t)
+			h.service.Sums.runs = []int64{2}
+			for range 2 {
+				h.Deliver(delivery{DwellMs: 5}, delivery{DwellMs: 5, Rendered: 30 * time.Hour})
+				h.seal()
+			}
+			times := 0
+			h.service.Sums.step = func(name string) error {
+				if name != step || times > 1 {
+					return nil
+				}
+				if times++; times == 1 && step == "store merged day" {
+					return nil // it is the first of two
+				}
+				times = 2
+				return h.DB.Change(t.Context(), func(tx *store.Tx) error { return unmerge(t.Context(), tx, h.Tenant, 1) })
+			}
+			merged := func() int64 {
+				require.NoError(t, h.service.Sums.MergeSums(t.Context()))
+				totals, err := h.service.Sums.MeterTotals(t.Context(), pipeline.MeterQuery{TenantID: h.Tenant})
+				require.NoError(t, err)
+				require.EqualValues(t, 4, totals.Receipts)
+				n, err := store.Count(t.Context(), h.DB.Read(), "merges", `SELECT COUNT(*) FROM proof_merges WHERE tenant_id = $1`, h.Tenant)
+				require.NoError(t, err)
+				return n
+			}
+			require.Zero(t, merged())
+			require.Equal(t, 2, times)
+			require.EqualValues(t, 1, merged())
+		})
+	}
+}
+
 // TestSealFailsWithOtherSums: a pack whose sums are not the metering in its header is not sealed.
 func TestSealFailsWithOtherSums(t *testing.T) {
 	h := build(t)
@@ -453,6 +490,17 @@ func TestSumsThatAreMissing(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, want, got)
 	require.EqualValues(t, 1, testutil.ToFloat64(h.service.metrics.mended.WithLabelValues(mendedMerged)))
+	merge()
+	require.Equal(t, sound, dump())
+
+	// Merged sums that can be read, and are not those of their packs.
+	require.NoError(t, h.DB.Change(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.ExecContext(t.Context(), `DELETE FROM proof_merged WHERE packs = 4`)
+		return err
+	}))
+	require.NoError(t, checker.Whole(t.Context()))
+	require.EqualValues(t, 2, testutil.ToFloat64(h.service.metrics.mended.WithLabelValues(mendedMerged)))
+	require.Equal(t, 5, strings.Count(said.String(), "packs and statements disagree"), "it is reported first")
 	merge()
 	require.Equal(t, sound, dump())
 }
