@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
+	"time"
 
 	"muniment.example/control/proof/sums"
 	"muniment.example/control/store"
@@ -16,15 +18,24 @@ import (
 // MendSums counts again what is stored of those of the tenant's packs of which it can't be read or isn't what
 // the header of the pack says, from the entries in the pack's file; merged sums that can't be read, or were
 // merged of others, are merged again. What is stored is only derived from packs, which are signed: nothing
-// that is evidence changes.
+// that is evidence changes. A pack that can't be counted prevents no other from being mended; for mendAgainAfter the
+// error is returned then without another attempt, which reads all of the tenant's sums.
 func (a *archive) MendSums(ctx context.Context, tenantID string) error {
+	if err := a.unmended.of(tenantID, a.cfg.Now()); err != nil {
+		return err
+	}
 	if err := a.mendMerged(ctx, tenantID); err != nil {
 		return err
 	}
+	var failed error // the first
+	failures := 0
 	for after := int64(0); ; {
 		packs, err := listPacks(ctx, a.db.Read(), tenantID, after, 1)
-		if err != nil || len(packs) == 0 {
+		if err != nil {
 			return err
+		}
+		if len(packs) == 0 {
+			break
 		}
 		p := &packs[0]
 		after = p.Sequence
@@ -32,10 +43,56 @@ func (a *archive) MendSums(ctx context.Context, tenantID string) error {
 		if err == nil && !sound {
 			err = a.recount(ctx, p)
 		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		if err != nil {
-			return fmt.Errorf("cannot mend the sums of pack %s: %w", p.ID, err)
+			if failures++; failed == nil {
+				failed = fmt.Errorf("cannot mend the sums of pack %s: %w", p.ID, err)
+			}
 		}
 	}
+	if failures > 1 {
+		failed = fmt.Errorf("%w (and those of %d more packs)", failed, failures-1)
+	}
+	a.unmended.note(tenantID, a.cfg.Now(), failed)
+	return failed
+}
+
+// mendAgainAfter is for how long sums are not mended again after this has failed.
+const mendAgainAfter = 5 * time.Minute
+
+// unmendedSums are the tenants whose sums could not be mended. Safe for concurrent use.
+type unmendedSums struct {
+	mu   sync.Mutex
+	last map[string]mendFailure
+}
+
+type mendFailure struct {
+	at  time.Time
+	err error
+}
+
+// of returns why a tenant's sums could not be mended, unless that is long ago.
+func (u *unmendedSums) of(tenantID string, now time.Time) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if last := u.last[tenantID]; now.Sub(last.at) < mendAgainAfter {
+		return last.err
+	}
+	delete(u.last, tenantID)
+	return nil
+}
+
+// note notes how mending a tenant's sums ended.
+func (u *unmendedSums) note(tenantID string, now time.Time, err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if err == nil {
+		delete(u.last, tenantID)
+		return
+	}
+	u.last[tenantID] = mendFailure{now, err}
 }
 
 // mendMerged has the runs merged again whose sums can't be read.

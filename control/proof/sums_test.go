@@ -369,6 +369,8 @@ func TestSumsThatCannotBeRead(t *testing.T) {
 	require.ErrorIs(t, err, objects.ErrNone)
 
 	require.NoError(t, os.Rename(file+".away", file))
+	require.ErrorIs(t, h.service.MendSums(t.Context(), tenant), objects.ErrNone, "it is not tried again at once")
+	h.Advance(mendAgainAfter)
 	for _, query := range []func() error{
 		func() error {
 			got, err := h.service.Sums.Checked().Metering(t.Context(), all)
@@ -391,6 +393,31 @@ func TestSumsThatCannotBeRead(t *testing.T) {
 	}
 	require.EqualValues(t, 3, testutil.ToFloat64(h.service.metrics.mended.WithLabelValues(mendedPack)))
 	require.EqualValues(t, 1, testutil.ToFloat64(h.service.metrics.unread))
+}
+
+// TestMendGoesOn: a pack whose sums can't be counted again prevents no other from being mended.
+func TestMendGoesOn(t *testing.T) {
+	h := build(t)
+	for range 3 {
+		h.Deliver(deliveries(2)...)
+		h.seal()
+	}
+	require.NoError(t, h.DB.Change(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.ExecContext(t.Context(), `UPDATE proof_sums SET hours = $1`, []byte("torn"))
+		return err
+	}))
+	packs := h.packs()
+	for _, p := range packs[:2] {
+		require.NoError(t, os.Remove(h.path(p.ID)))
+	}
+	err := h.service.MendSums(t.Context(), h.Tenant)
+	require.ErrorIs(t, err, objects.ErrNone)
+	require.ErrorContains(t, err, packs[0].ID)
+	require.ErrorContains(t, err, "1 more pack")
+	of, err := h.service.Sums.Stored(t.Context(), packs[2])
+	require.NoError(t, err)
+	require.Len(t, of.Hours, 1)
+	require.EqualValues(t, 2, of.Hours[0].Receipts)
 }
 
 // TestSumsThatAreMissing: of a pack whose sums are not those of its entries, by hour, by day or at all, and of runs that
