@@ -38,6 +38,8 @@ type PackSumsCopied struct {
 	// the pack's last entry.
 	PackID   string
 	Position sealer.Position
+	// State names the state of control's database that the copy is of; control gives up one of another state.
+	State string
 }
 
 // PackSum is one line of a copy: the deliveries of a pack in an hour of renderedAt that share what a

@@ -28,9 +28,11 @@ const (
 // Copier copies the sums of packs by hour to a warehouse that keeps such a copy. How far a tenant's copy goes
 // is written after its lines, so a crash leaves less copied; lines that nothing says are copied count nowhere.
 //
-// A copy whose last pack this database doesn't have is of a newer state of the database than the one that was
-// restored, or of a tenant that was dropped: its packs may not be those that will be sealed. It is given up, a
-// newer one begins with the first pack, and the lines of the older are deleted once no query reads them.
+// A copy is of one epoch of the database, and of the packs' sums as they were last mended. One of another epoch may
+// have lines of packs that this database has lost and will seal otherwise, whether it says so or not; one from before
+// a mend may have lines that were wrong. Such a copy, and one whose last pack this database doesn't have, as the tenant
+// was dropped, is given up: a newer one begins with the first pack, and the lines of the older are deleted once no
+// query reads them.
 //
 // Any number of processes may copy at once: they write the same lines into one copy, or different ones, of
 // which the newest counts. A pack whose sums are not those of its entries is copied once these are mended. One goroutine
@@ -66,17 +68,29 @@ type copied struct {
 
 // Copy copies the sums of all packs that are not copied. A tenant whose sums can't be copied delays no other.
 func (c *Copier) Copy(ctx context.Context) error {
-	copies, err := c.copies(ctx)
+	list, err := c.to.PackSumsCopied(ctx)
 	if err != nil {
 		return err
 	}
 	type head struct {
-		tenantID string
-		sequence int64
+		tenantID        string
+		sequence, mends int64
 	}
 	heads, err := store.List(ctx, c.sums.db.Read(), "the heads of logs", func(row store.Row) (h head, err error) {
-		return h, row.Scan(&h.tenantID, &h.sequence)
-	}, `SELECT tenant_id, sequence FROM proof_heads ORDER BY tenant_id`)
+		return h, row.Scan(&h.tenantID, &h.sequence, &h.mends)
+	}, `SELECT tenant_id, sequence, mends FROM proof_heads ORDER BY tenant_id`)
+	if err != nil {
+		return err
+	}
+	mends := make(map[string]int64, len(heads))
+	for _, h := range heads {
+		mends[h.tenantID] = h.mends
+	}
+	epoch := c.sums.db.Epoch()
+	state := func(tenantID string) string {
+		return fmt.Sprintf("%s/%d/%d", epoch.Incarnation, epoch.Number, mends[tenantID])
+	}
+	copies, err := c.copies(ctx, list, state)
 	if err != nil {
 		return err
 	}
@@ -85,7 +99,7 @@ func (c *Copier) Copy(ctx context.Context) error {
 	for _, h := range heads {
 		at, known := copies[h.tenantID]
 		if !known {
-			at.PackSumsCopied = pipeline.PackSumsCopied{TenantID: h.tenantID, Copy: pipeline.NewerCopy(0, rand.Uint32())}
+			at.PackSumsCopied = pipeline.PackSumsCopied{TenantID: h.tenantID, Copy: pipeline.NewerCopy(0, rand.Uint32()), State: state(h.tenantID)}
 		}
 		if at.sequence >= h.sequence {
 			continue
@@ -100,12 +114,8 @@ func (c *Copier) Copy(ctx context.Context) error {
 	return errors.Join(failed, c.write(ctx, &batch))
 }
 
-// copies returns how far the copies of tenants go, after it has given up those that may be of other packs.
-func (c *Copier) copies(ctx context.Context) (map[string]copied, error) {
-	list, err := c.to.PackSumsCopied(ctx)
-	if err != nil {
-		return nil, err
-	}
+// copies returns how far the copies of tenants go, after it has given up those that are not of the tenants' states.
+func (c *Copier) copies(ctx context.Context, list []pipeline.PackSumsCopied, state func(tenantID string) string) (map[string]copied, error) {
 	copies := make(map[string]copied, len(list))
 	var givenUp []pipeline.PackSumsCopied
 	for some := range slices.Chunk(list, namesAtOnce) {
@@ -115,9 +125,9 @@ func (c *Copier) copies(ctx context.Context) (map[string]copied, error) {
 		}
 		for _, at := range some {
 			sequence, known := sequences[at.PackID]
-			if at.PackID != "" && !known {
-				at = pipeline.PackSumsCopied{TenantID: at.TenantID, Copy: pipeline.NewerCopy(at.Copy, rand.Uint32())}
-				givenUp = append(givenUp, at)
+			if of := state(at.TenantID); at.State != of || at.PackID != "" && !known {
+				at = pipeline.PackSumsCopied{TenantID: at.TenantID, Copy: pipeline.NewerCopy(at.Copy, rand.Uint32()), State: of}
+				givenUp, sequence = append(givenUp, at), 0
 			}
 			copies[at.TenantID] = copied{at, sequence}
 		}

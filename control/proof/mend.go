@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
+	"time"
 
 	"muniment.example/control/proof/sums"
 	"muniment.example/control/store"
@@ -16,15 +18,24 @@ import (
 // MendSums counts again what is stored of those of the tenant's packs of which it can't be read or isn't what
 // the header of the pack says, from the entries in the pack's file; merged sums that can't be read, or were
 // merged of others, are merged again. What is stored is only derived from packs, which are signed: nothing
-// that is evidence changes.
+// that is evidence changes. A pack that can't be counted prevents no other from being mended; for mendAgainAfter the
+// error is returned then without another attempt, which reads all of the tenant's sums.
 func (a *archive) MendSums(ctx context.Context, tenantID string) error {
+	if err := a.unmended.of(tenantID, a.cfg.Now()); err != nil {
+		return err
+	}
 	if err := a.mendMerged(ctx, tenantID); err != nil {
 		return err
 	}
+	var failed error // the first
+	failures := 0
 	for after := int64(0); ; {
 		packs, err := listPacks(ctx, a.db.Read(), tenantID, after, 1)
-		if err != nil || len(packs) == 0 {
+		if err != nil {
 			return err
+		}
+		if len(packs) == 0 {
+			break
 		}
 		p := &packs[0]
 		after = p.Sequence
@@ -32,10 +43,56 @@ func (a *archive) MendSums(ctx context.Context, tenantID string) error {
 		if err == nil && !sound {
 			err = a.recount(ctx, p)
 		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		if err != nil {
-			return fmt.Errorf("cannot mend the sums of pack %s: %w", p.ID, err)
+			if failures++; failed == nil {
+				failed = fmt.Errorf("cannot mend the sums of pack %s: %w", p.ID, err)
+			}
 		}
 	}
+	if failures > 1 {
+		failed = fmt.Errorf("%w (and those of %d more packs)", failed, failures-1)
+	}
+	a.unmended.note(tenantID, a.cfg.Now(), failed)
+	return failed
+}
+
+// mendAgainAfter is for how long sums are not mended again after this has failed.
+const mendAgainAfter = 5 * time.Minute
+
+// unmendedSums are the tenants whose sums could not be mended. Safe for concurrent use.
+type unmendedSums struct {
+	mu   sync.Mutex
+	last map[string]mendFailure
+}
+
+type mendFailure struct {
+	at  time.Time
+	err error
+}
+
+// of returns why a tenant's sums could not be mended, unless that is long ago.
+func (u *unmendedSums) of(tenantID string, now time.Time) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if last := u.last[tenantID]; now.Sub(last.at) < mendAgainAfter {
+		return last.err
+	}
+	delete(u.last, tenantID)
+	return nil
+}
+
+// note notes how mending a tenant's sums ended.
+func (u *unmendedSums) note(tenantID string, now time.Time, err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if err == nil {
+		delete(u.last, tenantID)
+		return
+	}
+	u.last[tenantID] = mendFailure{now, err}
 }
 
 // mendMerged has the runs merged again whose sums can't be read.
@@ -56,16 +113,29 @@ func (a *archive) mendMerged(ctx context.Context, tenantID string) error {
 	if err != nil || first == 0 {
 		return err
 	}
-	a.cfg.Logger.ErrorContext(ctx, "merged sums of packs can't be read: they are merged again", "tenantId", tenantID, "fromPack", first)
-	a.metrics.mended.WithLabelValues(mendedMerged).Inc()
-	return a.db.Change(ctx, func(tx *store.Tx) error { return unmerge(ctx, tx, tenantID, first) })
+	return a.mergeAgain(ctx, tenantID, first, "merged sums of packs can't be read: they are merged again")
 }
 
-// unmerge forgets what was merged of a pack and of those behind it.
+// mergeAgain has runs merged again from the one with a pack on, and logs why.
+func (a *archive) mergeAgain(ctx context.Context, tenantID string, sequence int64, why string) error {
+	err := a.db.Change(ctx, func(tx *store.Tx) error { return unmerge(ctx, tx, tenantID, sequence) })
+	if err != nil {
+		return err
+	}
+	a.cfg.Logger.ErrorContext(ctx, why, "tenantId", tenantID, "fromPack", sequence)
+	a.metrics.mended.WithLabelValues(mendedMerged).Inc()
+	return nil
+}
+
+// unmerge forgets what was merged of a pack and of those behind it. What is being merged meanwhile, or copied, is
+// outdated by that.
 func unmerge(ctx context.Context, tx *store.Tx, tenantID string, sequence int64) error {
 	_, err := tx.ExecContext(ctx, `UPDATE proof_merges SET sequence = $3 / packs * packs WHERE tenant_id = $1 AND sequence >= $2`, tenantID, sequence, sequence-1)
 	if err == nil {
 		_, err = tx.ExecContext(ctx, `DELETE FROM proof_merged WHERE tenant_id = $1 AND sequence >= $2`, tenantID, sequence)
+	}
+	if err == nil {
+		_, err = tx.ExecContext(ctx, `UPDATE proof_heads SET mends = mends + 1 WHERE tenant_id = $1`, tenantID)
 	}
 	return err
 }
@@ -108,26 +178,31 @@ func (a *archive) sumsAreSound(ctx context.Context, p *Pack) (bool, error) {
 	return !apart && hours.Agree(header.Metering) == nil, err
 }
 
-// RecountSums replaces what is stored of a pack unless it is what the entries in the pack's file add up to.
-func (a *archive) RecountSums(ctx context.Context, tenantID, packID string) error {
-	p, found, err := readPack(ctx, a.db.Read(), tenantID, packID)
+// RecountSums replaces what is stored of a pack unless it is what the entries in the pack's file add up to. Merged
+// runs that end with the pack are merged again if they are not what they were merged of.
+func (s *Service) RecountSums(ctx context.Context, tenantID, packID string) error {
+	p, found, err := readPack(ctx, s.db.Read(), tenantID, packID)
 	if err != nil || !found {
 		return err
 	}
-	table, err := a.count(ctx, &p)
+	table, err := s.count(ctx, &p)
 	if err != nil {
 		return fmt.Errorf("cannot count pack %s: %w", packID, err)
 	}
 	for column, counted := range map[string]*sums.Table{"hours": table, "whole": wholeDays(table)} {
-		stored, err := storedOf(ctx, a.db.Read(), a.codec, &p, column)
+		stored, err := storedOf(ctx, s.db.Read(), s.codec, &p, column)
 		if err != nil {
 			return err
 		}
 		if !slices.Equal(stored.table().Lines(), counted.Lines()) {
-			return a.replace(ctx, &p, table)
+			return s.replace(ctx, &p, table)
 		}
 	}
-	return nil
+	apart, err := s.Sums.apart(ctx, &p)
+	if err != nil || len(apart) == 0 {
+		return err
+	}
+	return s.mergeAgain(ctx, tenantID, p.Sequence, "merged sums of packs are not those of the packs: they are merged again")
 }
 
 // recount replaces what is stored of a pack.

@@ -47,6 +47,9 @@ type Sums struct {
 	// failed; both nil: what can't be read stays so.
 	mend   func(ctx context.Context, tenantID string) error
 	unread func(ctx context.Context, tenantID string, err error)
+	// step is called with the name of each step that another process may change the database before; an error
+	// fails the step. Tests set it.
+	step func(name string) error
 }
 
 // NewSums returns the sums of the packs in a database, and of the rows behind them.
@@ -56,7 +59,7 @@ func NewSums(db *store.DB, rows Rows) (*Sums, error) {
 }
 
 func newSums(db *store.DB, rows Rows, codec *sums.Codec) *Sums {
-	return &Sums{db: db, rows: rows, codec: codec, runs: []int64{16, 256}}
+	return &Sums{db: db, rows: rows, codec: codec, runs: []int64{16, 256}, step: func(string) error { return nil }}
 }
 
 var _ Rows = (*Sums)(nil)
@@ -227,12 +230,20 @@ type stored struct {
 
 func scanStored(row store.Row) (of stored, err error) { return of, row.Scan(&of.day, &of.block) }
 
-// sealed adds the sums of the packs to a table, by the indexes of buckets.
+// sealed adds the sums of the packs to a table, by the indexes of buckets. It reads one state of the database: else
+// what is merged could be unmerged between finding and reading it.
 func (s *Sums) sealed(ctx context.Context, q *pipeline.MeterQuery, p *split, t *sums.Table) error {
 	if p.sequence == 0 {
 		return nil
 	}
-	byDay, err := s.byDay(ctx, q.TenantID, p.sequence)
+	return s.db.View(ctx, func(db store.Querier) error { return s.addSealed(ctx, db, q, p, t) })
+}
+
+func (s *Sums) addSealed(ctx context.Context, db store.Querier, q *pipeline.MeterQuery, p *split, t *sums.Table) error {
+	byDay, err := s.byDay(ctx, db, q.TenantID, p.sequence)
+	if err == nil {
+		err = s.step("read sums")
+	}
 	if err != nil {
 		return err
 	}
@@ -241,7 +252,7 @@ func (s *Sums) sealed(ctx context.Context, q *pipeline.MeterQuery, p *split, t *
 		if r.whole {
 			query, length = byDay, sums.DayMs
 		}
-		err := store.Each(ctx, s.db.Read(), "the sums of packs of "+q.TenantID, scanStored, func(of stored) error {
+		err := store.Each(ctx, db, "the sums of packs of "+q.TenantID, scanStored, func(of stored) error {
 			block, err := s.codec.Decode(of.day, of.block, r.whole)
 			if err != nil {
 				return err

@@ -248,6 +248,7 @@ type archive struct {
 	metrics   *metrics
 	watch     spoolWatch
 	absent    absences
+	unmended  unmendedSums
 	// step is called with the name of each step of a seal that can fail, before it; an error fails
 	// the step. Tests set it before the first seal.
 	step func(name string) error
@@ -261,7 +262,7 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	}
 	a := &archive{
 		db: cfg.DB, warehouse: cfg.Warehouse, log: cfg.Log, keys: cfg.Keys, cfg: cfg,
-		metrics: newMetrics(), step: func(string) error { return nil },
+		metrics: newMetrics(), unmended: unmendedSums{last: map[string]mendFailure{}}, step: func(string) error { return nil },
 	}
 	a.folder = folder{packs: cfg.Packs, dir: cfg.Dir, free: func() (int64, error) { return reserve.Free(cfg.Dir) }, step: func(name string) error { return a.step(name) }}
 	var err error

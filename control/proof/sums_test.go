@@ -243,6 +243,66 @@ func TestStoredSumsOfMergedRuns(t *testing.T) {
 	require.EqualValues(t, 3, days)
 }
 
+// TestSumsAreOfOneState: sums that are unmerged while a query reads them are in its answer.
+func TestSumsAreOfOneState(t *testing.T) {
+	h := build(t)
+	h.service.Sums.runs = []int64{2}
+	for range 2 {
+		h.Deliver(deliveries(3)...)
+		h.seal()
+	}
+	require.NoError(t, h.service.Sums.MergeSums(t.Context()))
+	unmerged := 0
+	h.service.Sums.step = func(name string) error {
+		if name != "read sums" {
+			return nil
+		}
+		unmerged++
+		return h.DB.Change(t.Context(), func(tx *store.Tx) error { return unmerge(t.Context(), tx, h.Tenant, 1) })
+	}
+	totals, err := h.service.Sums.MeterTotals(t.Context(), pipeline.MeterQuery{TenantID: h.Tenant})
+	require.NoError(t, err)
+	require.Equal(t, 1, unmerged)
+	require.EqualValues(t, 6, totals.Receipts)
+}
+
+// TestMergeOfMendedSums: sums that are mended while they are merged are merged by a later call, and all of them.
+func TestMergeOfMendedSums(t *testing.T) {
+	for _, step := range []string{"store merged day", "store merged run"} {
+		t.Run(step, func(t *testing.T) {
+			h := build(t)
+			h.service.Sums.runs = []int64{2}
+			for range 2 {
+				h.Deliver(delivery{DwellMs: 5}, delivery{DwellMs: 5, Rendered: 30 * time.Hour})
+				h.seal()
+			}
+			times := 0
+			h.service.Sums.step = func(name string) error {
+				if name != step || times > 1 {
+					return nil
+				}
+				if times++; times == 1 && step == "store merged day" {
+					return nil // it is the first of two
+				}
+				times = 2
+				return h.DB.Change(t.Context(), func(tx *store.Tx) error { return unmerge(t.Context(), tx, h.Tenant, 1) })
+			}
+			merged := func() int64 {
+				require.NoError(t, h.service.Sums.MergeSums(t.Context()))
+				totals, err := h.service.Sums.MeterTotals(t.Context(), pipeline.MeterQuery{TenantID: h.Tenant})
+				require.NoError(t, err)
+				require.EqualValues(t, 4, totals.Receipts)
+				n, err := store.Count(t.Context(), h.DB.Read(), "merges", `SELECT COUNT(*) FROM proof_merges WHERE tenant_id = $1`, h.Tenant)
+				require.NoError(t, err)
+				return n
+			}
+			require.Zero(t, merged())
+			require.Equal(t, 2, times)
+			require.EqualValues(t, 1, merged())
+		})
+	}
+}
+
 // TestSealFailsWithOtherSums: a pack whose sums are not the metering in its header is not sealed.
 func TestSealFailsWithOtherSums(t *testing.T) {
 	h := build(t)
@@ -309,6 +369,8 @@ func TestSumsThatCannotBeRead(t *testing.T) {
 	require.ErrorIs(t, err, objects.ErrNone)
 
 	require.NoError(t, os.Rename(file+".away", file))
+	require.ErrorIs(t, h.service.MendSums(t.Context(), tenant), objects.ErrNone, "it is not tried again at once")
+	h.Advance(mendAgainAfter)
 	for _, query := range []func() error{
 		func() error {
 			got, err := h.service.Sums.Checked().Metering(t.Context(), all)
@@ -331,6 +393,31 @@ func TestSumsThatCannotBeRead(t *testing.T) {
 	}
 	require.EqualValues(t, 3, testutil.ToFloat64(h.service.metrics.mended.WithLabelValues(mendedPack)))
 	require.EqualValues(t, 1, testutil.ToFloat64(h.service.metrics.unread))
+}
+
+// TestMendGoesOn: a pack whose sums can't be counted again prevents no other from being mended.
+func TestMendGoesOn(t *testing.T) {
+	h := build(t)
+	for range 3 {
+		h.Deliver(deliveries(2)...)
+		h.seal()
+	}
+	require.NoError(t, h.DB.Change(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.ExecContext(t.Context(), `UPDATE proof_sums SET hours = $1`, []byte("torn"))
+		return err
+	}))
+	packs := h.packs()
+	for _, p := range packs[:2] {
+		require.NoError(t, os.Remove(h.path(p.ID)))
+	}
+	err := h.service.MendSums(t.Context(), h.Tenant)
+	require.ErrorIs(t, err, objects.ErrNone)
+	require.ErrorContains(t, err, packs[0].ID)
+	require.ErrorContains(t, err, "1 more pack")
+	of, err := h.service.Sums.Stored(t.Context(), packs[2])
+	require.NoError(t, err)
+	require.Len(t, of.Hours, 1)
+	require.EqualValues(t, 2, of.Hours[0].Receipts)
 }
 
 // TestSumsThatAreMissing: of a pack whose sums are not those of its entries, by hour, by day or at all, and of runs that
@@ -430,6 +517,17 @@ func TestSumsThatAreMissing(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, want, got)
 	require.EqualValues(t, 1, testutil.ToFloat64(h.service.metrics.mended.WithLabelValues(mendedMerged)))
+	merge()
+	require.Equal(t, sound, dump())
+
+	// Merged sums that can be read, and are not those of their packs.
+	require.NoError(t, h.DB.Change(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.ExecContext(t.Context(), `DELETE FROM proof_merged WHERE packs = 4`)
+		return err
+	}))
+	require.NoError(t, checker.Whole(t.Context()))
+	require.EqualValues(t, 2, testutil.ToFloat64(h.service.metrics.mended.WithLabelValues(mendedMerged)))
+	require.Equal(t, 5, strings.Count(said.String(), "packs and statements disagree"), "it is reported first")
 	merge()
 	require.Equal(t, sound, dump())
 }

@@ -37,13 +37,14 @@ var copiedColumns = []column[pipeline.PackSumsCopied]{
 	of("generation", func(c *pipeline.PackSumsCopied) uint32 { return c.Position.Generation }),
 	of("position", func(c *pipeline.PackSumsCopied) int64 { return c.Position.Offset }),
 	of("pack_id", func(c *pipeline.PackSumsCopied) string { return c.PackID }),
+	of("state", func(c *pipeline.PackSumsCopied) string { return c.State }),
 }
 
 // PackSumsCopied implements pipeline.PackSumKeeper.
 func (w *reader) PackSumsCopied(ctx context.Context) ([]pipeline.PackSumsCopied, error) {
 	list, err := collect(ctx, w.servers, func(scan func(...any) error) (c pipeline.PackSumsCopied, err error) {
-		return c, scan(&c.TenantID, &c.Copy, &c.Position.Generation, &c.Position.Offset, &c.PackID)
-	}, `SELECT tenant_id, copy, generation, position, pack_id FROM pack_sums_copied FINAL`)
+		return c, scan(&c.TenantID, &c.Copy, &c.Position.Generation, &c.Position.Offset, &c.PackID, &c.State)
+	}, `SELECT tenant_id, copy, generation, position, pack_id, state FROM pack_sums_copied FINAL`)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read how far sums of packs are copied: %w", err)
 	}

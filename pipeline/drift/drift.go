@@ -21,7 +21,7 @@
 //
 // No evidence is repaired: the check can't know which side is wrong, and a repair would hide that
 // it was tampered with. What is stored of a pack by hour and day is none: it is derived from the pack, and once it was
-// reported that this drifts, it is counted again from the pack (Config.Recount).
+// reported that this drifts, it is counted again from the pack (Config.Recount), at each check until it does not.
 //
 // Sums contain nothing that a person can have erased, so an erasure causes no drift. Neither do late
 // receipts, as a statement counts rows before a position. If an operator deletes old rows from a
@@ -133,7 +133,7 @@ type Config struct {
 	Metering    func(ctx context.Context, q pipeline.MeterQuery) ([]pipeline.MeterRow, error)
 	MeterTotals func(ctx context.Context, q pipeline.MeterQuery) (pipeline.MeterTotals, error)
 	// Recount replaces what is stored of a pack if it is not what the pack's entries add up to. It is called for
-	// a pack that was reported. nil: it stays.
+	// a pack that was reported, at each check while it drifts. nil: it stays.
 	Recount func(ctx context.Context, tenantID, packID string) error
 	// NextStatement returns the issued statement with the lowest id above after, of any tenant, or nil
 	// if there is none; ids increase with time. Restate recomputes a statement from the warehouse,
@@ -280,7 +280,7 @@ func (c *Checker) Look(ctx context.Context) (err error) {
 		return nil
 	}
 	c.note(ctx, p, found)
-	if before != nil && p.check == checkPacks && len(found) > 0 && c.cfg.Recount != nil {
+	if p.check == checkPacks && len(found) > 0 && c.cfg.Recount != nil {
 		return c.cfg.Recount(ctx, found[0].tenantID, found[0].id)
 	}
 	return nil

@@ -271,6 +271,46 @@ func TestLooksArePaced(t *testing.T) {
 	})
 }
 
+// TestRecountIsTriedAgain: a pack whose sums could not be counted again when it was reported is counted at a later check.
+func TestRecountIsTriedAgain(t *testing.T) {
+	b := newBooks(1)
+	hour := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
+	row := pipeline.MeterRow{Bucket: hour, Receipts: 1}
+	pack := drift.Pack{ID: "ppk_1", TenantID: "tnt_a", Hours: []pipeline.MeterRow{row}, Days: []pipeline.MeterRow{row}}
+	away, recounts := true, 0
+	c, err := drift.New(drift.Config{
+		Log: b, Loaded: b.Loaded, Auditor: b,
+		Metering: func(context.Context, pipeline.MeterQuery) ([]pipeline.MeterRow, error) { return nil, nil },
+		MeterTotals: func(context.Context, pipeline.MeterQuery) (pipeline.MeterTotals, error) {
+			return pipeline.MeterTotals{}, nil
+		},
+		NextPack: func(_ context.Context, after string) (*drift.Pack, error) {
+			if after >= pack.ID {
+				return nil, nil
+			}
+			p := pack
+			return &p, nil
+		},
+		Recount: func(_ context.Context, tenantID, packID string) error {
+			recounts++
+			require.Equal(t, []string{pack.TenantID, pack.ID}, []string{tenantID, packID})
+			if away {
+				return errors.New("the pack's file is away")
+			}
+			pack.Hours, pack.Days = nil, nil
+			return nil
+		},
+	})
+	require.NoError(t, err)
+	require.ErrorContains(t, c.Whole(t.Context()), "the pack's file is away")
+	require.Equal(t, 1, recounts)
+	away = false
+	require.NoError(t, c.Whole(t.Context()))
+	require.Equal(t, 2, recounts)
+	require.NoError(t, c.Whole(t.Context()))
+	require.Equal(t, 2, recounts)
+}
+
 // TestStatementsAreComputedAnew: a statement that differs from its recomputation is drift, logged once
 // with the difference, however many there are; one that is not loaded, or can't be computed, is not.
 func TestStatementsAreComputedAnew(t *testing.T) {

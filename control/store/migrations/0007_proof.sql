@@ -9,7 +9,8 @@ CREATE TABLE proof_heads (
     tree_size BIGINT NOT NULL,
     root_hash TEXT   NOT NULL, -- base64url
     hashes    TEXT   NOT NULL, -- compact range of the tree, JSON array of base64url
-    position  TEXT   NOT NULL  -- of the last sealed entry in the event log
+    position  TEXT   NOT NULL, -- of the last sealed entry in the event log
+    mends     BIGINT NOT NULL DEFAULT 0 -- how often what is stored of the packs' sums, or merged of it, was replaced
 );
 
 -- Every root that was or may have been signed. A row is written before anything

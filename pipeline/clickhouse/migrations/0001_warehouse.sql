@@ -261,13 +261,15 @@ SETTINGS fsync_after_insert = 1, fsync_part_directory = 1,
 -- How far that copy goes: it has the lines of every pack of the tenant up to pack_id, whose last entry is at
 -- the position; none if pack_id is empty. Written after the lines. Of a tenant's rows the one with the newest
 -- copy counts, and of these the one that goes farthest. A copy is given up for a newer one where its packs may
--- not be those of the tenant any more; its lines are deleted then.
+-- not be those of the tenant any more, or their sums were mended; its lines are deleted then. state names the
+-- state of control's database that it is of.
 CREATE TABLE IF NOT EXISTS pack_sums_copied (
 	tenant_id     String,
 	copy          UInt64,
 	generation    UInt32,
 	position      Int64,
 	pack_id       String,
+	state         String,
 	version       UInt256 MATERIALIZED bitShiftLeft(toUInt256(copy), 128) + bitShiftLeft(toUInt256(generation), 64) + toUInt256(position) + (pack_id != '')
 ) ENGINE = ReplacingMergeTree(version)
 ORDER BY tenant_id
