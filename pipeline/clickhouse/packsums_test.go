@@ -497,6 +497,8 @@ func (w *copyWorld) restoreTo(rt prooftest.TB, h proofHead) {
 			w.Tenant, h.sequence, h.size, h.packID, h.root, h.hashes, h.position)
 		return err
 	}))
+	next := store.Epoch{Incarnation: w.DB.NewIncarnation(), Number: w.DB.Epoch().Number + 1}
+	require.NoError(rt, w.DB.BeginEpoch(rt.Context(), next, func(*store.Tx) error { return nil }))
 	for i := range w.copiers {
 		w.copiers[i] = w.service.Sums.Copier(w.keepers[i])
 	}
