@@ -116,7 +116,7 @@ func describeEdge(a route.API) {
 		Errors: []int{http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType},
 		Description: "Accepts up to 1,000 rows and delivers each as `POST /v1/delivery` does, as of the time when it was played: up to 30 days ago, at most " +
 			"5 minutes ahead. A row has either its right and anchor, or a vendor's id that has a mapping at that time (`POST /v1/delivery/mappings`); a row with both is " +
-			"`VALIDATION_FAILED`. The right must be ACTIVE now, and its window must cover the time of the play.\n\n" +
+			"`VALIDATION_FAILED`. The right must have been in force at the time of the play, and must not be revoked; while it is suspended the row is `held`.\n\n" +
 			"One bad row never blocks another: a 200 has a result for each row, in their order. A body that can't be read (400), is larger than 8 MiB (413) or is not a " +
 			"batch (422) is refused as a whole. Rows are JSON as here, or one per line (`application/x-ndjson`), and either may be compressed (`Content-Encoding: gzip` or `zstd`).\n\n" +
 			"**Send a batch again** if its outcome is unknown, and after 503. A row that was sent before is recognised, however late, by its `rowId` with `vendor`; without a `rowId` by vendor, `idType`, `vendorId` " +

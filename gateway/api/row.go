@@ -26,7 +26,7 @@ type Row struct {
 	Vendor             string          `json:"vendor,omitempty" minLength:"1" maxLength:"512" doc:"Whose ids vendorId and rowId are." example:"broadsign"`
 	IDType             string          `json:"idType,omitempty" minLength:"1" maxLength:"512" doc:"Which of the vendor's kinds of ids vendorId is." example:"display_unit_id"`
 	VendorID           string          `json:"vendorId,omitempty" minLength:"1" maxLength:"512" doc:"The id that a mapping resolves to a right and an anchor; in place of both." example:"20077"`
-	RightID            string          `json:"rightId,omitempty" minLength:"1" maxLength:"512" doc:"The right, which must be ACTIVE now, and in force at playedAt." example:"rgh_01M7Y45MG0YQ2E2D8Z1V5K3T9B"`
+	RightID            string          `json:"rightId,omitempty" minLength:"1" maxLength:"512" doc:"The right: in force at playedAt, and not revoked since. While it is suspended the row is held." example:"rgh_01M7Y45MG0YQ2E2D8Z1V5K3T9B"`
 	SpatialAnchorID    string          `json:"spatialAnchorId,omitempty" minLength:"1" maxLength:"512" doc:"Where it was shown." example:"screen-0042"`
 	SpatialPlacementID string          `json:"spatialPlacementId,omitempty" maxLength:"512" doc:"Placement within the anchor." example:"slot-3"`
 	CorrelationID      string          `json:"correlationId,omitempty" maxLength:"512" doc:"The caller's own tracing id."`
