@@ -2460,7 +2460,7 @@ class Row(TypedDict):
     multiplier: NotRequired[float | str | None]
     # When it was shown, with its zone: up to 30 days ago, at most 5 minutes ahead.
     playedAt: str
-    # The right, which must be ACTIVE now, and in force at playedAt.
+    # The right: in force at playedAt, and not revoked since. While it is suspended the row is held.
     rightId: NotRequired[str | None]
     # The vendor's own id of the play, if it gives each play one and never two: the row's identity, with vendor.
     rowId: NotRequired[str | None]

@@ -3191,7 +3191,7 @@ export interface components {
              * @description When it was shown, with its zone: up to 30 days ago, at most 5 minutes ahead.
              */
             playedAt: string;
-            /** @description The right, which must be ACTIVE now, and in force at playedAt. */
+            /** @description The right: in force at playedAt, and not revoked since. While it is suspended the row is held. */
             rightId?: string | null;
             /** @description The vendor's own id of the play, if it gives each play one and never two: the row's identity, with vendor. */
             rowId?: string | null;
