@@ -535,7 +535,7 @@ func TestSumsThatAreMissing(t *testing.T) {
 // bytes are some in SQL.
 func (h *fixture) bytes(b []byte) string {
 	if os.Getenv("MUNIMENT_TEST_POSTGRES") != "" {
-		return fmt.Sprintf(`'\\x%x'::bytea`, b)
+		return fmt.Sprintf(`'\x%x'::bytea`, b)
 	}
 	return fmt.Sprintf(`x'%x'`, b)
 }
