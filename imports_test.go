@@ -85,7 +85,7 @@ var packages = map[string][]string{
 	"control/rapidtest":         {},
 	"control/right":             {"control/node", "control/route", "control/store", "control/tenant", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/roomtest":          {"control/node", "control/store", "control/store/storetest", "deploy/stack/stacktest", "sealer"},
-	"control/rollback":          {"control/store", "sealer"},
+	"control/rollback":          {"control/store", "pipeline", "sealer"},
 	"control/route":             {"control/calendar", "control/store", "gateway/api", "sealer"},
 	"control/route/routetest":   {"control/route", "gateway/api"},
 	"control/sandbox":           {"control/challenge", "control/event", "control/node", "control/offer", "control/proof", "control/right", "control/route", "control/settle", "control/settle/rate", "control/store", "control/tenant", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer", "sealer/terminal"},

@@ -111,7 +111,7 @@ var Tables = store.Tables{{Name: "payee_links"}}
 // Sections are this package's data in an export of the tenant.
 var Sections = []store.Section{links.Section("payeeLinks")}
 
-// Replay applies the newest event of a link for store.Replay. No event has a token's hash: a link that the database does
+// Replay applies the newest event of a link for rollback.Replay. No event has a token's hash: a link that the database does
 // not know is restored without, and so works no more.
 func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, err error) {
 	was, said, err := links.NewerInEvent(ctx, tx, e)

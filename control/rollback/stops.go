@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"muniment.example/control/store"
+	"muniment.example/pipeline"
 	"muniment.example/sealer"
 )
 
@@ -362,7 +363,9 @@ func (s *Search) Run(ctx context.Context) error {
 			return nil
 		}
 		logger.Warn("cannot search the log since the last start for stops, retrying", "err", err)
-		pause(ctx, searchRetry)
+		if pipeline.Pause(ctx, searchRetry) != nil {
+			return nil
+		}
 	}
 }
 
@@ -403,17 +406,10 @@ func (s *Search) readSpan(ctx context.Context, from *sealer.Position, to sealer.
 			return err
 		}
 		if *from = some; some != to {
-			if pause(ctx, searchPause); ctx.Err() != nil {
-				return ctx.Err()
+			if err := pipeline.Pause(ctx, searchPause); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }
