@@ -154,27 +154,22 @@ func (a *archive) sumsAreSound(ctx context.Context, p *Pack) (bool, error) {
 	err = store.Each(ctx, a.db.Read(), "the sums of pack "+p.ID, func(row store.Row) (b blocks, err error) {
 		return b, row.Scan(&b.day, &b.hours, &b.whole)
 	}, func(b blocks) error {
-		for whole, table := range map[bool]*sums.Table{false: &hours, true: &days} {
-			text := b.hours
-			if whole {
-				text = b.whole
-			}
-			block, err := a.codec.Decode(b.day, text, whole)
-			if err != nil {
-				return err
-			}
-			numbers := table.Numbers(&block, "", true)
-			for i := range block.Lines {
-				l := &block.Lines[i]
-				table.Add(b.day, uint32(numbers[l.Kind]), &l.Sum)
-			}
+		byHour, err := a.codec.Decode(b.day, b.hours, false)
+		if err != nil {
+			return err
 		}
+		byDay, err := a.codec.Decode(b.day, b.whole, true)
+		if err != nil {
+			return err
+		}
+		hours.AddBlock(&byHour)
+		days.AddBlock(&byDay)
 		return nil
 	}, `SELECT day, hours, whole FROM proof_sums WHERE tenant_id = $1 AND sequence = $2`, p.TenantID, p.Sequence)
 	if errors.Is(err, sums.ErrBlock) {
 		return false, nil
 	}
-	_, apart := hours.Apart(&days)
+	_, apart := wholeDays(&hours).Apart(&days)
 	return !apart && hours.Agree(header.Metering) == nil, err
 }
 
@@ -194,7 +189,7 @@ func (s *Service) RecountSums(ctx context.Context, tenantID, packID string) erro
 		if err != nil {
 			return err
 		}
-		if !slices.Equal(stored.table().Lines(), counted.Lines()) {
+		if !slices.Equal(stored, counted.Lines()) {
 			return s.replace(ctx, &p, table)
 		}
 	}

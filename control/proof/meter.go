@@ -323,16 +323,7 @@ func (l storedLines) rows() (rows []pipeline.MeterRow, first, last time.Time) {
 	return rows, first, last
 }
 
-// table adds the lines up.
-func (l storedLines) table() *sums.Table {
-	table := new(sums.Table)
-	for i := range l {
-		table.Add(l[i].Start, table.Number(l[i].Kind), &l[i].Sum)
-	}
-	return table
-}
-
-// storedOf returns what a column has of a pack: hours or whole. What can't be decoded is left out.
+// storedOf returns what a column has of a pack, hours or whole, rising by start and kind. What can't be decoded is left out.
 func storedOf(ctx context.Context, db *sql.DB, codec *sums.Codec, p *Pack, column string) (lines storedLines, err error) {
 	err = store.Each(ctx, db, "the sums of pack "+p.ID, scanStored, func(stored stored) error {
 		block, err := codec.Decode(stored.day, stored.block, column == "whole")
