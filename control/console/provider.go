@@ -15,12 +15,8 @@ import (
 // forms lead to this origin alone, and browsers hold what a form is redirected to against it, too.
 func (p *page) leave(s signIn) error {
 	address, cookie, err := p.s.cfg.Members.BeginAtProvider(p.r, p.value("provider") == "again")
-	if e := (*api.Error)(nil); errors.As(err, &e) {
-		s.Of = "provider"
-		return p.signInAgain(s, e)
-	}
 	if err != nil {
-		return err
+		return p.notSignedIn(s, err)
 	}
 	http.SetCookie(p.w, cookie)
 	p.keepNext(s.Next, 10*time.Minute)
@@ -29,6 +25,17 @@ func (p *page) leave(s signIn) error {
 	p.w.Header().Set("Refresh", "0; url="+address)
 	p.render("leave", struct{ Provider, Address string }{s.Provider, address})
 	return nil
+}
+
+// notSignedIn is the page on which a session begins, with why none has begun by the provider; a fault of the service is no
+// reason.
+func (p *page) notSignedIn(s signIn, err error) error {
+	e := (*api.Error)(nil)
+	if !errors.As(err, &e) {
+		return err
+	}
+	s.Provider, s.Of = p.s.cfg.Members.Provider(), "provider"
+	return p.signInAgain(s, e)
 }
 
 // doCallback takes the answer of the provider. It is a GET that begins a session: the provider sends browsers by one, and
@@ -40,19 +47,12 @@ func doCallback(p *page) error {
 	}
 	cookies, choose, err := p.s.cfg.Members.SignInAtProvider(p.r)
 	next := member.Next(p.keptNext())
-	if e := (*api.Error)(nil); errors.As(err, &e) {
-		for _, c := range cookies {
-			http.SetCookie(p.w, c)
-		}
-		return p.signInAgain(signIn{Next: next, Provider: p.s.cfg.Members.Provider(), Of: "provider"}, e)
-	}
 	switch {
 	case err != nil:
-		return err
+		p.setCookies(cookies)
+		return p.notSignedIn(signIn{Next: next}, err)
 	case choose:
-		for _, c := range cookies {
-			http.SetCookie(p.w, c)
-		}
+		p.setCookies(cookies)
 		p.redirect(addressed(Path+"/sign-in/choose", url.Values{"next": {next}}))
 	default:
 		p.signedIn(next, cookies...)
@@ -70,11 +70,8 @@ type choices struct {
 func showChoices(p *page) error {
 	all, err := p.s.cfg.Members.Choices(p.r)
 	next := member.Next(p.r.URL.Query().Get("next"))
-	if e := (*api.Error)(nil); errors.As(err, &e) {
-		return p.signInAgain(signIn{Next: next, Provider: p.s.cfg.Members.Provider(), Of: "provider"}, e)
-	}
 	if err != nil {
-		return err
+		return p.notSignedIn(signIn{Next: next}, err)
 	}
 	title := "Choose a tenant"
 	if len(all) == 1 {
@@ -88,11 +85,8 @@ func showChoices(p *page) error {
 func doChoose(p *page) error {
 	cookies, err := p.s.cfg.Members.Choose(p.r, p.value("member"))
 	next := member.Next(p.r.PostForm.Get("next"))
-	if e := (*api.Error)(nil); errors.As(err, &e) {
-		return p.signInAgain(signIn{Next: next, Provider: p.s.cfg.Members.Provider(), Of: "provider"}, e)
-	}
 	if err != nil {
-		return err
+		return p.notSignedIn(signIn{Next: next}, err)
 	}
 	p.signedIn(next, cookies...)
 	return nil

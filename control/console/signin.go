@@ -94,11 +94,15 @@ func (p *page) signInAgain(s signIn, err error) error {
 
 // signedIn leads on with the cookies of a new session.
 func (p *page) signedIn(next string, cookies ...*http.Cookie) {
+	p.setCookies(cookies)
+	p.keepNext("", -time.Second)
+	p.redirect(next)
+}
+
+func (p *page) setCookies(cookies []*http.Cookie) {
 	for _, c := range cookies {
 		http.SetCookie(p.w, c)
 	}
-	p.keepNext("", -time.Second)
-	p.redirect(next)
 }
 
 // keepNext keeps where to go once a mailed link is used, or the provider has sent the browser back. It is no secret, and believed no more than an address.

@@ -109,30 +109,30 @@ func (s *Service) SignInAtProvider(r *http.Request) (cookies []*http.Cookie, cho
 	if err := s.callers.Count(r); err != nil {
 		return nil, false, err
 	}
-	over := filled(s.browsers.attempt, "")
+	cookies = []*http.Cookie{filled(s.browsers.attempt, "")} // the attempt is over
 	who, err := s.cfg.Provider.Identify(ctx, answer, attempt)
 	if err != nil {
-		return []*http.Cookie{over}, false, err
+		return cookies, false, err
 	}
 	who.Email = normalAddress(who.Email)
 	all, err := s.membersOf(ctx, s.db.Read(), who)
 	switch {
 	case err != nil:
-		return []*http.Cookie{over}, false, err
+		return cookies, false, err
 	case len(all) == 0:
-		return []*http.Cookie{over}, false, s.nobody(ctx, who)
+		return cookies, false, s.nobody(ctx, who)
 	case len(all) > 1 || !all[0].Bound:
 		token := api.NewSecret()
 		if err := s.keepChoice(ctx, token, who, store.At(now.Add(attemptAge))); err != nil {
-			return []*http.Cookie{over}, false, err
+			return cookies, false, err
 		}
 		return []*http.Cookie{filled(s.browsers.attempt, token)}, true, nil
 	}
 	session, err := s.signInAs(r, who, all[0].ID)
 	if err != nil {
-		return []*http.Cookie{over}, false, err
+		return cookies, false, err
 	}
-	return []*http.Cookie{over, session}, false, nil
+	return append(cookies, session), false, nil
 }
 
 // normalAddress is an address of the provider as an invitation has it; empty if it is none. Only A to Z become small:
