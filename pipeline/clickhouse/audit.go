@@ -132,7 +132,7 @@ func (w *reader) Misjudged(ctx context.Context, from, to sealer.Position) (list 
 			wanted.add(j.keyed)
 		}
 	}
-	_, oldest := wanted.idempotent()
+	oldest := wanted.idempotent().oldest()
 	since, err := w.keysSince(ctx, oldest)
 	if err != nil {
 		return nil, err

@@ -288,15 +288,20 @@ func (l lookUps) add(k keyed) {
 	}
 }
 
-// idempotent are those of keys; oldest is the earliest.
-func (l lookUps) idempotent() (keys lookUps, oldest int64) {
-	keys, oldest = lookUps{}, math.MaxInt64
-	for key, from := range l {
-		if !key.isRow() {
-			keys[key], oldest = from, min(oldest, from)
-		}
+// idempotent are those of keys.
+func (l lookUps) idempotent() lookUps {
+	keys := maps.Clone(l)
+	maps.DeleteFunc(keys, func(key keyID, _ int64) bool { return key.isRow() })
+	return keys
+}
+
+// oldest is when the first of them begins.
+func (l lookUps) oldest() int64 {
+	oldest := int64(math.MaxInt64)
+	for _, from := range l {
+		oldest = min(oldest, from)
 	}
-	return keys, oldest
+	return oldest
 }
 
 // before are those that begin before a time.
@@ -321,7 +326,7 @@ func (l lookUps) hashes() (*ext.Table, error) {
 // retracted ones. since is what keysSince has returned for the oldest key's; what is found is all if
 // keysStill says so afterwards.
 func (w *servers) withAnyOf(ctx context.Context, wanted lookUps, retracted map[eventKey]keyID, since int64) (found []keyed, err error) {
-	keys, oldest := wanted.idempotent()
+	keys := wanted.idempotent()
 	byKey, err := keys.hashes()
 	if err != nil {
 		return nil, err
@@ -345,7 +350,7 @@ func (w *servers) withAnyOf(ctx context.Context, wanted lookUps, retracted map[e
 	}
 	if len(keys) > 0 {
 		err = read(byKey, "idempotency", func(k *keyed) []any { return []any{&k.idempotency} },
-			"idempotency_keys", "at >= "+moment(oldest)+" AND key IN (SELECT key FROM wanted)")
+			"idempotency_keys", "at >= "+moment(keys.oldest())+" AND key IN (SELECT key FROM wanted)")
 	}
 	if late := keys.before(since); err == nil && len(late) > 0 {
 		var older []keyed

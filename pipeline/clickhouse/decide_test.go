@@ -18,7 +18,14 @@ import (
 
 // repeating makes the log of one tenant over some days, in which most keys are used again,
 // clocks differ by hours, and some events come twice.
-func repeating(n int) (rows []pipeline.Row) {
+func repeating(n int) []pipeline.Row {
+	return repeatingAt(n, n/8, []string{"key ", "key ", "row ", "play "}, func(random *rand.Rand, i int64) time.Time {
+		return midnight.Add(time.Duration(i)*10*time.Minute - time.Duration(random.IntN(300))*time.Minute)
+	})
+}
+
+// repeatingAt makes the log of one tenant with n events, of which some come twice, and so many keys of each kind.
+func repeatingAt(n, keys int, kinds []string, issued func(random *rand.Rand, i int64) time.Time) (rows []pipeline.Row) {
 	random := rand.New(rand.NewPCG(7, uint64(n)))
 	for i := range int64(n) {
 		if i > 0 && random.IntN(10) == 0 {
@@ -27,8 +34,7 @@ func repeating(n int) (rows []pipeline.Row) {
 			rows = append(rows, again)
 			continue
 		}
-		issued := midnight.Add(time.Duration(i)*10*time.Minute - time.Duration(random.IntN(300))*time.Minute)
-		rows = append(rows, delivery("tnt_a", i, issued, fmt.Sprint([]string{"key ", "key ", "row ", "play "}[random.IntN(4)], random.IntN(n/8))))
+		rows = append(rows, delivery("tnt_a", i, issued(random, i), fmt.Sprint(kinds[random.IntN(len(kinds))], random.IntN(keys))))
 	}
 	return rows
 }

@@ -118,7 +118,6 @@ func (w *servers) olderKeys(ctx context.Context, late lookUps, since int64) ([]k
 	if err != nil {
 		return nil, err
 	}
-	_, oldest := late.idempotent()
 	var tenants []string
 	for key := range late {
 		tenants = append(tenants, literal(key.tenantID))
@@ -126,6 +125,6 @@ func (w *servers) olderKeys(ctx context.Context, late lookUps, since int64) ([]k
 	slices.Sort(tenants)
 	return collect(clickhouse.Context(ctx, clickhouse.WithExternalTable(wanted)), w, scanKeyed(func(k *keyed) []any { return []any{&k.idempotency} }),
 		`SELECT tenant_id, event_id, generation, log_partition, position, at, idempotency FROM events
-			WHERE tenant_id IN (`+strings.Join(slices.Compact(tenants), ", ")+`) AND at >= `+moment(oldest)+` AND at < `+moment(since)+`
+			WHERE tenant_id IN (`+strings.Join(slices.Compact(tenants), ", ")+`) AND at >= `+moment(late.oldest())+` AND at < `+moment(since)+`
 				AND idempotency != '' AND xxHash64(idempotency) IN (SELECT key FROM wanted)`)
 }

@@ -3,7 +3,6 @@ package clickhouse
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
@@ -31,24 +30,16 @@ func daysOfKeys(t *testing.T, w *Warehouse) (days []string) {
 
 // lately makes the log of one tenant over the last days, with late events among them, in which most keys are
 // used again, and some events come twice.
-func lately(n, days int) (rows []pipeline.Row) {
-	random := rand.New(rand.NewPCG(7, uint64(n)))
+func lately(n, days int) []pipeline.Row {
 	step := time.Duration(days) * 24 * time.Hour / time.Duration(n)
 	start := time.Now().UTC().Truncate(time.Millisecond).Add(-time.Duration(days) * 24 * time.Hour)
-	for i := range int64(n) {
-		if i > 0 && random.IntN(10) == 0 {
-			again := rows[random.IntN(len(rows))]
-			again.Position = at(i)
-			rows = append(rows, again)
-			continue
-		}
+	return repeatingAt(n, n/10, []string{"key ", "key ", "key ", "row "}, func(random *rand.Rand, i int64) time.Time {
 		issued := start.Add(time.Duration(i) * step)
 		if random.IntN(5) == 0 { // from a spool
 			issued = issued.Add(-time.Duration(random.IntN(days*24)) * time.Hour)
 		}
-		rows = append(rows, delivery("tnt_a", i, issued, fmt.Sprint([]string{"key ", "key ", "key ", "row "}[random.IntN(4)], random.IntN(n/10))))
-	}
-	return rows
+		return issued
+	})
 }
 
 // TestOldKeysAreDropped: those of the days before what the log holds and two days, and none of the others. What is
@@ -217,9 +208,9 @@ func TestLookUpsOfLateKeys(t *testing.T) {
 	}
 	all.add(keyed{keyID: id("early"), at: 2 * dayMs})
 	all.add(keyed{keyID: keyID{tenantID: "tnt_a", row: sealer.RowIdentity{Hash: "row"}}, at: 0})
-	keys, oldest := all.idempotent()
+	keys := all.idempotent()
 	require.Len(t, keys, 3)
-	require.Equal(t, dayMs, oldest)
+	require.Equal(t, dayMs, keys.oldest())
 	late := keys.before(3 * dayMs)
 	require.Equal(t, lookUps{id("early"): dayMs, id("late"): 2 * dayMs}, late)
 	hashes, err := late.hashes()
