@@ -3,7 +3,6 @@
 package browser
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -17,16 +16,7 @@ import (
 // control/playground/browser/payee.js is what it does there.
 func TestPayeeLinkInABrowser(t *testing.T) {
 	s := systemtest.NewService(t)
-	post := func(path string, body map[string]any, take ...string) (taken string) {
-		text, err := json.Marshal(body)
-		require.NoError(t, err)
-		a := systemtest.Call(t, s.Client.API, s.Client.Key, systemtest.Operation{Method: "POST", Path: path, Body: string(text)})
-		require.Equal(t, 200, a.Status, a.Body)
-		if len(take) > 0 {
-			taken = systemtest.TextAt(t, a.Body, take[0])
-		}
-		return taken
-	}
+	post := poster(s)
 	payee := func(name string) string {
 		return post("/v1/settlement/counterparties", map[string]any{"name": name, "kind": "OTHER", "currency": "EUR", "legalName": name + " Ltd", "address": "1 Harbour Street\nHamburg", "taxBps": 1900}, "data.counterparty.id")
 	}
@@ -42,7 +32,8 @@ func TestPayeeLinkInABrowser(t *testing.T) {
 	post("/v1/settlement/statements/"+statement+"/issue", nil)
 	s.Seal()
 	link := post("/v1/settlement/payee-links", map[string]any{"statementId": statement, "counterpartyId": one}, "data.url")
-	_, token, _ := strings.Cut(link, "/payee/")
+	_, token, found := strings.Cut(link, "/payee/")
+	require.True(t, found, link)
 	inBrowser(t, "payee.js", "URL="+s.Client.API, "TOKEN="+token)
 	require.NotContains(t, s.Log(), token)
 }

@@ -19,16 +19,7 @@ func TestTenantConsoleInABrowser(t *testing.T) {
 	s.Tenant = systemtest.CreateTenant(t, s.Data, "--scope", "*")
 	s.Client.Key = s.Tenant.APIKey
 	s.Rights = systemtest.IssueRights(t, s.Client)
-	post := func(path string, body map[string]any, take ...string) (taken string) {
-		text, err := json.Marshal(body)
-		require.NoError(t, err)
-		a := systemtest.Call(t, s.Client.API, s.Client.Key, systemtest.Operation{Method: "POST", Path: path, Body: string(text)})
-		require.Equal(t, 200, a.Status, a.Body)
-		if len(take) > 0 {
-			taken = systemtest.TextAt(t, a.Body, take[0])
-		}
-		return taken
-	}
+	post := poster(s)
 	var payees []map[string]any
 	for name, bps := range map[string]int{"Song Rights Ltd": 6000, "Venue Media": 4000} {
 		payees = append(payees, map[string]any{"bps": bps, "counterpartyId": post("/v1/settlement/counterparties", map[string]any{"name": name, "kind": "OTHER", "currency": "EUR"}, "data.counterparty.id")})
@@ -47,4 +38,19 @@ func TestTenantConsoleInABrowser(t *testing.T) {
 	post("/v1/settlement/statements", map[string]any{"currency": "EUR", "from": now.Add(-24 * time.Hour).Format(time.RFC3339), "to": now.Add(-time.Second).Format(time.RFC3339)})
 	reader := post("/v1/api-keys", map[string]any{"label": "reader", "scopes": []string{"rights:read", "audit:read", "metering:read"}}, "data.apiKey")
 	inBrowser(t, "tenant.js", "URL="+s.Client.API, "KEY="+s.Client.Key, "READER="+reader)
+}
+
+// poster returns what posts to the service as the tenant, and returns a text of the response, if it is to take one.
+func poster(s *systemtest.Service) func(path string, body map[string]any, take ...string) string {
+	return func(path string, body map[string]any, take ...string) (taken string) {
+		s.T.Helper()
+		text, err := json.Marshal(body)
+		require.NoError(s.T, err)
+		a := systemtest.Call(s.T, s.Client.API, s.Client.Key, systemtest.Operation{Method: "POST", Path: path, Body: string(text)})
+		require.Equal(s.T, 200, a.Status, a.Body)
+		if len(take) > 0 {
+			taken = systemtest.TextAt(s.T, a.Body, take[0])
+		}
+		return taken
+	}
 }
