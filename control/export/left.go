@@ -2,6 +2,7 @@ package export
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -67,7 +68,7 @@ func prepare(path string) (fresh bool, err error) {
 		return false, fmt.Errorf("%s %w", path, errForeign)
 	case err != nil:
 		return false, err
-	case !bytes.HasPrefix(header, []byte(sqliteMagic)) || string(header[applicationAt:]) != "mnEx":
+	case !bytes.HasPrefix(header, []byte(sqliteMagic)) || binary.BigEndian.Uint32(header[applicationAt:]) != applicationID:
 		return false, fmt.Errorf("%s %w", path, errForeign)
 	}
 	return fresh, f.Chmod(0o600)
