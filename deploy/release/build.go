@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"muniment.example/sealer/verify"
 )
 
 // program is one that is released.
@@ -252,5 +254,5 @@ func writeSums(dir string) error {
 		}
 		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(text), e.Name())
 	}
-	return os.WriteFile(filepath.Join(dir, sumsName), []byte(sums.String()), 0o644)
+	return os.WriteFile(filepath.Join(dir, verify.ReleaseSums), []byte(sums.String()), 0o644)
 }

@@ -173,12 +173,12 @@ func TestSignedSums(t *testing.T) {
 		}
 		write(name, string(before))
 	}
-	signed, err := os.ReadFile(at(signedName))
+	signed, err := os.ReadFile(at(verify.SignedReleaseSums))
 	require.NoError(t, err)
 	change("a.tar.gz is not what was signed", "a.tar.gz", "b")
 	change("c.tgz is not a file of this release", "c.tgz", "c")
-	change("SHA256SUMS is not what was signed", sumsName, "")
-	change("SHA256SUMS.note is not what the key muniment.example/release+", signedName, strings.Replace(string(signed), "a.tar.gz", "x.tar.gz", 1))
+	change("SHA256SUMS is not what was signed", verify.ReleaseSums, "")
+	change("SHA256SUMS.note is not what the key muniment.example/release+", verify.SignedReleaseSums, strings.Replace(string(signed), "a.tar.gz", "x.tar.gz", 1))
 	require.NoError(t, os.Remove(at("b.tgz")))
 	_, err = verify.Release(dir, string(vkey))
 	require.ErrorContains(t, err, "b.tgz is missing")
@@ -186,7 +186,7 @@ func TestSignedSums(t *testing.T) {
 	// The auditor's program says so, too.
 	judge := func(key string, args ...string) (int, string) {
 		var said bytes.Buffer
-		status := verify.Files(t.Context(), verify.Options{Root: key, Files: []string{at(signedName)}, JSON: len(args) > 0}, &said)
+		status := verify.Files(t.Context(), verify.Options{Root: key, Files: []string{at(verify.SignedReleaseSums)}, JSON: len(args) > 0}, &said)
 		return status, said.String()
 	}
 	status, said := judge(filepath.Join(keys, "key.vkey"))
@@ -234,7 +234,7 @@ func TestStrangersCheckSums(t *testing.T) {
 	out, err := run()
 	require.NoError(t, err, out)
 	require.Contains(t, out, "Signature Verified Successfully")
-	for _, changed := range []string{filepath.Join(dir, "a.tgz"), filepath.Join(dir, sumsName), filepath.Join(keys, "release.vkey")} {
+	for _, changed := range []string{filepath.Join(dir, "a.tgz"), filepath.Join(dir, verify.ReleaseSums), filepath.Join(keys, "release.vkey")} {
 		before, err := os.ReadFile(changed)
 		require.NoError(t, err)
 		other, err := os.ReadFile(filepath.Join(keys, "other.vkey"))

@@ -13,8 +13,6 @@ import (
 	"muniment.example/sealer/verify"
 )
 
-const sumsName, signedName = verify.ReleaseSums, verify.SignedReleaseSums
-
 // makeKey makes a key that signs releases: the private half, a text of C2SP, in a file that is not there
 // yet and that only its owner may read, the public half, a vkey, beside it.
 func makeKey(file, name string) error {
@@ -48,13 +46,13 @@ func readSigner(file string) (note.Signer, error) {
 
 // signSums signs the checksums of a folder.
 func signSums(dir string, signer note.Signer) error {
-	sums, err := os.ReadFile(filepath.Join(dir, sumsName))
+	sums, err := os.ReadFile(filepath.Join(dir, verify.ReleaseSums))
 	if err != nil {
 		return err
 	}
 	signed, err := note.Sign(&note.Note{Text: string(sums)}, signer)
 	if err != nil {
-		return fmt.Errorf("cannot sign %s: %w", sumsName, err)
+		return fmt.Errorf("cannot sign %s: %w", verify.ReleaseSums, err)
 	}
-	return os.WriteFile(filepath.Join(dir, signedName), signed, 0o644)
+	return os.WriteFile(filepath.Join(dir, verify.SignedReleaseSums), signed, 0o644)
 }
