@@ -70,6 +70,9 @@ func (k *Traceparents) Keep(r *sealer.Record) {
 
 // Of returns what is kept for an event; empty if nothing is.
 func (k *Traceparents) Of(eventID string) string {
+	if k == nil {
+		return ""
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.of[eventID]
