@@ -93,6 +93,7 @@ func exemplify(holder any, example json.RawMessage) {
 const (
 	tagDelivery = "Delivery"
 	tagService  = "Service"
+	ingestBatch = "ingest-batch"
 )
 
 // describeEdge adds the gateway's operations to the document. a serves nothing.
@@ -111,7 +112,7 @@ func describeEdge(a route.API) {
 			"With an `Idempotency-Key` a retry gets the same bytes again. 503 promises nothing and may be retried after `Retry-After`. " +
 			"The body is at most 64 KiB. Unknown fields are accepted and not kept, except for those that are a known name but for case, `_`, `-` or one letter, and for `renderedAt`, `issuedAt` and `playedAt`, which are refused (422): " +
 			"a delivery is signed as of now. Send earlier plays to `POST /v1/delivery/ingest-batch`."})
-	route.Describe[struct{ Body api.IngestBatch }, api.Ingested](a, route.Operation{ID: "ingest-batch", Method: http.MethodPost, Path: "/v1/delivery/ingest-batch", Tag: tagDelivery,
+	route.Describe[struct{ Body api.IngestBatch }, api.Ingested](a, route.Operation{ID: ingestBatch, Method: http.MethodPost, Path: "/v1/delivery/ingest-batch", Tag: tagDelivery,
 		Access: route.Scope(api.DeliveryWrite), Summary: "Ingest plays in bulk, each with a receipt of its own",
 		Errors: []int{http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType},
 		Description: "Accepts up to 1,000 rows and delivers each as `POST /v1/delivery` does, as of the time when it was played: up to 30 days ago, at most " +
@@ -121,8 +122,7 @@ func describeEdge(a route.API) {
 			"batch (422) is refused as a whole. Rows are JSON as here, or one per line (`application/x-ndjson`), and either may be compressed (`Content-Encoding: gzip` or `zstd`).\n\n" +
 			"**Send a batch again** if its outcome is unknown, and after 503. A row that was sent before is recognised, however late, by its `rowId` with `vendor`; without a `rowId` by vendor, `idType`, `vendorId` " +
 			"(or right and anchor), `playedAt` and placement, each as it was sent. It is then a `duplicate`, or counted only once if another node accepted it. " +
-			"The same identity with other content is `rejected` with `STATE_CONFLICT`. " +
-			"An `Idempotency-Key` only keeps two attempts of one batch apart: each row is accepted or rejected by itself."})
+			"The same identity with other content is `rejected` with `STATE_CONFLICT`."})
 }
 
 // telemetrySchema is the gate's table of fields with what they mean.

@@ -43,11 +43,16 @@ func takesKey(op *huma.Operation) bool {
 // describeKey adds the Idempotency-Key to an operation in the document.
 func describeKey(op *huma.Operation) {
 	shortest, longest := 1, api.MaxIdempotencyKey
-	op.Parameters = append(op.Parameters, &huma.Param{
+	key := &huma.Param{
 		Name: api.HeaderIdempotencyKey, In: "header",
 		Description: "Visible ASCII. For 24 hours a retry with the same key and body gets the first response again; with another body it is 409.",
 		Schema:      &huma.Schema{Type: huma.TypeString, MinLength: &shortest, MaxLength: &longest, Pattern: "^[!-~]*$", Examples: []any{"play-0001"}},
-	})
+	}
+	op.Parameters = append(op.Parameters, key)
+	if op.OperationID == ingestBatch { // whose rows have identities
+		key.Description = "Visible ASCII. A batch needs none: a retry is recognised row by row. Two batches with one key are carried out one after the other, each with results of its own; if the first takes too long, the second is 409 with `Retry-After`."
+		return
+	}
 	success := op.Responses["200"]
 	if success.Headers == nil {
 		success.Headers = map[string]*huma.Header{}

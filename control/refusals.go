@@ -33,6 +33,8 @@ var refusalTable = []refusal{
 	{409, "Conflict", "The state of the resource does not allow it.", []api.Code{api.StateConflict}, api.Conflict("the right is no longer in effect")},
 	{412, "PreconditionFailed", "The constraint gate refuses the delivery. Nothing was signed.", []api.Code{api.PreconditionFailed}, refusedDelivery()},
 	{413, "ContentTooLarge", "The body is too long.", []api.Code{api.BadRequest}, api.TooLarge("the body is larger than this route takes")},
+	{415, "UnsupportedMediaType", "The Content-Type or Content-Encoding is not one that the operation takes.", []api.Code{api.BadRequest},
+		&api.Error{Code: api.BadRequest, HTTPStatus: 415, Message: "the Content-Encoding must be gzip, zstd, or absent"}},
 	{422, "Invalid", "A field is missing, wrong-typed, out of range, or given twice.", []api.Code{api.ValidationFailed},
 		api.Invalid(api.MissingField("rightId"), api.ValidationError{Field: "telemetry.speedMph", Message: "must be a number from 0 to 1000000000"})},
 	{429, "RateLimited", "The tenant has too many requests in flight.", []api.Code{api.RateLimited},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment.example/bench/system"
 	"muniment.example/bench/system/systemtest"
 	"muniment.example/bench/waittest"
 	"muniment.example/sealer"
@@ -98,6 +99,48 @@ func TestStopsOnAFullDisk(t *testing.T) {
 	packs := systemtest.SealAndExport(t, h.Client)
 	h.Stop()
 	systemtest.VerifyPacks(t, h.Data, packs)
+}
+
+// TestStartsOnAFullDisk: a service that was killed while its disk was full starts on it, takes stops, and goes on by
+// itself once there is space.
+func TestStartsOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	h, disk := newOnSmallDisk(t, 256)
+	h.Receipts(1)
+	var second struct{ Key struct{ KeyID string } }
+	h.Post("/v1/api-keys", map[string]any{"label": "second"}, &second)
+	h.Server.Kill()
+	ballast := filepath.Join(disk, "ballast")
+	fill(t, ballast)
+	type started struct {
+		server *system.Server
+		err    error
+	}
+	ready := make(chan started, 1)
+	go func() {
+		server, err := system.StartServer(t.Context(), "muniment", h.Data, "127.0.0.1:0", "127.0.0.1:0")
+		ready <- started{server, err}
+	}()
+	var again started
+	waittest.Until(t, func() bool {
+		select {
+		case again = <-ready: // it may be ready before it finds that only the reserve is left
+			require.NoError(t, again.err)
+		default:
+		}
+		return exec.CommandContext(t.Context(), "muniment", "key", "revoke", "--data", h.Data, second.Key.KeyID).Run() == nil
+	}, "a key is stopped")
+	require.NoError(t, os.Remove(ballast))
+	if again.server == nil {
+		again = <-ready
+		require.NoError(t, again.err)
+	}
+	t.Cleanup(again.server.Kill)
+	h.Server, h.Client.API = again.server, again.server.API
+	waittest.Until(t, func() bool { _, err := os.Stat(filepath.Join(h.Data, "reserve")); return err == nil }, "the reserve is there again")
+	status, answer := h.Deliver(h.Client.Key, "AUDIO")
+	require.Equal(t, http.StatusOK, status, answer)
+	require.Equal(t, 1, typesInLog(t, h.Data)["key.revoked"])
 }
 
 // TestLeasesEndWhileAStopIsUnrecorded: when not even the reserve is enough, nodes sign

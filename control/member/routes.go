@@ -25,14 +25,15 @@ func (s *Service) Routes(a route.API) {
 		Summary: "Give a member another role", Confirms: true, Effects: []route.Effect{changes},
 		Description: "It holds from the next request of the member's sessions on. The last owner stays one."}, s.patchMember)
 	route.Add(a, route.Operation{ID: "remove-member", Method: http.MethodDelete, Path: one, Tag: tag, Access: route.Scope(api.KeysWrite), Stops: true,
-		Summary: "Permanently remove a member", Confirms: true, Effects: []route.Effect{changes},
+		Summary: "Permanently remove a member", Confirms: true, Effects: []route.Effect{removes},
 		Description: "The member's sessions and links end at once, and webhooks that are sent under the member are paused, as at the end of a key. Keys that the member made stay: `GET /v1/api-keys` names their maker. The last owner stays."}, s.deleteMember)
 }
 
 // The effects of operations on members.
 var (
 	grants  = route.Effect{Does: "lets a person act for the tenant", Needs: "all scopes of the person's role"}
-	changes = route.Effect{Does: "gives or takes what a member may do", Needs: "all scopes of the roles before and after"}
+	changes = route.Effect{Does: "changes what a member may do", Needs: "all scopes of the roles before and after"}
+	removes = route.Effect{Does: "ends what a member may do", Needs: "all scopes of the person's role"}
 )
 
 // Shown is a member as callers see it.

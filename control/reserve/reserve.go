@@ -68,6 +68,21 @@ func (f *File) Release() (released bool, err error) {
 	return err == nil, err
 }
 
+// Lend removes the file if less than a quarter of its size is free beside it, for a start: that has to write before
+// it can take stops. It does not count as spent, and Allocate creates it again once there is space.
+func (f *File) Lend() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	free, err := Free(filepath.Dir(f.path))
+	if err != nil || free >= f.size/4 {
+		return err
+	}
+	if err = os.Remove(f.path); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
 // Allocate creates the file, unless it exists. A disk without the space is unix.ENOSPC.
 func (f *File) Allocate() (err error) {
 	f.mu.Lock()

@@ -229,9 +229,15 @@ func (cfg *Config) name() string {
 }
 
 func (db *DB) open(ctx context.Context) error {
-	open := db.openSQLite
+	open, reserves := db.openSQLite, db.cfg.URL == "" && db.cfg.Reserve > 0
 	if db.cfg.URL != "" {
 		open = db.openPostgres
+	}
+	if reserves {
+		db.reserve.Place(filepath.Dir(db.cfg.Path), db.cfg.Reserve)
+		if err := db.reserve.Lend(); err != nil {
+			db.cfg.Logger.Warn("cannot release the reserve for the start", "err", err)
+		}
 	}
 	if err := open(ctx); err != nil {
 		return err
@@ -241,8 +247,7 @@ func (db *DB) open(ctx context.Context) error {
 	if err := db.loadEpoch(ctx); err != nil {
 		return err
 	}
-	if db.pg == nil && db.cfg.Reserve > 0 {
-		db.reserve.Place(filepath.Dir(db.cfg.Path), db.cfg.Reserve)
+	if reserves {
 		if err := db.reserve.Allocate(); err != nil { // the start may use what is left of the disk; Watch then refuses changes
 			db.cfg.Logger.Warn("cannot reserve disk space for stops", "err", err)
 		}
