@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"slices"
 
-	"muniment.example/control/calendar"
 	"muniment.example/control/right"
 	"muniment.example/control/settle/rate"
 	"muniment.example/control/store"
@@ -15,6 +14,7 @@ import (
 	"muniment.example/gate"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/calendar"
 )
 
 // Rule is the record of a settlement rule. The rule's event holds its canonical text, and every

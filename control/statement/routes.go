@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"muniment.example/control/calendar"
 	"muniment.example/control/paper"
 	"muniment.example/control/payable"
 	"muniment.example/control/route"
@@ -20,6 +19,7 @@ import (
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/auth"
 	"muniment.example/sealer"
+	"muniment.example/sealer/calendar"
 )
 
 // Routes adds the service's operations to the API.

@@ -6,8 +6,8 @@ import (
 	"iter"
 	"time"
 
-	"muniment.example/control/calendar"
 	"muniment.example/sealer"
+	"muniment.example/sealer/calendar"
 )
 
 // Rating computes the settlement of packs and statements. Who seals and who verifies both use it.
