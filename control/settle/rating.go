@@ -4,10 +4,10 @@ import (
 	"context"
 	"time"
 
-	"muniment.example/control/settle/rate"
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/rate"
 )
 
 // Rating computes packs and statements.

@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"muniment.example/control/route"
-	"muniment.example/control/settle/rate"
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/auth"
 	"muniment.example/sealer/calendar"
+	"muniment.example/sealer/rate"
 )
 
 // Routes adds the service's operations to the API.

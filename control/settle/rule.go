@@ -8,17 +8,17 @@ import (
 	"slices"
 
 	"muniment.example/control/right"
-	"muniment.example/control/settle/rate"
 	"muniment.example/control/store"
 	"muniment.example/control/tenant"
 	"muniment.example/gate"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
 	"muniment.example/sealer/calendar"
+	"muniment.example/sealer/rate"
 )
 
 // Rule is the record of a settlement rule. The rule's event holds its canonical text, and every
-// later pack of the tenant repeats it. Package sealer documents the format, control/settle/rate the
+// later pack of the tenant repeats it. Package sealer documents the format, sealer/rate the
 // meaning.
 type Rule struct {
 	ID             string        `json:"id" db:"rule_id"`

@@ -10,10 +10,10 @@ import (
 	"muniment.example/control/proof"
 	"muniment.example/control/route"
 	"muniment.example/control/settle"
-	"muniment.example/control/settle/rate"
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/rate"
 )
 
 // drafter drafts statements and corrections.

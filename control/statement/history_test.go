@@ -29,7 +29,6 @@ import (
 	"muniment.example/control/rapidtest"
 	"muniment.example/control/roomtest"
 	"muniment.example/control/settle"
-	"muniment.example/control/settle/rate"
 	"muniment.example/control/store"
 	"muniment.example/deploy/stack/stacktest"
 	"muniment.example/gate"
@@ -40,6 +39,7 @@ import (
 	"muniment.example/pipeline/kafka"
 	"muniment.example/pipeline/sqlite"
 	"muniment.example/sealer"
+	"muniment.example/sealer/rate"
 	"muniment.example/sealer/verify"
 )
 

@@ -12,10 +12,10 @@ import (
 
 	"muniment.example/control/dispute"
 	"muniment.example/control/payable"
-	"muniment.example/control/settle/rate"
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/rate"
 )
 
 // signer returns the key that signs a tenant's statements.

@@ -9,10 +9,10 @@ import (
 
 	"muniment.example/control/route"
 	"muniment.example/control/settle"
-	"muniment.example/control/settle/rate"
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/rate"
 )
 
 // monthly makes a rule of a price of 1 for everything, with a minimum of 1,000 a month, for both payees.

@@ -8,10 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/control/settle"
-	"muniment.example/control/settle/rate"
 	"muniment.example/control/store"
 	"muniment.example/pipeline"
 	"muniment.example/sealer"
+	"muniment.example/sealer/rate"
 )
 
 // fixedSums are the sums of a warehouse.

@@ -12,10 +12,10 @@ import (
 	"muniment.example/control/dispute"
 	"muniment.example/control/route"
 	"muniment.example/control/settle"
-	"muniment.example/control/settle/rate"
 	"muniment.example/control/store"
 	"muniment.example/gateway/auth"
 	"muniment.example/sealer"
+	"muniment.example/sealer/rate"
 )
 
 // Line is a line of a settlement, in the currency of its rule.

@@ -12,12 +12,12 @@ import (
 	"muniment.example/control/dispute"
 	"muniment.example/control/rapidtest"
 	"muniment.example/control/settle"
-	"muniment.example/control/settle/rate"
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/pipeline"
 	"muniment.example/pipeline/conform"
 	"muniment.example/sealer"
+	"muniment.example/sealer/rate"
 )
 
 var (

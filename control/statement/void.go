@@ -5,10 +5,10 @@ import (
 	"slices"
 
 	"muniment.example/control/payable"
-	"muniment.example/control/settle/rate"
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/rate"
 )
 
 // void ends the chain of an issued statement with a signed one that states nothing. All of the chain

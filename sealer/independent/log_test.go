@@ -14,9 +14,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/stretchr/testify/require"
 
-	"muniment.example/control/settle/rate"
 	"muniment.example/gate"
 	"muniment.example/sealer"
+	"muniment.example/sealer/rate"
 )
 
 // log is the log of one tenant, growing pack by pack.

@@ -18,9 +18,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/mod/sumdb/note"
 
-	"muniment.example/control/settle/rate"
 	"muniment.example/gate"
 	"muniment.example/sealer"
+	"muniment.example/sealer/rate"
 )
 
 // Epoch is when the fixture's world begins: its keys are valid from then on.

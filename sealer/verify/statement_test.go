@@ -14,8 +14,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/stretchr/testify/require"
 
-	"muniment.example/control/settle/rate"
 	"muniment.example/sealer"
+	"muniment.example/sealer/rate"
 	"muniment.example/sealer/sealertest"
 )
 
