@@ -21,10 +21,11 @@ import (
 // packages says which package may import which of ours. A new package
 // is a line here. A name that ends in "/..." stands for the package and all below it.
 var packages = map[string][]string{
-	".":                         {"bench/demo", "bench/system", "control/...", "deploy/commandline", "deploy/process", "gate", "gateway/...", "pipeline/...", "sealer", "sealer/keyfile", "sealer/terminal", "sealer/verify", "pipeline/trace"},
+	".":                         {"bench/demo", "bench/system", "control/...", "deploy/adminapi", "deploy/commandline", "deploy/process", "gate", "gateway/...", "pipeline/...", "sealer", "sealer/keyfile", "sealer/terminal", "sealer/verify", "pipeline/trace"},
 	"deploy":                    {},
 	"deploy/commandline":        {},
 	"deploy/process":            {"gateway", "gateway/certs", "pipeline/trace", "sealer/keyfile"},
+	"deploy/adminapi":           {"gateway/api", "gateway/certs", "sealer/keyfile", "sealer/terminal"},
 	"deploy/alerttest":          {"bench/waittest"},
 	"deploy/stack/stacktest":    {},
 	"bench/abuse":               {"bench/load", "bench/system"},
@@ -43,7 +44,7 @@ var packages = map[string][]string{
 	"bench/soak":                {"bench/abuse", "bench/load", "bench/measure", "bench/system"},
 	"bench/system/storytest":    {"bench/system", "bench/system/systemtest", "bench/waittest", "control/access", "control/sandbox", "gateway/api", "sealer", "sealer/verify", "pipeline/trace", "pipeline/trace/tracetest"},
 	"bench/system/systemtest":   {"bench/load", "bench/system", "bench/waittest", "control/access", "control/backup", "control/operator", "control/node", "control/proof", "control/route/routetest", "control/sandbox", "deploy/stack/stacktest", "gateway/api", "gateway/client", "gateway/snapshot", "pipeline", "pipeline/clickhouse", "pipeline/drift", "pipeline/kafka", "pipeline/segment", "sealer"},
-	"bench/system":              {"gateway/api", "pipeline", "sealer/terminal"},
+	"bench/system":              {"deploy/adminapi", "pipeline"},
 	"bench/warehouse":           {"bench/measure", "bench/system", "control/proof", "control/proof/sums", "control/statement", "control/store", "gate", "gateway/api", "pipeline/...", "sealer"},
 	"bench/waittest":            {},
 	"control":                   {"control/...", "gate", "gateway/api", "gateway/auth", "pipeline", "pipeline/trace", "sealer", "sealer/calendar"},
