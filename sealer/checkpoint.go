@@ -15,6 +15,8 @@ import (
 	"github.com/transparency-dev/formats/log"
 	tlogproof "github.com/transparency-dev/formats/proof"
 	"golang.org/x/mod/sumdb/note"
+
+	"muniment.example/sealer/merkle"
 )
 
 // Origin names a tenant's Merkle log: the first line of its checkpoints, and the
@@ -25,7 +27,7 @@ func Origin(tenantID string) string { return "muniment/" + tenantID }
 type Checkpoint struct {
 	Origin string
 	Size   uint64
-	Root   Hash
+	Root   merkle.Hash
 	// SealedAt is a whole second in UTC: that in which it was signed.
 	SealedAt time.Time
 }
@@ -100,10 +102,10 @@ func parseCheckpoint(body string) (Checkpoint, error) {
 	if _, err := parsed.Unmarshal([]byte(body)); err != nil {
 		return Checkpoint{}, err
 	}
-	if len(parsed.Hash) != len(Hash{}) {
-		return Checkpoint{}, fmt.Errorf("the root has %d bytes, want %d", len(parsed.Hash), len(Hash{}))
+	if len(parsed.Hash) != len(merkle.Hash{}) {
+		return Checkpoint{}, fmt.Errorf("the root has %d bytes, want %d", len(parsed.Hash), len(merkle.Hash{}))
 	}
-	c := Checkpoint{Origin: parsed.Origin, Size: parsed.Size, Root: Hash(parsed.Hash)}
+	c := Checkpoint{Origin: parsed.Origin, Size: parsed.Size, Root: merkle.Hash(parsed.Hash)}
 	if c.text() != body {
 		return Checkpoint{}, ErrNotCanonical
 	}
@@ -130,7 +132,7 @@ type InclusionProof struct {
 	// Index is the leaf of the event.
 	Index uint64
 	// Hashes are the RFC 6962 inclusion proof.
-	Hashes []Hash
+	Hashes []merkle.Hash
 	// Checkpoint is the signed note, verbatim.
 	Checkpoint string
 }
@@ -138,7 +140,7 @@ type InclusionProof struct {
 // Text is the C2SP tlog-proof, https://c2sp.org/tlog-proof. It has no extra line,
 // because no signature would cover that.
 func (p *InclusionProof) Text() string {
-	hashes := make([][len(Hash{})]byte, len(p.Hashes))
+	hashes := make([][len(merkle.Hash{})]byte, len(p.Hashes))
 	for i, h := range p.Hashes {
 		hashes[i] = h
 	}
@@ -172,7 +174,7 @@ func parseInclusionProof(text string) (p InclusionProof, err error) {
 // ConsistencyProof shows that one checkpoint of a log extends another.
 type ConsistencyProof struct {
 	// Hashes are the RFC 6962 consistency proof between the two sizes.
-	Hashes []Hash
+	Hashes []merkle.Hash
 	// From and To are the signed notes, verbatim.
 	From, To string
 }
@@ -204,7 +206,7 @@ func ParseConsistencyProof(text []byte) (p ConsistencyProof, err error) {
 	return p, nil
 }
 
-func appendHashes(dst []byte, list []Hash) []byte {
+func appendHashes(dst []byte, list []merkle.Hash) []byte {
 	dst = append(dst, '[')
 	for i, h := range list {
 		dst = appendComma(dst, i)
@@ -213,7 +215,7 @@ func appendHashes(dst []byte, list []Hash) []byte {
 	return append(dst, ']')
 }
 
-func (s *scanner) hashes() (list []Hash) {
+func (s *scanner) hashes() (list []merkle.Hash) {
 	s.list(func() { list = append(list, s.hash()) })
 	return list
 }

@@ -13,6 +13,8 @@ import (
 	"hash"
 	"io"
 	"strconv"
+
+	"muniment.example/sealer/merkle"
 )
 
 // ExportHeader begins an audit export: a run of sealed events of one log, verbatim,
@@ -20,7 +22,7 @@ import (
 type ExportHeader struct {
 	// After are the roots of the perfect subtrees after the last entry, up to the size of the
 	// last checkpoint; Before those before the first. See ProveRange.
-	After, Before []Hash
+	After, Before []merkle.Hash
 	// Checkpoints are the signed notes of the packs that the entries were sealed in,
 	// in their order.
 	Checkpoints []string

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"muniment.example/sealer/merkle"
 )
 
 // FuzzParsePrivate: what is accepted is written the same again.
@@ -35,7 +37,7 @@ func FuzzParseRecord(f *testing.F) {
 // FuzzOpenCheckpoint: only the note that was signed opens.
 func FuzzOpenCheckpoint(f *testing.F) {
 	key := testKey("pack")
-	c := Checkpoint{oneLog, 7, LeafHash(nil), epoch}
+	c := Checkpoint{oneLog, 7, merkle.LeafHash(nil), epoch}
 	good, err := SignCheckpoint(c, key)
 	require.NoError(f, err)
 	f.Add(good)
@@ -80,7 +82,7 @@ func FuzzContradiction(f *testing.F) {
 		for leaf := uint64(first); len(said) >= 3 && leaf < 40; leaf, said = leaf+1, said[3:] {
 			d := delivery{at: epoch.Add(time.Duration(said[1]%60) * time.Hour), first: uint64(said[2]) % (leaf + 1)}
 			d.Event.At = d.at
-			if hash := (Hash{said[0] % 3}).String(); said[0]%6 < 3 {
+			if hash := (merkle.Hash{said[0] % 3}).String(); said[0]%6 < 3 {
 				d.Idempotency = hash
 			} else {
 				d.Identity.Hash = hash

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"muniment.example/sealer/merkle"
 )
 
 // MaxPackEntries is the most entries of one pack.
@@ -17,7 +19,7 @@ type PackHeader struct {
 	Checkpoint string
 	// Consistency is the RFC 6962 proof from the previous tree to this one; empty
 	// for the first pack.
-	Consistency []Hash
+	Consistency []merkle.Hash
 	// Count is the number of entries, 1 to MaxPackEntries.
 	Count int
 	// Directory is the signed key directory, verbatim.
@@ -31,7 +33,7 @@ type PackHeader struct {
 	PackID   string
 	// Previous is the pack before this one; nil if FirstIndex is 0.
 	Previous *PackRef
-	RootHash Hash
+	RootHash merkle.Hash
 	SealedAt time.Time
 	// Settlement is what the settlement rules make of the pack; nil if there are none.
 	Settlement *Settlement
@@ -46,9 +48,9 @@ type PackHeader struct {
 // PackRef names a sealed pack and the tree that it ended with. It binds the whole
 // pack: the root its entries, HeaderHash all that it says about them.
 type PackRef struct {
-	HeaderHash Hash // SHA-256 of the header's canonical text
+	HeaderHash merkle.Hash // SHA-256 of the header's canonical text
 	PackID     string
-	RootHash   Hash
+	RootHash   merkle.Hash
 	TreeSize   uint64
 }
 
@@ -121,7 +123,7 @@ func appendComma(dst []byte, i int) []byte {
 	return dst
 }
 
-func appendHash(dst []byte, h Hash) []byte {
+func appendHash(dst []byte, h merkle.Hash) []byte {
 	dst = append(dst, '"')
 	dst = base64url.AppendEncode(dst, h[:])
 	return append(dst, '"')
@@ -272,9 +274,9 @@ type SealedPack struct {
 	// Signature is by the key that Header.SigningKeyID names.
 	Signature []byte
 	// Tree is the tree of the log at the end of the pack. The next pack begins with it.
-	Tree *Tree
+	Tree *merkle.Tree
 
-	before *Tree
+	before *merkle.Tree
 }
 
 // signatureLine is the last line of a bundle, without its newline.
@@ -289,4 +291,16 @@ func ParseSignatureLine(line []byte) (keyID string, signature []byte, err error)
 	keyID, signature = s.signature()
 	s.lit(`}`)
 	return keyID, signature, s.end()
+}
+
+// Before returns the tree that the pack was built on, from its consistency proof.
+func (h *PackHeader) Before() (*merkle.Tree, error) {
+	if h.Previous == nil {
+		return merkle.NewTree(), nil
+	}
+	t, err := merkle.TreeBefore(h.FirstIndex, h.TreeSize, h.Previous.RootHash, h.Consistency)
+	if err != nil {
+		return nil, fmt.Errorf("cannot find the tree before pack %s: %w", h.PackID, err)
+	}
+	return t, nil
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"github.com/klauspost/compress/zstd"
+
+	"muniment.example/sealer/merkle"
 )
 
 const (
@@ -26,7 +28,7 @@ const (
 type BundleWriter struct {
 	w    *bufio.Writer
 	pack *SealedPack
-	tree *Tree
+	tree *merkle.Tree
 	err  error
 }
 
@@ -39,7 +41,7 @@ func NewBundleWriter(w io.Writer, p *SealedPack) *BundleWriter {
 
 // Add writes the next entry, the text of an event verbatim.
 func (b *BundleWriter) Add(event []byte) error {
-	b.tree.Append(LeafHash(event))
+	b.tree.Append(merkle.LeafHash(event))
 	b.line(event)
 	return b.err
 }

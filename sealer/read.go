@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"muniment.example/gate"
+	"muniment.example/sealer/merkle"
 )
 
 // ErrWitness says that a receipt's witness is not that of the event that holds it:
@@ -104,7 +105,7 @@ func (e *envelope) delivery(event []byte) (*RecordedDelivery, error) {
 	h.Write(event[:receiptFrom])
 	h.Write(event[receiptTo:signatureFrom])
 	h.Write(event[signatureTo:])
-	if err := d.checkWitness(Hash(h.Sum(nil))); err != nil {
+	if err := d.checkWitness(merkle.Hash(h.Sum(nil))); err != nil {
 		return nil, err
 	}
 	if err := d.check(); err != nil {
@@ -168,7 +169,7 @@ func (s *scanner) completion() string {
 	return c.String()
 }
 
-func (d *RecordedDelivery) checkWitness(sum Hash) error {
+func (d *RecordedDelivery) checkWitness(sum merkle.Hash) error {
 	if d.Receipt.Witness == nil {
 		return fmt.Errorf("%w: there is none", ErrWitness)
 	}

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"muniment.example/gate"
+	"muniment.example/sealer/merkle"
 )
 
 // MaxDwellMs is the longest dwell that a receipt may state, two years and a bit.
@@ -305,7 +306,7 @@ func appendSignature(dst []byte, keyID string, signature []byte) []byte {
 	return append(dst, `"}`...)
 }
 
-func appendWitness(dst []byte, node string, sum Hash) []byte {
+func appendWitness(dst []byte, node string, sum merkle.Hash) []byte {
 	dst = append(dst, "edge:"...)
 	dst = append(dst, node...)
 	dst = append(dst, ':')

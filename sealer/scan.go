@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"muniment.example/sealer/merkle"
 )
 
 // scanner reads a canonical text of known shape from left to right. A canonical object has
@@ -199,7 +201,7 @@ func (s *scanner) bytes(n int) []byte {
 }
 
 // hash consumes a base64url SHA-256.
-func (s *scanner) hash() Hash { return Hash(s.bytes(len(Hash{}))) }
+func (s *scanner) hash() merkle.Hash { return merkle.Hash(s.bytes(len(merkle.Hash{}))) }
 
 // signature consumes what appendSignature writes.
 func (s *scanner) signature() (keyID string, value []byte) {

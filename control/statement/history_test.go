@@ -39,6 +39,7 @@ import (
 	"muniment.example/pipeline/kafka"
 	"muniment.example/pipeline/sqlite"
 	"muniment.example/sealer"
+	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/rate"
 	"muniment.example/sealer/verify"
 )
@@ -861,7 +862,7 @@ func (h *history) seal(ctx context.Context, events [][]byte) {
 	directory, err := h.stage.Keys.Directory(ctx)
 	require.NoError(h.t, err)
 	cfg := sealer.PackConfig{
-		PackID: api.NewID(api.PrefixPack, h.stage.Now()), TenantID: h.tenant, Before: sealer.NewTree(), SealedAt: h.stage.Now(), Directory: directory, Key: h.stage.Keys.Pack.Key, Rate: settle.Rating.Rate, Workers: 1,
+		PackID: api.NewID(api.PrefixPack, h.stage.Now()), TenantID: h.tenant, Before: merkle.NewTree(), SealedAt: h.stage.Now(), Directory: directory, Key: h.stage.Keys.Pack.Key, Rate: settle.Rating.Rate, Workers: 1,
 		Rights: func(_ *sealer.ScopeNames, ids []string) ([]sealer.SettlementRight, error) { return scopesOf(ids), nil },
 	}
 	if n := len(h.packs); n > 0 {

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/merkle"
 )
 
 // lies change a pack, which is then signed with the key that seals packs. Each reports whether it
@@ -84,30 +85,30 @@ var lies = []struct {
 		if len(list) == 0 {
 			return false
 		}
-		list[f.IntN(len(list))] = sealer.Hash(f.bytes(32)).String()
+		list[f.IntN(len(list))] = merkle.Hash(f.bytes(32)).String()
 		return true
 	}},
 	{"the proof is too long", func(f *forgery) bool {
-		f.header["consistency"] = append(f.header.list("consistency"), sealer.Hash(f.bytes(32)).String())
+		f.header["consistency"] = append(f.header.list("consistency"), merkle.Hash(f.bytes(32)).String())
 		return true
 	}},
 	{"another tree came before", func(f *forgery) bool {
 		if f.header["previous"] == nil {
 			return false
 		}
-		f.header.in("previous")["rootHash"] = sealer.Hash(f.bytes(32)).String()
+		f.header.in("previous")["rootHash"] = merkle.Hash(f.bytes(32)).String()
 		return true
 	}},
 	{"there is no pack before, or one before the first", func(f *forgery) bool {
 		if f.header["previous"] != nil {
 			f.header["previous"] = nil
 		} else {
-			f.header["previous"] = object{"headerHash": sealer.Hash{}.String(), "packId": f.id("ppk_", epoch), "rootHash": sealer.NewTree().Root().String(), "treeSize": 0}
+			f.header["previous"] = object{"headerHash": merkle.Hash{}.String(), "packId": f.id("ppk_", epoch), "rootHash": merkle.NewTree().Root().String(), "treeSize": 0}
 		}
 		return true
 	}},
 	{"another root", func(f *forgery) bool {
-		f.header["rootHash"] = sealer.Hash(f.bytes(32)).String()
+		f.header["rootHash"] = merkle.Hash(f.bytes(32)).String()
 		f.stamp(f.tenant, f.key)
 		return true
 	}},

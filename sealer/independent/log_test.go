@@ -16,6 +16,7 @@ import (
 
 	"muniment.example/gate"
 	"muniment.example/sealer"
+	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/rate"
 )
 
@@ -26,7 +27,7 @@ type log struct {
 	signers  []*sealer.Signer // of receipts
 	sealing  ed25519.PrivateKey
 	now      time.Time
-	tree     *sealer.Tree
+	tree     *merkle.Tree
 	previous *sealer.PackRef
 	rules    []sealer.SettlementRule
 	priced   bool // it gets settlement rules
@@ -35,7 +36,7 @@ type log struct {
 
 	// What proofs are made of: all events, and the hashes of the log's nodes.
 	events [][]byte
-	grown  *sealer.Tree
+	grown  *merkle.Tree
 	row    []byte
 }
 
@@ -61,7 +62,7 @@ func (s *service) newLog() *log {
 	l := &log{
 		service: s, tenant: s.id("tnt_", epoch), signers: s.nodes, sealing: s.sealing,
 		now:  epoch.Add(time.Hour + time.Duration(s.IntN(1e6))*time.Millisecond),
-		tree: sealer.NewTree(), grown: sealer.NewTree(), priced: s.IntN(2) == 0,
+		tree: merkle.NewTree(), grown: merkle.NewTree(), priced: s.IntN(2) == 0,
 	}
 	if s.IntN(8) == 0 {
 		l.sealing = s.sandbox

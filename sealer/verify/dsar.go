@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/merkle"
 )
 
 // dsarCheck is the verification of one DSAR bundle.
@@ -172,7 +173,7 @@ func readSection(file io.ReaderAt, f *zip.File, format, signed string) (got seal
 	if err != nil {
 		return got, err
 	}
-	got = sealer.DSARFile{Name: f.Name, PackedBytes: packedBytes, PackedSHA256: sealer.Hash(packed.Sum(nil)).String()}
+	got = sealer.DSARFile{Name: f.Name, PackedBytes: packedBytes, PackedSHA256: merkle.Hash(packed.Sum(nil)).String()}
 	if got.PackedSHA256 != signed {
 		return got, nil
 	}
@@ -194,7 +195,7 @@ func readSection(file io.ReaderAt, f *zip.File, format, signed string) (got seal
 		_, err = io.Copy(io.Discard, in)
 	}
 	got.Bytes = int64(f.UncompressedSize64) // reading to the end has found no others
-	got.Rows, got.SHA256 = rows, sealer.Hash(plain.Sum(nil)).String()
+	got.Rows, got.SHA256 = rows, merkle.Hash(plain.Sum(nil)).String()
 	return got, err
 }
 

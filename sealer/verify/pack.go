@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/merkle"
 )
 
 // packCheck is the verification of one pack.
@@ -34,7 +35,7 @@ type packCheck struct {
 	// revoked is set if all that speaks against the pack's key is a revocation
 	// after sealedAt: then a later pack of the chain may vouch for this one.
 	revoked bool
-	before  *sealer.Tree // of the log before the first entry
+	before  *merkle.Tree // of the log before the first entry
 	ledger  *sealer.Ledger
 	conduct *conduct
 	// recording is what it says of plays.
@@ -159,24 +160,24 @@ func contradicts(a, b *time.Time) bool { return a != nil && b != nil && !a.Equal
 
 // consistency checks the proof from the previous tree and returns that tree, an
 // empty one if the proof is no good.
-func (c *packCheck) consistency() *sealer.Tree {
+func (c *packCheck) consistency() *merkle.Tree {
 	h := c.header
 	if h.Previous == nil {
 		if len(h.Consistency) != 0 {
 			c.say(ConsistencyMismatch, "the first pack of a log has a consistency proof")
 		}
-		return sealer.NewTree()
+		return merkle.NewTree()
 	}
-	err := sealer.VerifyConsistency(h.FirstIndex, h.TreeSize, h.Previous.RootHash, h.RootHash, h.Consistency)
+	err := merkle.VerifyConsistency(h.FirstIndex, h.TreeSize, h.Previous.RootHash, h.RootHash, h.Consistency)
 	if err == nil {
-		var before *sealer.Tree
+		var before *merkle.Tree
 		if before, err = h.Before(); err == nil {
 			c.say(ConsistencyOK, "extends the tree of %d leaves that %s ended with", h.FirstIndex, h.Previous.PackID)
 			return before
 		}
 	}
 	c.say(ConsistencyMismatch, "the log does not extend that of %s: %v", h.Previous.PackID, err)
-	return sealer.NewTree()
+	return merkle.NewTree()
 }
 
 // entries folds all entries into the ledger.

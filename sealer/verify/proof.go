@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/merkle"
 )
 
 // proofFiles are the files that hold neither packs nor receipts nor keys, read but
@@ -44,7 +45,7 @@ type inclusionFile struct {
 type eventFile struct {
 	*FileReport
 	text []byte
-	leaf sealer.Hash
+	leaf merkle.Hash
 	// place says where the leaf was found, in proof or pack by; empty until it was.
 	place string
 	by    *FileReport
@@ -80,7 +81,7 @@ func (p *proofFiles) open(v *verification, f *FileReport, text []byte) {
 		}
 	case kindEvent:
 		event := []byte(unwrap(string(text)))
-		p.events = append(p.events, &eventFile{FileReport: f, text: event, leaf: sealer.LeafHash(event)})
+		p.events = append(p.events, &eventFile{FileReport: f, text: event, leaf: merkle.LeafHash(event)})
 	case kindExport:
 		e := &exportCheck{FileReport: f}
 		if err = e.open(v); err == nil {
@@ -200,7 +201,7 @@ func (c *consistencyFile) verify(v *verification) {
 		return
 	}
 	by, ok := v.checkpoint(c.FileReport, to)
-	if err := sealer.VerifyConsistency(from.Size, to.Size, from.Root, to.Root, c.proof.Hashes); err != nil {
+	if err := merkle.VerifyConsistency(from.Size, to.Size, from.Root, to.Root, c.proof.Hashes); err != nil {
 		c.say(ConsistencyMismatch, "the tree of %d leaves does not extend that of %d: %v", to.Size, from.Size, err)
 		return
 	}
@@ -224,7 +225,7 @@ func (i *inclusionFile) verify(v *verification, events []*eventFile) {
 			return
 		}
 	}
-	if err := i.leads(sealer.LeafHash(i.event)); err != nil {
+	if err := i.leads(merkle.LeafHash(i.event)); err != nil {
 		i.say(InclusionMismatch, "the event is not leaf %d of %d: %v", i.proof.Index, i.head.Size, err)
 	} else {
 		i.say(InclusionOK, "leaf %d under root %s", i.proof.Index, i.head.Root)
@@ -258,8 +259,8 @@ func (i *inclusionFile) verify(v *verification, events []*eventFile) {
 }
 
 // leads is nil if the proof leads from a leaf to the checkpoint.
-func (i *inclusionFile) leads(leaf sealer.Hash) error {
-	return sealer.VerifyInclusion(i.proof.Index, i.head.Size, leaf, i.head.Root, i.proof.Hashes)
+func (i *inclusionFile) leads(leaf merkle.Hash) error {
+	return merkle.VerifyInclusion(i.proof.Index, i.head.Size, leaf, i.head.Root, i.proof.Hashes)
 }
 
 // choose picks the event that a bare proof is about: the one that it leads from, or

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/rate"
 	"muniment.example/sealer/sealertest"
 )
@@ -287,7 +288,7 @@ func (w *world) files(t *testing.T, texts ...[]byte) Report {
 // ledgerOf folds the entries of a pack as its verification does.
 func ledgerOf(t testing.TB, w *world, h *sealer.PackHeader, events [][]byte) *sealer.Ledger {
 	t.Helper()
-	l := sealer.NewLedger(h.TenantID, h.FirstIndex, sealer.NewTree(), nil)
+	l := sealer.NewLedger(h.TenantID, h.FirstIndex, merkle.NewTree(), nil)
 	l.Claim, l.Settles = claimOf(h), true
 	l.Adopt(h.Rules())
 	d, err := sealer.ReadDirectory(w.Directory())

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/merkle"
 )
 
 // Types of events that statements depend on.
@@ -119,7 +120,7 @@ func (v *verification) openStatement(f *FileReport, file []byte) {
 	if err == nil {
 		s.out, err = newExclusions(s.said.Excluded)
 	}
-	s.sha256 = sealer.Hash(sha256.Sum256(file)).String()
+	s.sha256 = merkle.Hash(sha256.Sum256(file)).String()
 	if err != nil {
 		f.say(FormatInvalid, "%v", err)
 		return

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/rate"
 	"muniment.example/sealer/sealertest"
 )
@@ -177,7 +178,7 @@ func (b *books) overlap(s *sealer.Statement, n int) {
 // naming is how others name a statement.
 func (b *books) naming(s *sealer.Statement) sealer.StatementOverlap {
 	b.TB.Helper()
-	return sealer.StatementOverlap{SHA256: sealer.Hash(sha256.Sum256(b.signed(s))).String(), StatementID: s.StatementID}
+	return sealer.StatementOverlap{SHA256: merkle.Hash(sha256.Sum256(b.signed(s))).String(), StatementID: s.StatementID}
 }
 
 // verify signs a statement and verifies it with packs.
