@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/signature"
 )
@@ -255,7 +256,7 @@ func (in *Inspector) Inspect(texts ...[]byte) []Finding {
 	for i := range findings {
 		if f := &findings[i]; f.Code == "" && f.Event.At.After(in.SealedAt) {
 			f.Code = EntryAfterSeal
-			f.Err = fmt.Errorf("event %s is of %s, but was sealed at %s", f.Event.EventID, FormatTime(f.Event.At), FormatTime(in.SealedAt))
+			f.Err = fmt.Errorf("event %s is of %s, but was sealed at %s", f.Event.EventID, canonical.FormatTime(f.Event.At), canonical.FormatTime(in.SealedAt))
 		}
 	}
 	return findings

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/merkle"
 )
 
@@ -53,14 +54,14 @@ func FuzzOpenCheckpoint(f *testing.F) {
 func FuzzCanonical(f *testing.F) {
 	f.Add([]byte(`{"b":[1e2,-0,"\u00e9"],"a":{}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		once, err := Canonical(text)
+		once, err := canonical.JSON(text)
 		if err != nil {
 			return
 		}
-		twice, err := Canonical(once)
+		twice, err := canonical.JSON(once)
 		require.NoError(t, err)
 		require.Equal(t, string(once), string(twice))
-		require.True(t, isCanonical(once))
+		require.True(t, canonical.IsJSON(once))
 	})
 }
 

@@ -12,8 +12,8 @@ import (
 	"muniment.example/control/tenant"
 	"muniment.example/gate"
 	"muniment.example/gateway/api"
-	"muniment.example/sealer"
 	"muniment.example/sealer/calendar"
+	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/rate"
 )
 
@@ -185,7 +185,7 @@ func (r *Rule) faults(ctx context.Context, q store.Querier) (faults []api.Valida
 
 // readable fails for a rule that rating can't read: its event would stop the tenant from sealing.
 func (r *Rule) readable() error {
-	text, err := sealer.Canonical(r)
+	text, err := canonical.JSON(r)
 	if err == nil {
 		_, err = rate.ParseRule(text)
 	}

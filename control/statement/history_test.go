@@ -39,6 +39,7 @@ import (
 	"muniment.example/pipeline/kafka"
 	"muniment.example/pipeline/sqlite"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/rate"
 	"muniment.example/sealer/verify"
@@ -348,15 +349,15 @@ func (h *history) shares(currency string) []settle.Share {
 // rewrite stores a rule as it is now, with an event.
 func (h *history) rewrite(tx *store.Tx, r *settle.Rule) error {
 	r.Revision, r.UpdatedAt = r.Revision+1, store.At(h.stage.Now())
-	match, err := sealer.Canonical(r.Match)
+	match, err := canonical.JSON(r.Match)
 	if err != nil {
 		return err
 	}
-	shares, err := sealer.Canonical(r.Shares)
+	shares, err := canonical.JSON(r.Shares)
 	if err != nil {
 		return err
 	}
-	tiers, err := sealer.Canonical(r.Tiers)
+	tiers, err := canonical.JSON(r.Tiers)
 	if err != nil {
 		return err
 	}

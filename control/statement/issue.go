@@ -15,6 +15,7 @@ import (
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/rate"
 )
 
@@ -178,7 +179,7 @@ func (s *Service) sign(ctx context.Context, tx *store.Tx, next *fullStatement, s
 	if !reflect.DeepEqual(excluded, document.Excluded) {
 		return nil, api.Conflict("disputes were opened or resolved since the statement was drafted: draft it again")
 	}
-	document.IssuedAt, next.IssuedAt = sealer.Moment(next.UpdatedAt), next.UpdatedAt
+	document.IssuedAt, next.IssuedAt = canonical.Moment(next.UpdatedAt), next.UpdatedAt
 	return &document, s.freeze(ctx, tx, next, &document, signer)
 }
 

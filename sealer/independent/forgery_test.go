@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/merkle"
 )
 
@@ -34,7 +35,7 @@ func (s *service) parse(text []byte) object {
 func (s *service) canonical(v any) []byte {
 	text, err := json.Marshal(v)
 	require.NoError(s, err)
-	text, err = sealer.Canonical(text)
+	text, err = canonical.JSON(text)
 	require.NoError(s, err)
 	return text
 }
@@ -72,7 +73,7 @@ type forgery struct {
 func (f *forgery) stamp(tenant string, key ed25519.PrivateKey) {
 	root, err := merkle.ParseHash(f.header["rootHash"].(string))
 	require.NoError(f, err)
-	at, err := sealer.ParseTime(f.header["sealedAt"].(string))
+	at, err := canonical.ParseTime(f.header["sealedAt"].(string))
 	require.NoError(f, err)
 	var size uint64
 	_, err = fmt.Sscan(fmt.Sprint(f.header["treeSize"]), &size)

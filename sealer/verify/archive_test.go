@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/sealertest"
 )
@@ -85,7 +86,7 @@ func (a *archive) proofAnswer(leaf, pack int) []byte { return wrap(a.proofData(l
 
 func (a *archive) proofData(leaf, pack int) []byte {
 	text := append([]byte(`{"event":`), a.events[leaf]...)
-	text = sealer.AppendString(append(text, `,"proof":`...), a.inclusion(leaf, pack).Text())
+	text = canonical.AppendString(append(text, `,"proof":`...), a.inclusion(leaf, pack).Text())
 	return append(text, '}')
 }
 
@@ -98,7 +99,7 @@ func (a *archive) consistency(from, to int) []byte {
 }
 
 func (a *archive) checkpointAnswer(pack int) []byte {
-	return wrap(append(sealer.AppendString([]byte(`{"checkpoint":`), a.packs[pack].Header.Checkpoint), '}'))
+	return wrap(append(canonical.AppendString([]byte(`{"checkpoint":`), a.packs[pack].Header.Checkpoint), '}'))
 }
 
 // export exports leaves.

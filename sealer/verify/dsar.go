@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/merkle"
 )
 
@@ -93,7 +94,7 @@ func (c *dsarCheck) verify(ctx context.Context, v *verification) {
 		c.noDirectory()
 		return
 	}
-	createdAt, _ := sealer.ParseTime(c.manifest.CreatedAt) // it was read before
+	createdAt, _ := canonical.ParseTime(c.manifest.CreatedAt) // it was read before
 	key, code := packKey(v.trust.newer, c.manifest.SigningKeyID, createdAt)
 	if code == sealer.KeyUnknown && v.trust.lists(c.manifest.Directory, c.manifest.SigningKeyID) {
 		code = KeyMismatch
@@ -155,7 +156,7 @@ func (c *dsarCheck) files(ctx context.Context, file *os.File, r *zip.Reader) err
 	}
 	if c.ok() {
 		c.say(FilesOK, "%s with %d rows, each as the manifest states", count(len(c.manifest.Files), "file"), rows)
-		createdAt, _ := sealer.ParseTime(c.manifest.CreatedAt) // it was read before
+		createdAt, _ := canonical.ParseTime(c.manifest.CreatedAt) // it was read before
 		c.about = fmt.Sprintf("The bundle of personal data holds %s with %s, as the service made them by %s.", count(len(c.manifest.Files), "file"), count(int(rows), "row"), moment(createdAt))
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/merkle"
 )
 
@@ -238,7 +239,7 @@ func (e *exportCheck) root(v *verification, l *sealer.Ledger, c *head) bool {
 func (e *exportCheck) settle(v *verification, l *sealer.Ledger, before *merkle.Tree) {
 	h, last := e.header, e.heads[len(e.heads)-1]
 	e.say(CheckpointOK, "%s of %s, the last of size %d, sealed at %s",
-		count(len(e.heads), "signed note"), last.head.Origin, last.head.Size, sealer.FormatTime(last.head.SealedAt))
+		count(len(e.heads), "signed note"), last.head.Origin, last.head.Size, canonical.FormatTime(last.head.SealedAt))
 	e.say(InclusionOK, "leaves %d to %d under root %s", h.FirstIndex, h.FirstIndex+h.Count-1, last.head.Root)
 	if e.faults(v, l) {
 		return

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/merkle"
 )
 
@@ -126,7 +127,7 @@ func (c *packCheck) key(d *sealer.Directory) (pub ed25519.PublicKey, receipts st
 	if code = KeyFault(d, h.SigningKeyID, h.SealedAt, code); code == sealer.KeyUnknown && c.trust.lists(h.Directory, h.SigningKeyID) {
 		c.say(KeyMismatch, "the pack is signed by key %s, which the directory in it lists, and the newer one that decides does not", h.SigningKeyID)
 	} else if code != "" {
-		c.say(code, "the pack is signed by key %s at %s", h.SigningKeyID, sealer.FormatTime(h.SealedAt))
+		c.say(code, "the pack is signed by key %s at %s", h.SigningKeyID, canonical.FormatTime(h.SealedAt))
 	}
 	return pub, receipts
 }
@@ -146,12 +147,12 @@ func (c *packCheck) beside(k *sealer.Key, d *sealer.Directory) {
 		contradicts(k.NotAfter, known.NotAfter), contradicts(k.RevokedAt, known.RevokedAt):
 		c.say(KeyMismatch, "the key %s beside the pack is not as the keys at hand have it", k.KeyID)
 	case k.NotAfter != nil && !h.SealedAt.Before(*k.NotAfter):
-		c.say(sealer.KeyOutsideWindow, "by the answer the key %s signed no more from %s on", k.KeyID, sealer.FormatTime(*k.NotAfter))
+		c.say(sealer.KeyOutsideWindow, "by the answer the key %s signed no more from %s on", k.KeyID, canonical.FormatTime(*k.NotAfter))
 	case k.RevokedAt == nil || known.RevokedAt != nil:
 	case h.SealedAt.Before(*k.RevokedAt):
 		c.revoked = true
 	default:
-		c.say(sealer.KeyOutsideWindow, "by the answer the key %s was revoked at %s", k.KeyID, sealer.FormatTime(*k.RevokedAt))
+		c.say(sealer.KeyOutsideWindow, "by the answer the key %s was revoked at %s", k.KeyID, canonical.FormatTime(*k.RevokedAt))
 	}
 }
 
@@ -226,7 +227,7 @@ func (c *packCheck) read(ctx context.Context, p *sealer.PackReader, add func(eve
 		case err != nil:
 			return err
 		case n == c.header.Count:
-			return fmt.Errorf("%w: more than %d entries", sealer.ErrNotCanonical, n)
+			return fmt.Errorf("%w: more than %d entries", canonical.ErrNotCanonical, n)
 		}
 		add(event)
 		if err := ctx.Err(); err != nil {
@@ -267,7 +268,7 @@ func (c *packCheck) checkpoint(pub ed25519.PublicKey) {
 	case err != nil:
 		c.say(CheckpointMismatch, "%v", err)
 	case point != sealer.Checkpoint{Origin: origin, Size: h.TreeSize, Root: h.RootHash, SealedAt: h.SealedAt.Truncate(time.Second)}:
-		c.say(CheckpointMismatch, "the checkpoint states size %d and root %s, sealed at %s", point.Size, point.Root, sealer.FormatTime(point.SealedAt))
+		c.say(CheckpointMismatch, "the checkpoint states size %d and root %s, sealed at %s", point.Size, point.Root, canonical.FormatTime(point.SealedAt))
 	default:
 		c.say(CheckpointOK, "signed note of %s, size %d", origin, h.TreeSize)
 	}

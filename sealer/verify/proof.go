@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/merkle"
 )
 
@@ -178,7 +179,7 @@ func (c *headFile) sign(v *verification, d *sealer.Directory) {
 		c.say(code, "%v", err)
 		return
 	case code != "" && !h.revoked:
-		c.say(KeyFault(d, h.key.KeyID, h.SealedAt, code), "the checkpoint of %s is signed by key %s at %s", h.Origin, h.key.KeyID, sealer.FormatTime(h.SealedAt))
+		c.say(KeyFault(d, h.key.KeyID, h.SealedAt, code), "the checkpoint of %s is signed by key %s at %s", h.Origin, h.key.KeyID, canonical.FormatTime(h.SealedAt))
 		return
 	}
 	c.head, c.good = h, true
@@ -251,7 +252,7 @@ func (i *inclusionFile) verify(v *verification, events []*eventFile) {
 		i.say(sealer.TenantMismatch, "event %s is of %s", f.Event.EventID, f.Event.TenantID)
 	case f.Delivery != nil:
 		i.say(WitnessOK, "the receipt stands in the event that it was signed for")
-		i.say(SignatureOK, "receipt %s, signed by key %s at %s", f.Delivery.Receipt.ReceiptID, f.Delivery.KeyID, sealer.FormatTime(f.Delivery.Receipt.IssuedAt))
+		i.say(SignatureOK, "receipt %s, signed by key %s at %s", f.Delivery.Receipt.ReceiptID, f.Delivery.KeyID, canonical.FormatTime(f.Delivery.Receipt.IssuedAt))
 		v.sight(i.FileReport, f.Delivery, by, "leaf %d of %s, as %s proves", i.proof.Index, i.head.Origin, i.File)
 	default:
 		i.say(WitnessOK, "event %s, %s, carries no receipt", f.Event.EventID, f.Event.Type)

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/rate"
 	"muniment.example/sealer/sealertest"
@@ -23,11 +24,11 @@ import (
 
 // record is the record of the n-th rule, with whatever is changed: pairs of old and new.
 func (w *world) record(n int, change ...string) string {
-	moment := sealer.FormatTime(w.Now)
+	moment := canonical.FormatTime(w.Now)
 	text := fmt.Sprintf(`{"cap":null,"createdAt":"%s","currency":"EUR","effectiveFrom":"%s","effectiveUntil":null,"id":"%s",`+
 		`"match":{"basisId":null,"campaign":null,"completion":null,"label":null,"meteringBasis":null,"rightId":null,"substrate":null},"minimum":null,"price":"0.125","priority":0,"revision":%d,`+
 		`"shares":[{"bps":6667,"counterpartyId":"cp_studio"},{"bps":3333,"counterpartyId":"cp_agency"}],"state":"ACTIVE","tiers":[],"tiersMode":null,"timeZone":"UTC","unit":"SECOND","updatedAt":"%s"}`,
-		moment, sealer.FormatTime(sealertest.Epoch), sealertest.Named("rule_", fmt.Sprint(n)), 40+n, moment)
+		moment, canonical.FormatTime(sealertest.Epoch), sealertest.Named("rule_", fmt.Sprint(n)), 40+n, moment)
 	for i := 0; i < len(change); i += 2 {
 		require.Contains(w.TB, text, change[i])
 		text = strings.Replace(text, change[i], change[i+1], 1)

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/rate"
 	"muniment.example/sealer/sealertest"
@@ -57,7 +58,7 @@ func newBooks(t *testing.T) *books {
 	require.NoError(t, err)
 	b.pack(append(w.Run(9), opened))
 	b.statement = sealer.Statement{
-		AsOf: b.asOf(2), Currency: "EUR", From: sealer.Moment{Time: month}, To: sealer.Moment{Time: month.AddDate(0, 1, 0)}, IssuedAt: sealer.Moment{Time: w.Now},
+		AsOf: b.asOf(2), Currency: "EUR", From: canonical.Moment{Time: month}, To: canonical.Moment{Time: month.AddDate(0, 1, 0)}, IssuedAt: canonical.Moment{Time: w.Now},
 		Excluded:    []sealer.StatementExclusion{{DisputeID: "dsp_1", ReceiptIDs: []string{b.receipt}, State: sealer.ExclusionHeld}},
 		StatementID: "stm_1", TenantID: w.Tenant, V: 1,
 	}

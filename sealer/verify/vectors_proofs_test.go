@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/sealertest"
 )
@@ -164,7 +165,7 @@ func (v *vectors) sealedBefore(a *archive) []byte {
 // proofOf is the answer with an event and its proof.
 func proofOf(event []byte, p *sealer.InclusionProof) []byte {
 	text := append([]byte(`{"event":`), event...)
-	return wrap(append(sealer.AppendString(append(text, `,"proof":`...), p.Text()), '}'))
+	return wrap(append(canonical.AppendString(append(text, `,"proof":`...), p.Text()), '}'))
 }
 
 // otherTime moves the second that the first checkpoint states.
