@@ -3,14 +3,10 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -21,13 +17,13 @@ import (
 	"muniment.example/control/rollback"
 	"muniment.example/control/signing"
 	"muniment.example/control/store"
+	"muniment.example/deploy/adminapi"
 	"muniment.example/deploy/process"
 	"muniment.example/gateway"
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/certs"
 	"muniment.example/pipeline/clickhouse"
 	"muniment.example/pipeline/kafka"
-	"muniment.example/sealer/keyfile"
 )
 
 // controlCmd is one of any number of control processes on one database. They have one data
@@ -99,7 +95,7 @@ func (c *controlCmd) serve(p *process.Process) error {
 	served.Serve(nodes, forNodes)
 	p.Logger.Info("muniment control is starting", "api", api.URL(), "admin", admin.URL(), "nodes", nodes.URL(), "data", c.Data)
 
-	access, err := sharedAccess(c.Data, adminAccess{URL: admin.URL(), Certificate: c.AdminTLS.Cert})
+	access, err := adminapi.Share(c.Data, adminapi.Access{URL: admin.URL(), Certificate: c.AdminTLS.Cert})
 	if err != nil {
 		return err
 	}
@@ -282,43 +278,4 @@ func (c *controlCmd) sameTopic(ctx context.Context, db *store.DB, log *kafka.Log
 		}
 	}
 	return err
-}
-
-// sharedAccess reads admin.json of a data folder, or makes it: one token opens the admin
-// listeners of all its processes. The address is that of the process that started last.
-func sharedAccess(data string, own adminAccess) (access adminAccess, err error) {
-	path := filepath.Join(data, adminFile)
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		// Of several processes that start at once one makes it: a link, unlike a rename, fails
-		// if there is a file.
-		access.Token = rand.Text()
-		fresh := path + "." + access.Token[:8]
-		if text, err = json.Marshal(access); err == nil {
-			err = keyfile.Write(fresh, text, 0o600)
-		}
-		if err == nil {
-			defer os.Remove(fresh)
-			if err = os.Link(fresh, path); errors.Is(err, fs.ErrExist) {
-				text, err = os.ReadFile(path)
-			}
-		}
-	}
-	if err == nil {
-		err = json.Unmarshal(text, &access)
-	}
-	if err == nil && access.Token == "" {
-		err = errors.New("it holds no token: remove it")
-	}
-	access.URL, access.Certificate = own.URL, own.Certificate
-	if err == nil {
-		text, err = json.Marshal(access)
-	}
-	if err == nil {
-		err = keyfile.Write(path, text, 0o600)
-	}
-	if err != nil {
-		return access, fmt.Errorf("cannot share %s: %w", path, err)
-	}
-	return access, nil
 }

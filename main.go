@@ -6,22 +6,14 @@
 package main
 
 import (
-	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
-	"net/url"
 	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
 
-	"muniment.example/bench/system"
 	"muniment.example/control/access"
 	"muniment.example/control/node"
 	"muniment.example/control/operator"
@@ -31,9 +23,9 @@ import (
 	"muniment.example/control/settle"
 	"muniment.example/control/signing"
 	"muniment.example/control/tenant"
+	"muniment.example/deploy/adminapi"
 	"muniment.example/deploy/commandline"
 	"muniment.example/deploy/process"
-	"muniment.example/gateway/certs"
 	"muniment.example/sealer/terminal"
 	"muniment.example/sealer/verify"
 )
@@ -154,101 +146,16 @@ func (c *verifyCmd) Run() error {
 	return nil
 }
 
-// adminFile is what a running server writes to its data folder, mode 0600, for administrative
-// commands: its address and its token.
-const adminFile = "admin.json"
-
-type adminAccess struct {
-	URL   string `json:"url"`
-	Token string `json:"token"`
-	// Certificate is the file of the listener's certificate; empty without TLS.
-	Certificate string `json:"certificate,omitempty"`
-
-	flag string // that names the address in place of the file
-}
-
 // running is the server that an administrative command calls.
 type running struct {
-	Data  string `default:"./muniment-data" env:"MUNIMENT_DATA" help:"Data folder of the running server, which holds its admin token." type:"path"`
-	Admin string `env:"MUNIMENT_ADMIN" address:"" help:"Address of its admin listener; default: what the data folder says." placeholder:"HOST:PORT"`
-
-	AdminCA   string `env:"MUNIMENT_ADMIN_CA" help:"Certificate authorities to trust as that server (PEM); default: the server's own certificate, which the data folder names." placeholder:"FILE" type:"path"`
-	AdminCert string `env:"MUNIMENT_ADMIN_CERT" help:"Certificate to present to it (PEM)." placeholder:"FILE" type:"path"`
-	AdminKey  string `env:"MUNIMENT_ADMIN_KEY" help:"Key of that certificate (PEM)." placeholder:"FILE" type:"path"`
+	adminapi.Server
 }
 
-// Do calls the server's admin listener.
+// Do calls the server's admin listener, until a signal ends the command.
 func (c *running) Do(method, path string, in, out any) error {
 	ctx, stop := process.Interrupted()
 	defer stop()
-	access, err := c.access()
-	if err != nil {
-		return err
-	}
-	over, err := c.trusted(access)
-	if err != nil {
-		return err
-	}
-	client := system.Client{API: access.URL, Key: access.Token, HTTP: over}
-	err = client.Do(ctx, method, path, in, out)
-	if _, unanswered := errors.AsType[*url.Error](err); !unanswered || ctx.Err() != nil {
-		return system.Sentence(err)
-	}
-	return fmt.Errorf("no answer from %s, which %s names: start the server, or say where it listens with --admin HOST:PORT, for example --admin 127.0.0.1:9090: %w", access.URL, cmp.Or(access.flag, filepath.Join(c.Data, adminFile)), err)
-}
-
-// Base is the admin listener's URL. One that listens on every address is reached as localhost.
-func (c *running) Base() (string, error) {
-	access, err := c.access()
-	if err != nil {
-		return "", err
-	}
-	at, err := url.Parse(access.URL)
-	if err != nil {
-		return "", fmt.Errorf("cannot read %s: %w", adminFile, err)
-	}
-	if ip := net.ParseIP(at.Hostname()); ip != nil && ip.IsUnspecified() {
-		at.Host = net.JoinHostPort("localhost", at.Port())
-	}
-	return at.String(), nil
-}
-
-// access is how to reach the server, and its token.
-func (c *running) access() (access adminAccess, err error) {
-	text, err := os.ReadFile(filepath.Join(c.Data, adminFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return access, fmt.Errorf("no server runs on %s (start one with: muniment up --data %s)", c.Data, c.Data)
-	}
-	if err == nil {
-		err = json.Unmarshal(text, &access)
-	}
-	if err != nil {
-		return access, fmt.Errorf("cannot read %s: %w", adminFile, err)
-	}
-	if c.Admin != "" {
-		scheme, _, _ := strings.Cut(access.URL, "://")
-		access.URL, access.flag = scheme+"://"+c.Admin, "--admin"
-	}
-	return access, nil
-}
-
-// trusted is how to reach the server: nil without TLS.
-func (c *running) trusted(access adminAccess) (*http.Client, error) {
-	if !strings.HasPrefix(access.URL, "https://") {
-		return nil, nil
-	}
-	var client *certs.Client
-	var err error
-	flags := certs.ClientFlags{TLS: true, CA: c.AdminCA, Cert: c.AdminCert, Key: c.AdminKey}
-	if c.AdminCA == "" && access.Certificate != "" {
-		client, err = certs.NewPinned(certs.Options{Use: "admin"}, flags, access.Certificate)
-	} else {
-		client, err = certs.NewClient(certs.Options{Use: "admin"}, flags)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return client.HTTP(), nil
+	return c.Server.Do(ctx, method, path, in, out)
 }
 
 // AfterApply passes the server to the commands.

@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -19,6 +17,7 @@ import (
 	"muniment.example/control/sandbox"
 	"muniment.example/control/signing"
 	"muniment.example/control/store"
+	"muniment.example/deploy/adminapi"
 	"muniment.example/deploy/process"
 	"muniment.example/gateway"
 	"muniment.example/gateway/certs"
@@ -30,7 +29,6 @@ import (
 	"muniment.example/pipeline/segment"
 	"muniment.example/pipeline/sqlite"
 	"muniment.example/sealer"
-	"muniment.example/sealer/keyfile"
 )
 
 type upCmd struct {
@@ -86,7 +84,7 @@ func (c *upCmd) serve(p *process.Process) error {
 	if err != nil {
 		return err
 	}
-	access := adminAccess{URL: admin.URL(), Token: rand.Text(), Certificate: c.AdminTLS.Cert}
+	access := adminapi.Access{URL: admin.URL(), Token: rand.Text(), Certificate: c.AdminTLS.Cert}
 	ctl, err := c.openControl(p, engines, api.URL(), access, processors)
 	if err != nil {
 		return err
@@ -116,9 +114,14 @@ func (c *upCmd) serve(p *process.Process) error {
 		Token: access.Token,
 		Mount: ctl.AtOperators(),
 	}.Handler())
-	if err := access.publish(p, c.Data); err != nil {
+	unpublish, err := access.Publish(c.Data)
+	if err != nil {
 		return err
 	}
+	p.AtEnd(func() error {
+		unpublish()
+		return nil
+	})
 
 	// What runs behind the gateway ends after it: it needs all of them to drain.
 	background := p.Parts()
@@ -138,23 +141,6 @@ func (c *upCmd) serve(p *process.Process) error {
 	})
 	p.Started()
 	return server.Run(p.Ctx, func(context.Context) (net.Listener, error) { return api.Listener, nil })
-}
-
-// publish writes to the data folder how to reach this process, and removes that when it ends.
-func (a adminAccess) publish(p *process.Process, data string) error {
-	text, err := json.Marshal(a)
-	if err != nil {
-		return err
-	}
-	file := filepath.Join(data, adminFile)
-	if err := keyfile.Write(file, text, 0o600); err != nil {
-		return err
-	}
-	p.AtEnd(func() error {
-		_ = os.Remove(file) // the next process writes another
-		return nil
-	})
-	return nil
 }
 
 // embedded are the engines of a service in one process.
@@ -222,7 +208,7 @@ func (e *embedded) run(background *process.Parts) {
 }
 
 // openControl opens control on the engines.
-func (c *upCmd) openControl(p *process.Process, e embedded, apiURL string, access adminAccess, processors int) (*plane.Plane, error) {
+func (c *upCmd) openControl(p *process.Process, e embedded, apiURL string, access adminapi.Access, processors int) (*plane.Plane, error) {
 	ctl, err := plane.Open(p.Ctx, plane.Config{
 		DB: e.db, Log: e.log, Deliveries: reservedLog{e.log, e.db, nil}, Warehouse: e.warehouse, Data: c.Data, PacksDir: filepath.Join(c.Data, plane.PacksFolder), Embedded: true, LeaseBound: c.Bound, Token: access.Token, AdminTLS: strings.HasPrefix(access.URL, "https://"),
 		Flags: c.Plane, Listening: apiURL, RowAge: c.RowAge, LogKeep: c.Keep, Logger: p.Logger, Registerer: p.Registry,

@@ -14,6 +14,7 @@ import (
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // TestBeacons: the content of a beacon, its signature, and what is refused.
@@ -35,7 +36,7 @@ func TestBeacons(t *testing.T) {
 	b, err := api.ReadBeacon(token)
 	require.NoError(t, err)
 	require.Equal(t, []any{tenantID, rightID, `screen-"7"`, 120}, []any{b.TenantID, b.RightID, b.SpatialAnchorID, b.MaxReceiptsPerHour})
-	require.Equal(t, get[string](t, made, "expiresAt"), sealer.FormatTime(b.ExpiresAt))
+	require.Equal(t, get[string](t, made, "expiresAt"), canonical.FormatTime(b.ExpiresAt))
 	current, err := store.Newest(t.Context(), h.db, api.BeaconKeys, b.SigningKeyID)
 	require.NoError(t, err)
 	require.True(t, b.SignedBy(current))
@@ -43,7 +44,7 @@ func TestBeacons(t *testing.T) {
 	events := h.events(tenantID)
 	created := events[len(events)-1]
 	require.Equal(t, []any{"beacon.created", sealer.Ref{Kind: "right", ID: rightID}, store.ByKey(b.KeyID)}, []any{created.Type, created.Subject, created.Actor})
-	require.JSONEq(t, fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"screen-\"7\"","expiresAt":%q,"maxReceiptsPerHour":120,"keyId":%q}`, rightID, sealer.FormatTime(b.ExpiresAt), b.KeyID), string(created.Data))
+	require.JSONEq(t, fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"screen-\"7\"","expiresAt":%q,"maxReceiptsPerHour":120,"keyId":%q}`, rightID, canonical.FormatTime(b.ExpiresAt), b.KeyID), string(created.Data))
 
 	// The gateway says whether it was called over TLS.
 	req := httptest.NewRequest("POST", "http://api.example/v1/delivery/beacons", strings.NewReader(fmt.Sprintf(`{"rightId":%q,"spatialAnchorId":"a","expiresAt":%q,"maxReceiptsPerHour":1}`, rightID, in(time.Hour))))

@@ -18,6 +18,7 @@ import (
 	"muniment.example/gateway/auth"
 	"muniment.example/pipeline/segment"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // admin sends a request of the operator's.
@@ -49,7 +50,7 @@ func TestRotateAPIKey(t *testing.T) {
 	require.Nil(t, get[map[string]any](t, made, "key")["expiresAt"])
 	require.Equal(t, nextID, get[string](t, made, "replaced", "successorKeyId"))
 	require.Equal(t, true, get[bool](t, made, "propagation", "applied"))
-	end, err := sealer.ParseTime(get[string](t, made, "replaced", "expiresAt"))
+	end, err := canonical.ParseTime(get[string](t, made, "replaced", "expiresAt"))
 	require.NoError(t, err)
 	require.WithinRange(t, end, before.Add(time.Minute).Truncate(time.Millisecond), time.Now().Add(time.Minute))
 
@@ -174,14 +175,14 @@ func TestSuccessorLivesAsLong(t *testing.T) {
 	h := newFixture(t)
 	_, key := h.tenant()
 	ends := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
-	made := h.call(key, "POST", "/v1/api-keys", fmt.Sprintf(`{"label":"hourly","expiresAt":%q}`, sealer.FormatTime(ends))).ok()
+	made := h.call(key, "POST", "/v1/api-keys", fmt.Sprintf(`{"label":"hourly","expiresAt":%q}`, canonical.FormatTime(ends))).ok()
 	rotated := h.call(key, "POST", "/v1/api-keys/"+get[string](t, made, "key", "keyId")+"/rotate", "").ok()
-	require.Equal(t, sealer.FormatTime(ends), get[string](t, rotated, "replaced", "expiresAt"), "a day is more than it had")
-	born, err := sealer.ParseTime(get[string](t, rotated, "key", "createdAt"))
+	require.Equal(t, canonical.FormatTime(ends), get[string](t, rotated, "replaced", "expiresAt"), "a day is more than it had")
+	born, err := canonical.ParseTime(get[string](t, rotated, "key", "createdAt"))
 	require.NoError(t, err)
-	madeAt, err := sealer.ParseTime(get[string](t, made, "key", "createdAt"))
+	madeAt, err := canonical.ParseTime(get[string](t, made, "key", "createdAt"))
 	require.NoError(t, err)
-	require.Equal(t, sealer.FormatTime(born.Add(ends.Sub(madeAt))), get[string](t, rotated, "key", "expiresAt"))
+	require.Equal(t, canonical.FormatTime(born.Add(ends.Sub(madeAt))), get[string](t, rotated, "key", "expiresAt"))
 
 	other := h.call(key, "POST", "/v1/api-keys/"+get[string](t, rotated, "key", "keyId")+"/rotate", `{"expiresAt":"2099-01-01T00:00:00Z"}`).ok()
 	require.Equal(t, "2099-01-01T00:00:00.000Z", get[string](t, other, "key", "expiresAt"))
@@ -282,7 +283,7 @@ func TestKeyMakesNoneThatOutlivesIt(t *testing.T) {
 		require.Contains(t, body, "must not be later than "+latest)
 	}
 	const never = `{"expiresAt":"2099-01-01T00:00:00Z"}`
-	at, sooner, later := sealer.FormatTime(ends), sealer.FormatTime(ends.Add(-time.Minute)), sealer.FormatTime(ends.Add(time.Millisecond))
+	at, sooner, later := canonical.FormatTime(ends), canonical.FormatTime(ends.Add(-time.Minute)), canonical.FormatTime(ends.Add(time.Millisecond))
 	hourly := create(lasting, "hourly", at)
 	brief := get[string](t, hourly.ok(), "apiKey")
 
@@ -297,7 +298,7 @@ func TestKeyMakesNoneThatOutlivesIt(t *testing.T) {
 	require.Equal(t, at, end(rotate(brief, other(), "")))
 	require.Equal(t, sooner, end(rotate(brief, other(), fmt.Sprintf(`{"expiresAt":%q}`, sooner))))
 	refused(rotate(brief, other(), never), at)
-	require.Equal(t, at, end(rotate(brief, id(create(lasting, "monthly", sealer.FormatTime(ends.Add(720*time.Hour)))), "")))
+	require.Equal(t, at, end(rotate(brief, id(create(lasting, "monthly", canonical.FormatTime(ends.Add(720*time.Hour)))), "")))
 
 	// Nor does it prolong its own life, nor that of its successor, if that was lost.
 	refused(rotate(brief, id(hourly), never), at)

@@ -22,6 +22,7 @@ import (
 	"muniment.example/control/store"
 	"muniment.example/deploy/stack/stacktest"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // TestRightsOffersAndChallengesAgainstAModel plays random operations on rights, offers
@@ -205,7 +206,7 @@ func (m *model) move(verb string) func() {
 
 // in is the moment after some hours.
 func (m *model) in(hours int) string {
-	return sealer.FormatTime(time.UnixMilli(m.clock.Load() + int64(hours)*time.Hour.Milliseconds()))
+	return canonical.FormatTime(time.UnixMilli(m.clock.Load() + int64(hours)*time.Hour.Milliseconds()))
 }
 
 // terms draws a scope and an end for an offer about a right, of which either may be wrong.

@@ -11,12 +11,12 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"muniment.example/control/calendar"
 	"muniment.example/control/route"
 	"muniment.example/control/sandbox"
 	"muniment.example/control/webhook"
 	"muniment.example/gate"
 	"muniment.example/gateway/api"
+	"muniment.example/sealer/calendar"
 )
 
 // object is a JSON object.

@@ -14,6 +14,7 @@ import (
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/issue/issuetest"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // TestSignerIsBorrowed follows the key of a delivery: it is the one of the moment
@@ -82,6 +83,6 @@ func TestDeliveryThatStoodStill(t *testing.T) {
 	})
 	r := w.post(w.body())
 	require.Equal(t, 200, r.status, r.body)
-	require.Contains(t, r.body, `"issuedAt":"`+sealer.FormatTime(today.Add(stood))+`"`)
-	require.Contains(t, r.body, `"renderedAt":"`+sealer.FormatTime(today)+`"`)
+	require.Contains(t, r.body, `"issuedAt":"`+canonical.FormatTime(today.Add(stood))+`"`)
+	require.Contains(t, r.body, `"renderedAt":"`+canonical.FormatTime(today)+`"`)
 }

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/signature"
 )
 
@@ -19,7 +21,7 @@ type PackConfig struct {
 	PackID, TenantID string
 	// Before is the tree of the log before the first entry: SealedPack.Tree of the
 	// pack before, or NewTree. It is not changed.
-	Before *Tree
+	Before *merkle.Tree
 	// Previous is the pack before; nil for the first.
 	Previous *PackRef
 	// SealedAt must not be earlier than any entry.
@@ -201,7 +203,7 @@ func (b *PackBuilder) sign() (*SealedPack, error) {
 
 // Finding is the result of examining one entry of a pack by itself.
 type Finding struct {
-	leaf     Hash
+	leaf     merkle.Hash
 	Event    Event
 	Delivery *RecordedDelivery
 	// Code is empty if nothing is wrong with the entry.
@@ -229,7 +231,7 @@ func (in *Inspector) Inspect(texts ...[]byte) []Finding {
 	var of []*Finding // of each that is signed
 	for i, text := range texts {
 		f := &findings[i]
-		f.leaf = LeafHash(text)
+		f.leaf = merkle.LeafHash(text)
 		f.Event, f.Delivery, f.Err = ReadEvent(text)
 		switch d := f.Delivery; {
 		case errors.Is(f.Err, ErrWitness):
@@ -254,7 +256,7 @@ func (in *Inspector) Inspect(texts ...[]byte) []Finding {
 	for i := range findings {
 		if f := &findings[i]; f.Code == "" && f.Event.At.After(in.SealedAt) {
 			f.Code = EntryAfterSeal
-			f.Err = fmt.Errorf("event %s is of %s, but was sealed at %s", f.Event.EventID, FormatTime(f.Event.At), FormatTime(in.SealedAt))
+			f.Err = fmt.Errorf("event %s is of %s, but was sealed at %s", f.Event.EventID, canonical.FormatTime(f.Event.At), canonical.FormatTime(in.SealedAt))
 		}
 	}
 	return findings

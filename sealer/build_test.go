@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -69,7 +70,7 @@ func TestBundleWriterRefusesOtherEntries(t *testing.T) {
 func TestPackBuilderAborts(t *testing.T) {
 	w := sealertest.NewWorld(t)
 	b, err := sealer.NewPackBuilder(sealer.PackConfig{
-		PackID: w.PackID(1), TenantID: w.Tenant, Before: sealer.NewTree(), SealedAt: sealertest.Epoch, Directory: w.Directory(), Key: w.PackKey,
+		PackID: w.PackID(1), TenantID: w.Tenant, Before: merkle.NewTree(), SealedAt: sealertest.Epoch, Directory: w.Directory(), Key: w.PackKey,
 	})
 	require.NoError(t, err)
 	for _, e := range w.Run(100) {

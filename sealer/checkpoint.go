@@ -15,6 +15,9 @@ import (
 	"github.com/transparency-dev/formats/log"
 	tlogproof "github.com/transparency-dev/formats/proof"
 	"golang.org/x/mod/sumdb/note"
+
+	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/merkle"
 )
 
 // Origin names a tenant's Merkle log: the first line of its checkpoints, and the
@@ -25,7 +28,7 @@ func Origin(tenantID string) string { return "muniment/" + tenantID }
 type Checkpoint struct {
 	Origin string
 	Size   uint64
-	Root   Hash
+	Root   merkle.Hash
 	// SealedAt is a whole second in UTC: that in which it was signed.
 	SealedAt time.Time
 }
@@ -100,12 +103,12 @@ func parseCheckpoint(body string) (Checkpoint, error) {
 	if _, err := parsed.Unmarshal([]byte(body)); err != nil {
 		return Checkpoint{}, err
 	}
-	if len(parsed.Hash) != len(Hash{}) {
-		return Checkpoint{}, fmt.Errorf("the root has %d bytes, want %d", len(parsed.Hash), len(Hash{}))
+	if len(parsed.Hash) != len(merkle.Hash{}) {
+		return Checkpoint{}, fmt.Errorf("the root has %d bytes, want %d", len(parsed.Hash), len(merkle.Hash{}))
 	}
-	c := Checkpoint{Origin: parsed.Origin, Size: parsed.Size, Root: Hash(parsed.Hash)}
+	c := Checkpoint{Origin: parsed.Origin, Size: parsed.Size, Root: merkle.Hash(parsed.Hash)}
 	if c.text() != body {
-		return Checkpoint{}, ErrNotCanonical
+		return Checkpoint{}, canonical.ErrNotCanonical
 	}
 	return c, CheckOrigin(c.Origin)
 }
@@ -130,7 +133,7 @@ type InclusionProof struct {
 	// Index is the leaf of the event.
 	Index uint64
 	// Hashes are the RFC 6962 inclusion proof.
-	Hashes []Hash
+	Hashes []merkle.Hash
 	// Checkpoint is the signed note, verbatim.
 	Checkpoint string
 }
@@ -138,7 +141,7 @@ type InclusionProof struct {
 // Text is the C2SP tlog-proof, https://c2sp.org/tlog-proof. It has no extra line,
 // because no signature would cover that.
 func (p *InclusionProof) Text() string {
-	hashes := make([][len(Hash{})]byte, len(p.Hashes))
+	hashes := make([][len(merkle.Hash{})]byte, len(p.Hashes))
 	for i, h := range p.Hashes {
 		hashes[i] = h
 	}
@@ -164,7 +167,7 @@ func parseInclusionProof(text string) (p InclusionProof, err error) {
 		p.Hashes = append(p.Hashes, h)
 	}
 	if p.Text() != text {
-		return p, ErrNotCanonical
+		return p, canonical.ErrNotCanonical
 	}
 	return p, nil
 }
@@ -172,7 +175,7 @@ func parseInclusionProof(text string) (p InclusionProof, err error) {
 // ConsistencyProof shows that one checkpoint of a log extends another.
 type ConsistencyProof struct {
 	// Hashes are the RFC 6962 consistency proof between the two sizes.
-	Hashes []Hash
+	Hashes []merkle.Hash
 	// From and To are the signed notes, verbatim.
 	From, To string
 }
@@ -182,29 +185,29 @@ func (p *ConsistencyProof) Append(dst []byte) []byte {
 	dst = append(dst, `{"consistency":`...)
 	dst = appendHashes(dst, p.Hashes)
 	dst = append(dst, `,"from":`...)
-	dst = AppendString(dst, p.From)
+	dst = canonical.AppendString(dst, p.From)
 	dst = append(dst, `,"to":`...)
-	dst = AppendString(dst, p.To)
+	dst = canonical.AppendString(dst, p.To)
 	return append(dst, '}')
 }
 
 // ParseConsistencyProof reads exactly what Append writes. It verifies nothing.
 func ParseConsistencyProof(text []byte) (p ConsistencyProof, err error) {
-	s := scanner{text: string(text)}
-	s.lit(`{"consistency":`)
+	s := newScanner(string(text))
+	s.Lit(`{"consistency":`)
 	p.Hashes = s.hashes()
-	s.lit(`,"from":`)
-	p.From = s.name()
-	s.lit(`,"to":`)
-	p.To = s.name()
-	s.lit(`}`)
-	if err := s.end(); err != nil {
+	s.Lit(`,"from":`)
+	p.From = s.Name()
+	s.Lit(`,"to":`)
+	p.To = s.Name()
+	s.Lit(`}`)
+	if err := s.End(); err != nil {
 		return ConsistencyProof{}, fmt.Errorf("cannot read consistency proof: %w", err)
 	}
 	return p, nil
 }
 
-func appendHashes(dst []byte, list []Hash) []byte {
+func appendHashes(dst []byte, list []merkle.Hash) []byte {
 	dst = append(dst, '[')
 	for i, h := range list {
 		dst = appendComma(dst, i)
@@ -213,21 +216,21 @@ func appendHashes(dst []byte, list []Hash) []byte {
 	return append(dst, ']')
 }
 
-func (s *scanner) hashes() (list []Hash) {
-	s.list(func() { list = append(list, s.hash()) })
+func (s *scanner) hashes() (list []merkle.Hash) {
+	s.List(func() { list = append(list, s.hash()) })
 	return list
 }
 
 // ParseProvenEvent reads {"event":…,"proof":…}, as the service returns it. The event is
 // verbatim: it is the leaf. It verifies nothing.
 func ParseProvenEvent(text string) (event []byte, p InclusionProof, err error) {
-	s := scanner{text: text}
-	s.lit(`{"event":`)
-	event = []byte(s.object())
-	s.lit(`,"proof":`)
-	proof := s.name()
-	s.lit(`}`)
-	if err := s.end(); err != nil {
+	s := newScanner(text)
+	s.Lit(`{"event":`)
+	event = []byte(s.Object())
+	s.Lit(`,"proof":`)
+	proof := s.Name()
+	s.Lit(`}`)
+	if err := s.End(); err != nil {
 		return nil, p, fmt.Errorf("cannot read inclusion proof: %w", err)
 	}
 	p, err = ParseInclusionProof(proof)
@@ -236,7 +239,7 @@ func ParseProvenEvent(text string) (event []byte, p InclusionProof, err error) {
 
 // FormatProvenEvent writes what ParseProvenEvent reads.
 func FormatProvenEvent(event []byte, p *InclusionProof) ([]byte, error) {
-	proof, err := Canonical(p.Text())
+	proof, err := canonical.JSON(p.Text())
 	if err != nil {
 		return nil, err
 	}
@@ -245,11 +248,11 @@ func FormatProvenEvent(event []byte, p *InclusionProof) ([]byte, error) {
 
 // ParseNote reads {"checkpoint":NOTE}, as the service returns it. It verifies nothing.
 func ParseNote(text string) (note string, err error) {
-	s := scanner{text: text}
-	s.lit(headerStart)
-	note = s.name()
-	s.lit(`}`)
-	return note, s.end()
+	s := newScanner(text)
+	s.Lit(headerStart)
+	note = s.Name()
+	s.Lit(`}`)
+	return note, s.End()
 }
 
 // noteSigner signs C2SP notes with a key that may live outside this process.
@@ -302,18 +305,18 @@ func openNote(text string, vs ...note.Verifier) (*note.Note, error) {
 	signed := make(map[signer]bool)
 	for _, s := range slices.Concat(n.Sigs, n.UnverifiedSigs) {
 		if signed[signer{s.Name, s.Hash}] {
-			return nil, fmt.Errorf("two signatures by %s: %w", s.Name, ErrNotCanonical)
+			return nil, fmt.Errorf("two signatures by %s: %w", s.Name, canonical.ErrNotCanonical)
 		}
 		signed[signer{s.Name, s.Hash}] = true
 		raw, err := base64.StdEncoding.Strict().DecodeString(s.Base64)
 		if err != nil || base64.StdEncoding.EncodeToString(raw) != s.Base64 {
-			return nil, fmt.Errorf("signature by %s: %w", s.Name, ErrNotCanonical)
+			return nil, fmt.Errorf("signature by %s: %w", s.Name, canonical.ErrNotCanonical)
 		}
 	}
 	// Serialised again with the same signatures, the note must give the same bytes.
 	again, err := note.Sign(n)
 	if err != nil || string(again) != text {
-		return nil, errors.Join(err, ErrNotCanonical)
+		return nil, errors.Join(err, canonical.ErrNotCanonical)
 	}
 	return n, nil
 }
@@ -386,7 +389,7 @@ func cosigned(msg []byte, at uint64) []byte {
 func sealedAt(cosignature string) (time.Time, error) {
 	raw, err := base64.StdEncoding.DecodeString(cosignature)
 	if err != nil || len(raw) < 12 {
-		return time.Time{}, fmt.Errorf("cosignature: %w", ErrNotCanonical)
+		return time.Time{}, fmt.Errorf("cosignature: %w", canonical.ErrNotCanonical)
 	}
 	return time.Unix(int64(binary.BigEndian.Uint64(raw[4:])), 0).UTC(), nil
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/transparency-dev/formats/log"
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
+
+	"muniment.example/sealer/merkle"
 )
 
 // Names of two logs.
@@ -24,7 +26,7 @@ var oneLog, otherLog = Origin("tnt_01ARZ3NDEKTSV4RRFFQ69G5FAV"), Origin(systemTe
 // transparency-dev, and theirs with ours.
 func TestCheckpointAgreesWithLibraries(t *testing.T) {
 	key := testKey("pack")
-	c := Checkpoint{Origin: oneLog, Size: 1234, Root: LeafHash([]byte("x")), SealedAt: epoch}
+	c := Checkpoint{Origin: oneLog, Size: 1234, Root: merkle.LeafHash([]byte("x")), SealedAt: epoch}
 	text, err := SignCheckpoint(c, key)
 	require.NoError(t, err)
 
@@ -64,7 +66,7 @@ func TestCheckpointAgreesWithLibraries(t *testing.T) {
 
 func TestOpenCheckpointFindsEveryFlip(t *testing.T) {
 	key := testKey("pack")
-	text, err := SignCheckpoint(Checkpoint{oneLog, 1234, LeafHash(nil), epoch}, key)
+	text, err := SignCheckpoint(Checkpoint{oneLog, 1234, merkle.LeafHash(nil), epoch}, key)
 	require.NoError(t, err)
 	for i := range len(text) {
 		for bit := range 8 {
@@ -100,7 +102,7 @@ func TestOpenCheckpointIsStrict(t *testing.T) {
 		_, err = OpenCheckpoint(string(text), oneLog, pub(key))
 		require.Error(t, err, body)
 	}
-	good, err := SignCheckpoint(Checkpoint{oneLog, 7, Hash{}, epoch}, key)
+	good, err := SignCheckpoint(Checkpoint{oneLog, 7, merkle.Hash{}, epoch}, key)
 	require.NoError(t, err)
 	_, err = OpenCheckpoint(good, oneLog, pub(key))
 	require.NoError(t, err)
@@ -157,7 +159,7 @@ func newOtherSeal(t *testing.T, key ed25519.PrivateKey, body string) string {
 // as C2SP tlog-cosignature has them.
 func TestCosignatureFollowsTheStandard(t *testing.T) {
 	key := testKey("pack")
-	text, err := SignCheckpoint(Checkpoint{oneLog, 7, Hash{}, epoch.Add(999 * time.Millisecond)}, key)
+	text, err := SignCheckpoint(Checkpoint{oneLog, 7, merkle.Hash{}, epoch.Add(999 * time.Millisecond)}, key)
 	require.NoError(t, err)
 	body, lines, _ := strings.Cut(text, "\n\n")
 	line := strings.TrimSpace(strings.Split(lines, "\n")[1])

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"muniment.example/sealer/canonical"
 )
 
 // StatementCorrection makes a statement a correction, which restates a period in full, up to a later
@@ -173,7 +175,7 @@ func (s *Statement) checkCorrection() error {
 		return nil
 	}
 	p := &c.Previous
-	if _, err := DecodeBase64(p.SHA256, 32); err != nil {
+	if _, err := canonical.DecodeBase64(p.SHA256, 32); err != nil {
 		return err
 	}
 	switch {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -32,7 +33,7 @@ func TestSealDelivery(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, bytes.HasPrefix(event, prefix))
 		event = event[len(prefix):]
-		require.True(t, isCanonical(event))
+		require.True(t, IsJSON(event))
 
 		got, err := sealer.ReadDelivery(event)
 		require.NoError(t, err)
@@ -78,7 +79,7 @@ func TestWitnessIsWhatTheManualSays(t *testing.T) {
 	require.NoError(t, err)
 	bare := strings.Replace(string(event), `,"receipt":`+string(parts.Receipt), "", 1)
 	bare = strings.Replace(bare, `,"signature":`+string(parts.Signature), "", 1)
-	require.True(t, isCanonical([]byte(bare)))
+	require.True(t, IsJSON([]byte(bare)))
 	sum := sha256.Sum256([]byte(bare))
 	require.Contains(t, string(parts.Receipt), `"witness":"edge:nod_a:`+base64.RawURLEncoding.EncodeToString(sum[:])+`"}`)
 }
@@ -147,7 +148,7 @@ func TestReWrapped(t *testing.T) {
 	} {
 		moved := strings.ReplaceAll(event, change[0], change[1])
 		require.NotEqual(t, event, moved, name)
-		require.True(t, isCanonical([]byte(moved)), name)
+		require.True(t, IsJSON([]byte(moved)), name)
 		_, err := sealer.ReadDelivery([]byte(moved))
 		require.ErrorIs(t, err, sealer.ErrWitness, name)
 
@@ -207,7 +208,7 @@ func TestReadSuppressedCrossChecks(t *testing.T) {
 		_, err := sealer.ReadDelivery([]byte(sealertest.Rewitness(t, lie)))
 		require.Error(t, err, name)
 		require.NotErrorIs(t, err, sealer.ErrWitness, name)
-		require.NotErrorIs(t, err, sealer.ErrNotCanonical, name)
+		require.NotErrorIs(t, err, canonical.ErrNotCanonical, name)
 	}
 	_, err := sealer.ReadDelivery([]byte(sealertest.Rewitness(t, event)))
 	require.NoError(t, err)
@@ -228,7 +229,7 @@ func TestSplitDelivery(t *testing.T) {
 	require.Equal(t, `"`+d.Substrate.String()+`"`, string(parts.Substrate))
 	require.Equal(t, `{"basis":"viewable","completion":"complete","impressions":"2.5","metered":true,"quantityMs":6000,"reason":"METERED","reasons":[]}`, string(parts.Metering))
 	require.True(t, strings.HasPrefix(string(parts.Signature), `{"algorithm":"ed25519","keyId":"`+s.KeyID+`","value":"`))
-	require.True(t, isCanonical(parts.Signature))
+	require.True(t, IsJSON(parts.Signature))
 
 	require.Zero(t, testing.AllocsPerRun(1000, func() {
 		if _, err := sealer.SplitDelivery(event); err != nil {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"muniment.example/sealer/canonical"
 )
 
 // Directory lists every key that ever signed, with its purpose and its window.
@@ -58,9 +60,9 @@ func (d *Directory) sign(key crypto.Signer) ([]byte, error) {
 // append appends the canonical text, with a signature member if there is one.
 func (d *Directory) append(dst []byte, signature func([]byte) []byte) []byte {
 	dst = append(dst, `{"delegation":`...)
-	dst = AppendString(dst, d.Delegation)
+	dst = canonical.AppendString(dst, d.Delegation)
 	dst = append(dst, `,"issuedAt":`...)
-	dst = appendQuotedTime(dst, d.IssuedAt)
+	dst = canonical.AppendQuotedTime(dst, d.IssuedAt)
 	dst = append(dst, `,"keys":[`...)
 	for i := range d.Keys {
 		if i > 0 {
@@ -74,23 +76,23 @@ func (d *Directory) append(dst []byte, signature func([]byte) []byte) []byte {
 		dst = signature(dst)
 	}
 	dst = append(dst, `,"snapshotId":`...)
-	dst = AppendString(dst, d.SnapshotID)
+	dst = canonical.AppendString(dst, d.SnapshotID)
 	return append(dst, '}')
 }
 
 func (k *Key) append(dst []byte) []byte {
 	dst = append(dst, `{"algorithm":`...)
-	dst = AppendString(dst, k.Algorithm)
+	dst = canonical.AppendString(dst, k.Algorithm)
 	dst = append(dst, `,"keyId":`...)
-	dst = AppendString(dst, k.KeyID)
+	dst = canonical.AppendString(dst, k.KeyID)
 	dst = append(dst, `,"notAfter":`...)
 	dst = appendNullTime(dst, k.NotAfter)
 	dst = append(dst, `,"notBefore":`...)
-	dst = appendQuotedTime(dst, k.NotBefore)
+	dst = canonical.AppendQuotedTime(dst, k.NotBefore)
 	dst = append(dst, `,"publicKey":`...)
-	dst = AppendString(dst, k.PublicKey)
+	dst = canonical.AppendString(dst, k.PublicKey)
 	dst = append(dst, `,"purpose":`...)
-	dst = AppendString(dst, k.Purpose)
+	dst = canonical.AppendString(dst, k.Purpose)
 	dst = append(dst, `,"revokedAt":`...)
 	dst = appendNullTime(dst, k.RevokedAt)
 	return append(dst, '}')
@@ -100,7 +102,7 @@ func appendNullTime(dst []byte, t *time.Time) []byte {
 	if t == nil {
 		return append(dst, "null"...)
 	}
-	return appendQuotedTime(dst, *t)
+	return canonical.AppendQuotedTime(dst, *t)
 }
 
 // ReadDirectory reads a signed directory strictly and verifies its signature by the directory
@@ -136,21 +138,21 @@ func VerifyDirectory(text []byte, rootVkey string) (*Directory, error) {
 
 func readDirectory(text []byte) (*Directory, error) {
 	d := new(Directory)
-	s := scanner{text: string(text)}
-	s.lit(`{"delegation":`)
-	d.Delegation = s.name()
-	s.lit(`,"issuedAt":`)
-	d.IssuedAt = s.time()
-	s.lit(`,"keys":`)
-	s.list(func() { d.Keys = append(d.Keys, readKey(&s)) })
-	signatureFrom := s.at
-	s.lit(`,"signature":`)
+	s := newScanner(string(text))
+	s.Lit(`{"delegation":`)
+	d.Delegation = s.Name()
+	s.Lit(`,"issuedAt":`)
+	d.IssuedAt = s.Time()
+	s.Lit(`,"keys":`)
+	s.List(func() { d.Keys = append(d.Keys, readKey(&s)) })
+	signatureFrom := s.At
+	s.Lit(`,"signature":`)
 	keyID, signature := s.signature()
-	signatureTo := s.at
-	s.lit(`,"snapshotId":`)
-	d.SnapshotID = s.name()
-	s.lit(`}`)
-	if err := s.end(); err != nil {
+	signatureTo := s.At
+	s.Lit(`,"snapshotId":`)
+	d.SnapshotID = s.Name()
+	s.Lit(`}`)
+	if err := s.End(); err != nil {
 		return nil, err
 	}
 
@@ -166,7 +168,7 @@ func readDirectory(text []byte) (*Directory, error) {
 	if code != "" {
 		return nil, fmt.Errorf("directory key %s: %s", keyID, code)
 	}
-	signed := s.text[:signatureFrom] + s.text[signatureTo:]
+	signed := s.Text[:signatureFrom] + s.Text[signatureTo:]
 	if !ed25519.Verify(pub, []byte(signed), signature) {
 		return nil, errors.New("signature of the directory key is invalid")
 	}
@@ -202,7 +204,7 @@ func (d *Directory) checkDelegation(pub ed25519.PublicKey) error {
 	case !to.Key.Equal(pub):
 		return errors.New("the delegation is for another key")
 	case !to.covers(d.IssuedAt):
-		return fmt.Errorf("the delegation does not cover %s", FormatTime(d.IssuedAt))
+		return fmt.Errorf("the delegation does not cover %s", canonical.FormatTime(d.IssuedAt))
 	}
 	d.delegated = to
 	return nil
@@ -223,41 +225,41 @@ func (d *Directory) Outranks(other *Directory) bool {
 }
 
 func readKey(s *scanner) (k Key) {
-	s.lit(`{"algorithm":`)
-	k.Algorithm = s.name()
-	s.lit(`,"keyId":`)
-	k.KeyID = s.name()
-	s.lit(`,"notAfter":`)
-	k.NotAfter = s.nullTime()
-	s.lit(`,"notBefore":`)
-	k.NotBefore = s.time()
-	s.lit(`,"publicKey":`)
-	k.PublicKey = s.name()
-	s.lit(`,"purpose":`)
-	k.Purpose = s.name()
-	s.lit(`,"revokedAt":`)
-	k.RevokedAt = s.nullTime()
-	s.lit(`}`)
+	s.Lit(`{"algorithm":`)
+	k.Algorithm = s.Name()
+	s.Lit(`,"keyId":`)
+	k.KeyID = s.Name()
+	s.Lit(`,"notAfter":`)
+	k.NotAfter = s.NullTime()
+	s.Lit(`,"notBefore":`)
+	k.NotBefore = s.Time()
+	s.Lit(`,"publicKey":`)
+	k.PublicKey = s.Name()
+	s.Lit(`,"purpose":`)
+	k.Purpose = s.Name()
+	s.Lit(`,"revokedAt":`)
+	k.RevokedAt = s.NullTime()
+	s.Lit(`}`)
 	return k
 }
 
 // readAnsweredKey consumes a key as the sandbox returns it, whose members are in another order.
 func readAnsweredKey(s *scanner) (k Key) {
-	s.lit(`{"keyId":`)
-	k.KeyID = s.name()
-	s.lit(`,"algorithm":`)
-	k.Algorithm = s.name()
-	s.lit(`,"publicKey":`)
-	k.PublicKey = s.name()
-	s.lit(`,"notBefore":`)
-	k.NotBefore = s.time()
-	s.lit(`,"notAfter":`)
-	k.NotAfter = s.nullTime()
-	s.lit(`,"revokedAt":`)
-	k.RevokedAt = s.nullTime()
-	s.lit(`,"purpose":`)
-	k.Purpose = s.name()
-	s.lit(`}`)
+	s.Lit(`{"keyId":`)
+	k.KeyID = s.Name()
+	s.Lit(`,"algorithm":`)
+	k.Algorithm = s.Name()
+	s.Lit(`,"publicKey":`)
+	k.PublicKey = s.Name()
+	s.Lit(`,"notBefore":`)
+	k.NotBefore = s.Time()
+	s.Lit(`,"notAfter":`)
+	k.NotAfter = s.NullTime()
+	s.Lit(`,"revokedAt":`)
+	k.RevokedAt = s.NullTime()
+	s.Lit(`,"purpose":`)
+	k.Purpose = s.Name()
+	s.Lit(`}`)
 	return k
 }
 

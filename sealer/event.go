@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"muniment.example/sealer/canonical"
 )
 
 // Ref names something by its kind and id: {"id":…,"kind":…}.
@@ -39,8 +41,8 @@ func AppendEvent(dst []byte, e *Event) ([]byte, error) {
 	if err := e.check(); err != nil {
 		return dst, fmt.Errorf("cannot write event: %w", err)
 	}
-	if len(e.Data) == 0 || e.Data[0] != '{' || !isCanonical(e.Data) {
-		return dst, fmt.Errorf("cannot write event: data is not an object in RFC 8785 form: %w", ErrNotCanonical)
+	if len(e.Data) == 0 || e.Data[0] != '{' || !canonical.IsJSON(e.Data) {
+		return dst, fmt.Errorf("cannot write event: data is not an object in RFC 8785 form: %w", canonical.ErrNotCanonical)
 	}
 	start := len(dst)
 	dst = e.appendHead(dst)
@@ -65,34 +67,34 @@ func (e *Event) appendHead(dst []byte) []byte {
 	dst = append(dst, `{"actor":`...)
 	dst = appendRef(dst, e.Actor)
 	dst = append(dst, `,"at":`...)
-	dst = appendQuotedTime(dst, e.At)
+	dst = canonical.AppendQuotedTime(dst, e.At)
 	return append(dst, `,"data":`...)
 }
 
 // appendTail appends what comes after data.
 func (e *Event) appendTail(dst []byte) []byte {
 	dst = append(dst, `,"eventId":`...)
-	dst = AppendString(dst, e.EventID)
+	dst = canonical.AppendString(dst, e.EventID)
 	dst = append(dst, `,"privateCommitment":`...)
 	if e.PrivateCommitment == "" {
 		dst = append(dst, "null"...)
 	} else {
-		dst = AppendString(dst, e.PrivateCommitment)
+		dst = canonical.AppendString(dst, e.PrivateCommitment)
 	}
 	dst = append(dst, `,"subject":`...)
 	dst = appendRef(dst, e.Subject)
 	dst = append(dst, `,"tenantId":`...)
-	dst = AppendString(dst, e.TenantID)
+	dst = canonical.AppendString(dst, e.TenantID)
 	dst = append(dst, `,"type":`...)
-	dst = AppendString(dst, e.Type)
+	dst = canonical.AppendString(dst, e.Type)
 	return append(dst, `,"v":1}`...)
 }
 
 func appendRef(dst []byte, r Ref) []byte {
 	dst = append(dst, `{"id":`...)
-	dst = AppendString(dst, r.ID)
+	dst = canonical.AppendString(dst, r.ID)
 	dst = append(dst, `,"kind":`...)
-	dst = AppendString(dst, r.Kind)
+	dst = canonical.AppendString(dst, r.Kind)
 	return append(dst, '}')
 }
 
@@ -126,8 +128,8 @@ func (e *Event) checkText() error {
 // Data aliases b, the strings don't.
 func ParseEvent(b []byte) (Event, error) {
 	v, err := parseEnvelope(b)
-	if err == nil && !isCanonical(v.Data) {
-		err = fmt.Errorf("data: %w", ErrNotCanonical)
+	if err == nil && !canonical.IsJSON(v.Data) {
+		err = fmt.Errorf("data: %w", canonical.ErrNotCanonical)
 	}
 	if err != nil {
 		return Event{}, fmt.Errorf("cannot read event: %w", err)
@@ -147,40 +149,40 @@ func parseEnvelope(b []byte) (e envelope, err error) {
 		return e, err
 	}
 	e.text = string(b)
-	s := scanner{text: e.text}
-	s.lit(`{"actor":`)
+	s := newScanner(e.text)
+	s.Lit(`{"actor":`)
 	e.Actor = readRef(&s)
-	s.lit(`,"at":`)
-	e.At = s.time()
-	s.lit(`,"data":`)
-	e.dataAt = s.at
-	s.object()
-	e.Data = b[e.dataAt:s.at:s.at]
-	s.lit(`,"eventId":`)
-	e.EventID = s.name()
-	s.lit(`,"privateCommitment":`)
-	if !s.has("null") {
-		e.PrivateCommitment = s.name()
+	s.Lit(`,"at":`)
+	e.At = s.Time()
+	s.Lit(`,"data":`)
+	e.dataAt = s.At
+	s.Object()
+	e.Data = b[e.dataAt:s.At:s.At]
+	s.Lit(`,"eventId":`)
+	e.EventID = s.Name()
+	s.Lit(`,"privateCommitment":`)
+	if !s.Has("null") {
+		e.PrivateCommitment = s.Name()
 	}
-	s.lit(`,"subject":`)
+	s.Lit(`,"subject":`)
 	e.Subject = readRef(&s)
-	s.lit(`,"tenantId":`)
-	e.TenantID = s.name()
-	s.lit(`,"type":`)
-	e.Type = s.name()
-	s.lit(`,"v":1}`)
-	if err = s.end(); err == nil {
+	s.Lit(`,"tenantId":`)
+	e.TenantID = s.Name()
+	s.Lit(`,"type":`)
+	e.Type = s.Name()
+	s.Lit(`,"v":1}`)
+	if err = s.End(); err == nil {
 		err = e.check()
 	}
 	return e, err
 }
 
 func readRef(s *scanner) (r Ref) {
-	s.lit(`{"id":`)
-	r.ID = s.name()
-	s.lit(`,"kind":`)
-	r.Kind = s.name()
-	s.lit(`}`)
+	s.Lit(`{"id":`)
+	r.ID = s.Name()
+	s.Lit(`,"kind":`)
+	r.Kind = s.Name()
+	s.Lit(`}`)
 	return r
 }
 

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -23,7 +24,7 @@ func TestEventRoundTrip(t *testing.T) {
 			Subject: sealer.Ref{Kind: name.Draw(t, "subject kind"), ID: name.Draw(t, "subject id")},
 		}
 		e.EventID = w.ID("evt_")
-		data, err := sealer.Canonical(map[string]any{
+		data, err := canonical.JSON(map[string]any{
 			rapid.String().Draw(t, "key"): rapid.String().Draw(t, "value"),
 			"n":                           rapid.Float64().Draw(t, "n"),
 			"list":                        rapid.SliceOf(rapid.String()).Draw(t, "list"),
@@ -33,7 +34,7 @@ func TestEventRoundTrip(t *testing.T) {
 		text, err := sealer.AppendEvent([]byte("x"), &e)
 		require.NoError(t, err)
 		text = text[1:]
-		require.True(t, isCanonical(text))
+		require.True(t, IsJSON(text))
 		back, err := sealer.ParseEvent(text)
 		require.NoError(t, err)
 		require.Equal(t, e, back)
@@ -109,7 +110,7 @@ func TestPrivateRoundTrip(t *testing.T) {
 			p.Notes = []sealer.Note{{Name: "notes", Text: `"x"`, Salt: [16]byte{7}}, {Name: "{", Text: `{"a":{"b":"}\""}}`, Salt: [16]byte{8}}}
 		}
 		text := sealer.AppendPrivate(nil, &p)
-		require.True(t, isCanonical(text))
+		require.True(t, IsJSON(text))
 		back, err := sealer.ParsePrivate(text)
 		require.NoError(t, err)
 		require.Equal(t, p, back)
@@ -136,7 +137,7 @@ func TestPrivateRoundTrip(t *testing.T) {
 			other, err := sealer.ParsePrivate(left)
 			require.NoError(t, err)
 			require.NotEqual(t, p.AppendRequestSalt(nil), other.AppendRequestSalt(nil), "a request can't be guessed any more")
-			require.True(t, isCanonical(left))
+			require.True(t, IsJSON(left))
 			again, err := sealer.Forget(left, is)
 			require.NoError(t, err)
 			require.Equal(t, left, again)
@@ -146,7 +147,7 @@ func TestPrivateRoundTrip(t *testing.T) {
 	})
 }
 
-func isCanonical(text []byte) bool {
-	again, err := sealer.Canonical(text)
+func IsJSON(text []byte) bool {
+	again, err := canonical.JSON(text)
 	return err == nil && bytes.Equal(again, text)
 }

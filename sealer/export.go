@@ -13,6 +13,9 @@ import (
 	"hash"
 	"io"
 	"strconv"
+
+	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/merkle"
 )
 
 // ExportHeader begins an audit export: a run of sealed events of one log, verbatim,
@@ -20,7 +23,7 @@ import (
 type ExportHeader struct {
 	// After are the roots of the perfect subtrees after the last entry, up to the size of the
 	// last checkpoint; Before those before the first. See ProveRange.
-	After, Before []Hash
+	After, Before []merkle.Hash
 	// Checkpoints are the signed notes of the packs that the entries were sealed in,
 	// in their order.
 	Checkpoints []string
@@ -46,7 +49,7 @@ func (h *ExportHeader) Append(dst []byte) []byte {
 	dst = append(dst, `,"checkpoints":[`...)
 	for i, note := range h.Checkpoints {
 		dst = appendComma(dst, i)
-		dst = AppendString(dst, note)
+		dst = canonical.AppendString(dst, note)
 	}
 	dst = append(dst, `],"count":`...)
 	dst = strconv.AppendUint(dst, h.Count, 10)
@@ -55,31 +58,31 @@ func (h *ExportHeader) Append(dst []byte) []byte {
 	dst = append(dst, `,"firstIndex":`...)
 	dst = strconv.AppendUint(dst, h.FirstIndex, 10)
 	dst = append(dst, `,"tenantId":`...)
-	dst = AppendString(dst, h.TenantID)
+	dst = canonical.AppendString(dst, h.TenantID)
 	return append(dst, `,"v":1}`...)
 }
 
 // ParseExportHeader reads exactly what Append writes. It verifies nothing.
 func ParseExportHeader(text []byte) (h ExportHeader, err error) {
-	s := scanner{text: string(text)}
-	s.lit(exportStart)
+	s := newScanner(string(text))
+	s.Lit(exportStart)
 	h.After = s.hashes()
-	s.lit(`,"before":`)
+	s.Lit(`,"before":`)
 	h.Before = s.hashes()
-	s.lit(`,"checkpoints":`)
-	s.list(func() { h.Checkpoints = append(h.Checkpoints, s.name()) })
-	s.lit(`,"count":`)
-	h.Count = uint64(s.integer())
-	s.lit(`,"directory":`)
-	directoryAt := s.at
-	s.object()
-	h.Directory = text[directoryAt:s.at:s.at]
-	s.lit(`,"firstIndex":`)
-	h.FirstIndex = uint64(s.integer())
-	s.lit(`,"tenantId":`)
+	s.Lit(`,"checkpoints":`)
+	s.List(func() { h.Checkpoints = append(h.Checkpoints, s.Name()) })
+	s.Lit(`,"count":`)
+	h.Count = uint64(s.Integer())
+	s.Lit(`,"directory":`)
+	directoryAt := s.At
+	s.Object()
+	h.Directory = text[directoryAt:s.At:s.At]
+	s.Lit(`,"firstIndex":`)
+	h.FirstIndex = uint64(s.Integer())
+	s.Lit(`,"tenantId":`)
 	h.TenantID = s.tenantID()
-	s.lit(`,"v":1}`)
-	err = s.end()
+	s.Lit(`,"v":1}`)
+	err = s.End()
 	if err == nil && (h.Count == 0 || len(h.Checkpoints) == 0) {
 		err = fmt.Errorf("it has %d entries and %d checkpoints", h.Count, len(h.Checkpoints))
 	}
@@ -118,7 +121,7 @@ func (e *ExportReader) Next() ([]byte, error) {
 		case io.EOF:
 			return nil, io.EOF
 		case nil:
-			return nil, fmt.Errorf("%w: more after the last entry", ErrNotCanonical)
+			return nil, fmt.Errorf("%w: more after the last entry", canonical.ErrNotCanonical)
 		default:
 			return nil, err
 		}
@@ -194,7 +197,7 @@ func (s *sum) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func (s *sum) text() string { return base64url.EncodeToString(s.hash.Sum(nil)) }
+func (s *sum) text() string { return canonical.Base64.EncodeToString(s.hash.Sum(nil)) }
 
 // DSARWriter writes a bundle. Its memory doesn't grow with the rows.
 type DSARWriter struct {
@@ -265,7 +268,7 @@ func (b *DSARWriter) Close(m DSARManifest, signer *Signer) (bytes int64, digest 
 		return 0, "", err
 	}
 	m.Files, m.SigningKeyID, m.Version = b.files, signer.KeyID, 1
-	text, err := Canonical(m)
+	text, err := canonical.JSON(m)
 	if err != nil {
 		return 0, "", err
 	}
@@ -284,15 +287,15 @@ func (b *DSARWriter) Close(m DSARManifest, signer *Signer) (bytes int64, digest 
 // ParseDSARManifest reads manifest.json strictly, and also returns the signed text and its
 // signature. It verifies nothing.
 func ParseDSARManifest(text []byte) (m DSARManifest, signed, signature []byte, err error) {
-	s := scanner{text: string(text)}
-	s.lit(`{"manifest":`)
-	from := s.at
-	s.object()
-	signed = text[from:s.at]
-	s.lit(`,"signature":`)
+	s := newScanner(string(text))
+	s.Lit(`{"manifest":`)
+	from := s.At
+	s.Object()
+	signed = text[from:s.At]
+	s.Lit(`,"signature":`)
 	keyID, signature := s.signature()
-	s.lit(`}`)
-	if err = s.end(); err != nil {
+	s.Lit(`}`)
+	if err = s.End(); err != nil {
 		return m, nil, nil, err
 	}
 	d := json.NewDecoder(bytes.NewReader(signed))
@@ -300,17 +303,17 @@ func ParseDSARManifest(text []byte) (m DSARManifest, signed, signature []byte, e
 	if err = d.Decode(&m); err != nil {
 		return m, nil, nil, err
 	}
-	again, err := Canonical(m)
+	again, err := canonical.JSON(m)
 	switch {
 	case err != nil:
 	case !bytes.Equal(again, signed):
-		err = ErrNotCanonical
+		err = canonical.ErrNotCanonical
 	case m.Version != 1:
 		err = fmt.Errorf("unknown version %d", m.Version)
 	case keyID != m.SigningKeyID:
 		err = errors.New("signed by another key than it names")
 	default:
-		_, err = ParseTime(m.CreatedAt)
+		_, err = canonical.ParseTime(m.CreatedAt)
 	}
 	return m, signed, signature, err
 }

@@ -5,6 +5,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/merkle"
 )
 
 // FuzzParsePrivate: what is accepted is written the same again.
@@ -35,7 +38,7 @@ func FuzzParseRecord(f *testing.F) {
 // FuzzOpenCheckpoint: only the note that was signed opens.
 func FuzzOpenCheckpoint(f *testing.F) {
 	key := testKey("pack")
-	c := Checkpoint{oneLog, 7, LeafHash(nil), epoch}
+	c := Checkpoint{oneLog, 7, merkle.LeafHash(nil), epoch}
 	good, err := SignCheckpoint(c, key)
 	require.NoError(f, err)
 	f.Add(good)
@@ -51,14 +54,14 @@ func FuzzOpenCheckpoint(f *testing.F) {
 func FuzzCanonical(f *testing.F) {
 	f.Add([]byte(`{"b":[1e2,-0,"\u00e9"],"a":{}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		once, err := Canonical(text)
+		once, err := canonical.JSON(text)
 		if err != nil {
 			return
 		}
-		twice, err := Canonical(once)
+		twice, err := canonical.JSON(once)
 		require.NoError(t, err)
 		require.Equal(t, string(once), string(twice))
-		require.True(t, isCanonical(once))
+		require.True(t, canonical.IsJSON(once))
 	})
 }
 
@@ -80,7 +83,7 @@ func FuzzContradiction(f *testing.F) {
 		for leaf := uint64(first); len(said) >= 3 && leaf < 40; leaf, said = leaf+1, said[3:] {
 			d := delivery{at: epoch.Add(time.Duration(said[1]%60) * time.Hour), first: uint64(said[2]) % (leaf + 1)}
 			d.Event.At = d.at
-			if hash := (Hash{said[0] % 3}).String(); said[0]%6 < 3 {
+			if hash := (merkle.Hash{said[0] % 3}).String(); said[0]%6 < 3 {
 				d.Idempotency = hash
 			} else {
 				d.Identity.Hash = hash

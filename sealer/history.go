@@ -11,6 +11,8 @@ import (
 	"sort"
 
 	"github.com/oklog/ulid/v2"
+
+	"muniment.example/sealer/merkle"
 )
 
 // History is what a verifier must know of a log's entries to judge a later one: their event
@@ -67,7 +69,7 @@ func (h *History) occurrence(leaf uint64, d *RecordedDelivery) (s occurrence, ok
 	if row {
 		text, s.at = d.Identity.Hash, 0
 	}
-	hash, err := ParseHash(text)
+	hash, err := merkle.ParseHash(text)
 	if err != nil {
 		return s, false
 	}

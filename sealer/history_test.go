@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"muniment.example/sealer/merkle"
 )
 
 // TestFirstIsTheLowest holds the search of what a delivery repeats against a walk over all
@@ -15,14 +17,14 @@ func TestFirstIsTheLowest(t *testing.T) {
 		h, joined := newHistory(newHistory(nil)), uint64(0)
 		var before []RecordedDelivery
 		keys := []RecordedDelivery{
-			{Idempotency: Hash{}.String()}, {Idempotency: Hash{1}.String()}, {Identity: RowIdentity{Hash: Hash{}.String()}},
-			{Identity: RowIdentity{Hash: Hash{}.String(), Day: "2026-10-24"}}, {Identity: RowIdentity{Hash: Hash{}.String(), Day: "2026-10-25"}}, {},
+			{Idempotency: merkle.Hash{}.String()}, {Idempotency: merkle.Hash{1}.String()}, {Identity: RowIdentity{Hash: merkle.Hash{}.String()}},
+			{Identity: RowIdentity{Hash: merkle.Hash{}.String(), Day: "2026-10-24"}}, {Identity: RowIdentity{Hash: merkle.Hash{}.String(), Day: "2026-10-25"}}, {},
 		}
 		for leaf := range uint64(rapid.IntRange(1, 60).Draw(t, "deliveries")) {
 			if rapid.IntRange(0, 9).Draw(t, "pack ends") == 0 && leaf > joined {
-				below, tree := h.below, NewTree()
+				below, tree := h.below, merkle.NewTree()
 				for range leaf {
-					tree.Append(Hash{})
+					tree.Append(merkle.Hash{})
 				}
 				below.Join(&Ledger{history: h, first: joined, Tree: tree})
 				h, joined = newHistory(below), leaf

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/mod/sumdb/note"
+
+	"muniment.example/sealer/canonical"
 )
 
 // Key is one entry of the key directory.
@@ -34,7 +36,7 @@ func NewKey(pub ed25519.PublicKey, purpose string, notBefore time.Time) Key {
 	return Key{
 		KeyID:     KeyID(pub),
 		Algorithm: Algorithm,
-		PublicKey: base64url.EncodeToString(pub),
+		PublicKey: canonical.Base64.EncodeToString(pub),
 		NotBefore: notBefore,
 		Purpose:   purpose,
 	}
@@ -119,7 +121,7 @@ func purposeThat(is func(*Purpose) bool) Purpose {
 // ReadPublicKey reads an Ed25519 public key, 32 bytes in base64url. It refuses a key of
 // small order, and one that is not the canonical encoding of its point.
 func ReadPublicKey(text string) (ed25519.PublicKey, error) {
-	pub, err := DecodeBase64(text, ed25519.PublicKeySize)
+	pub, err := canonical.DecodeBase64(text, ed25519.PublicKeySize)
 	if err == nil {
 		err = checkPoint(pub)
 	}
@@ -136,12 +138,12 @@ func checkPoint(pub []byte) error {
 	y[31] &= 0x7f
 	for _, small := range smallOrder {
 		if bytes.Equal(y, small) {
-			return fmt.Errorf("the public key %s is of small order: anyone can sign with it", base64url.EncodeToString(pub))
+			return fmt.Errorf("the public key %s is of small order: anyone can sign with it", canonical.Base64.EncodeToString(pub))
 		}
 	}
 	for i := 31; i >= 0 && y[i] >= fieldPrime[i]; i-- {
 		if i == 0 || y[i] > fieldPrime[i] {
-			return fmt.Errorf("the public key %s is not the canonical encoding of a point", base64url.EncodeToString(pub))
+			return fmt.Errorf("the public key %s is not the canonical encoding of a point", canonical.Base64.EncodeToString(pub))
 		}
 	}
 	return nil
@@ -212,7 +214,7 @@ type Delegation struct {
 
 func (d *Delegation) text() string {
 	return strings.Join([]string{
-		delegationHeader, KeyID(d.Key), base64url.EncodeToString(d.Key), FormatTime(d.NotBefore), FormatTime(d.NotAfter), "",
+		delegationHeader, KeyID(d.Key), canonical.Base64.EncodeToString(d.Key), canonical.FormatTime(d.NotBefore), canonical.FormatTime(d.NotAfter), "",
 	}, "\n")
 }
 
@@ -269,15 +271,15 @@ func parseDelegation(text string) (*Delegation, error) {
 		return nil, err
 	}
 	d := &Delegation{Key: key}
-	if d.NotBefore, err = ParseTime(lines[3]); err != nil {
+	if d.NotBefore, err = canonical.ParseTime(lines[3]); err != nil {
 		return nil, err
 	}
-	if d.NotAfter, err = ParseTime(lines[4]); err != nil {
+	if d.NotAfter, err = canonical.ParseTime(lines[4]); err != nil {
 		return nil, err
 	}
 	switch {
 	case d.text() != signed:
-		return nil, ErrNotCanonical
+		return nil, canonical.ErrNotCanonical
 	case !d.NotBefore.Before(d.NotAfter):
 		return nil, errors.New("the delegation ends before it begins")
 	}
@@ -297,7 +299,7 @@ func checkRoot(delegation string, root note.Verifier) error {
 		return fmt.Errorf("delegation by the root: %w: it has no signature by %s", ErrOtherRoot, root.Name())
 	}
 	if err == nil && signed.Text != delegationLines(delegation) {
-		err = ErrNotCanonical
+		err = canonical.ErrNotCanonical
 	}
 	if err != nil {
 		return fmt.Errorf("delegation by the root: %w", err)

@@ -11,6 +11,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/oklog/ulid/v2"
+
+	"muniment.example/sealer/merkle"
 )
 
 // Ledger folds the entries of one pack, in their order, into the tree, totals, duplicates and
@@ -30,9 +32,9 @@ type Ledger struct {
 
 	// The results so far, read-only.
 
-	Tree       *Tree // of the log
+	Tree       *merkle.Tree // of the log
 	Entries    int
-	Leaves     []Hash
+	Leaves     []merkle.Hash
 	Meter      Meter
 	Rated      []Rated     // the metered receipts that repeat none
 	Duplicates []Duplicate // by rising leaf
@@ -81,7 +83,7 @@ type Duplicate struct{ Leaf, First uint64 }
 
 // NewLedger returns a ledger of the entries from leaf first on. before is the tree of the log
 // up to there, and known what is known of the earlier entries, nil for nothing.
-func NewLedger(tenantID string, first uint64, before *Tree, known *History) *Ledger {
+func NewLedger(tenantID string, first uint64, before *merkle.Tree, known *History) *Ledger {
 	return &Ledger{tenantID: tenantID, history: newHistory(known), Tree: before.Clone(), first: first}
 }
 

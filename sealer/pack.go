@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/merkle"
 )
 
 // MaxPackEntries is the most entries of one pack.
@@ -17,7 +20,7 @@ type PackHeader struct {
 	Checkpoint string
 	// Consistency is the RFC 6962 proof from the previous tree to this one; empty
 	// for the first pack.
-	Consistency []Hash
+	Consistency []merkle.Hash
 	// Count is the number of entries, 1 to MaxPackEntries.
 	Count int
 	// Directory is the signed key directory, verbatim.
@@ -31,7 +34,7 @@ type PackHeader struct {
 	PackID   string
 	// Previous is the pack before this one; nil if FirstIndex is 0.
 	Previous *PackRef
-	RootHash Hash
+	RootHash merkle.Hash
 	SealedAt time.Time
 	// Settlement is what the settlement rules make of the pack; nil if there are none.
 	Settlement *Settlement
@@ -46,9 +49,9 @@ type PackHeader struct {
 // PackRef names a sealed pack and the tree that it ended with. It binds the whole
 // pack: the root its entries, HeaderHash all that it says about them.
 type PackRef struct {
-	HeaderHash Hash // SHA-256 of the header's canonical text
+	HeaderHash merkle.Hash // SHA-256 of the header's canonical text
 	PackID     string
-	RootHash   Hash
+	RootHash   merkle.Hash
 	TreeSize   uint64
 }
 
@@ -60,7 +63,7 @@ func (h *PackHeader) Ref() PackRef {
 // Append appends the canonical text, which the pack's signature covers.
 func (h *PackHeader) Append(dst []byte) []byte {
 	dst = append(dst, `{"checkpoint":`...)
-	dst = AppendString(dst, h.Checkpoint)
+	dst = canonical.AppendString(dst, h.Checkpoint)
 	dst = append(dst, `,"consistency":`...)
 	dst = appendHashes(dst, h.Consistency)
 	dst = append(dst, `,"count":`...)
@@ -84,7 +87,7 @@ func (h *PackHeader) Append(dst []byte) []byte {
 		dst = h.Metering[i].append(dst)
 	}
 	dst = append(dst, `],"packId":`...)
-	dst = AppendString(dst, h.PackID)
+	dst = canonical.AppendString(dst, h.PackID)
 	dst = append(dst, `,"previous":`...)
 	if h.Previous == nil {
 		dst = append(dst, "null"...)
@@ -92,7 +95,7 @@ func (h *PackHeader) Append(dst []byte) []byte {
 		dst = append(dst, `{"headerHash":`...)
 		dst = appendHash(dst, h.Previous.HeaderHash)
 		dst = append(dst, `,"packId":`...)
-		dst = AppendString(dst, h.Previous.PackID)
+		dst = canonical.AppendString(dst, h.Previous.PackID)
 		dst = append(dst, `,"rootHash":`...)
 		dst = appendHash(dst, h.Previous.RootHash)
 		dst = append(dst, `,"treeSize":`...)
@@ -102,13 +105,13 @@ func (h *PackHeader) Append(dst []byte) []byte {
 	dst = append(dst, `,"rootHash":`...)
 	dst = appendHash(dst, h.RootHash)
 	dst = append(dst, `,"sealedAt":`...)
-	dst = appendQuotedTime(dst, h.SealedAt)
+	dst = canonical.AppendQuotedTime(dst, h.SealedAt)
 	dst = append(dst, `,"settlement":`...)
 	dst = h.Settlement.append(dst)
 	dst = append(dst, `,"signingKeyId":`...)
-	dst = AppendString(dst, h.SigningKeyID)
+	dst = canonical.AppendString(dst, h.SigningKeyID)
 	dst = append(dst, `,"tenantId":`...)
-	dst = AppendString(dst, h.TenantID)
+	dst = canonical.AppendString(dst, h.TenantID)
 	dst = append(dst, `,"treeSize":`...)
 	dst = strconv.AppendUint(dst, h.TreeSize, 10)
 	return append(dst, `,"v":1}`...)
@@ -121,29 +124,29 @@ func appendComma(dst []byte, i int) []byte {
 	return dst
 }
 
-func appendHash(dst []byte, h Hash) []byte {
+func appendHash(dst []byte, h merkle.Hash) []byte {
 	dst = append(dst, '"')
-	dst = base64url.AppendEncode(dst, h[:])
+	dst = canonical.Base64.AppendEncode(dst, h[:])
 	return append(dst, '"')
 }
 
 func (r *MeterRow) append(dst []byte) []byte {
 	dst = append(dst, `{"basisId":`...)
-	dst = AppendString(dst, r.BasisID)
+	dst = canonical.AppendString(dst, r.BasisID)
 	dst = append(dst, `,"impressions":"`...)
 	dst = AppendImpressions(dst, r.Impressions)
 	dst = append(dst, `","meteringBasis":`...)
-	dst = AppendString(dst, r.MeteringBasis)
+	dst = canonical.AppendString(dst, r.MeteringBasis)
 	dst = append(dst, `,"quantityMs":`...)
 	dst = strconv.AppendInt(dst, r.QuantityMs, 10)
 	dst = append(dst, `,"reason":`...)
-	dst = AppendString(dst, r.Reason)
+	dst = canonical.AppendString(dst, r.Reason)
 	dst = append(dst, `,"receipts":`...)
 	dst = strconv.AppendInt(dst, r.Receipts, 10)
 	dst = append(dst, `,"rightId":`...)
-	dst = AppendString(dst, r.RightID)
+	dst = canonical.AppendString(dst, r.RightID)
 	dst = append(dst, `,"substrate":`...)
-	dst = AppendString(dst, r.Substrate)
+	dst = canonical.AppendString(dst, r.Substrate)
 	return append(dst, '}')
 }
 
@@ -158,89 +161,89 @@ func ParsePackHeader(text []byte) (PackHeader, error) {
 }
 
 func parsePackHeader(text []byte) (h PackHeader, err error) {
-	s := scanner{text: string(text)}
-	s.lit(`{"checkpoint":`)
-	h.Checkpoint = s.name()
-	s.lit(`,"consistency":`)
+	s := newScanner(string(text))
+	s.Lit(`{"checkpoint":`)
+	h.Checkpoint = s.Name()
+	s.Lit(`,"consistency":`)
 	h.Consistency = s.hashes()
-	s.lit(`,"count":`)
-	h.Count = int(s.integer())
-	s.lit(`,"directory":`)
-	directoryAt := s.at
-	s.object()
-	h.Directory = text[directoryAt:s.at:s.at]
-	s.lit(`,"duplicates":`)
-	s.list(func() { h.Duplicates = append(h.Duplicates, readDuplicate(&s)) })
-	s.lit(`,"firstIndex":`)
-	h.FirstIndex = uint64(s.integer())
-	s.lit(`,"metering":`)
-	s.list(func() { h.Metering = append(h.Metering, readMeterRow(&s)) })
-	s.lit(`,"packId":`)
+	s.Lit(`,"count":`)
+	h.Count = int(s.Integer())
+	s.Lit(`,"directory":`)
+	directoryAt := s.At
+	s.Object()
+	h.Directory = text[directoryAt:s.At:s.At]
+	s.Lit(`,"duplicates":`)
+	s.List(func() { h.Duplicates = append(h.Duplicates, readDuplicate(&s)) })
+	s.Lit(`,"firstIndex":`)
+	h.FirstIndex = uint64(s.Integer())
+	s.Lit(`,"metering":`)
+	s.List(func() { h.Metering = append(h.Metering, readMeterRow(&s)) })
+	s.Lit(`,"packId":`)
 	h.PackID = s.packID()
-	s.lit(`,"previous":`)
-	if !s.has("null") {
+	s.Lit(`,"previous":`)
+	if !s.Has("null") {
 		h.Previous = readPackRef(&s)
 	}
-	s.lit(`,"rootHash":`)
+	s.Lit(`,"rootHash":`)
 	h.RootHash = s.hash()
-	s.lit(`,"sealedAt":`)
-	h.SealedAt = s.time()
-	s.lit(`,"settlement":`)
+	s.Lit(`,"sealedAt":`)
+	h.SealedAt = s.Time()
+	s.Lit(`,"settlement":`)
 	h.Settlement = readSettlement(&s)
-	s.lit(`,"signingKeyId":`)
-	h.SigningKeyID = s.name()
-	s.lit(`,"tenantId":`)
+	s.Lit(`,"signingKeyId":`)
+	h.SigningKeyID = s.Name()
+	s.Lit(`,"tenantId":`)
 	h.TenantID = s.tenantID()
-	s.lit(`,"treeSize":`)
-	h.TreeSize = uint64(s.integer())
-	s.lit(`,"v":1}`)
-	if err := s.end(); err != nil {
+	s.Lit(`,"treeSize":`)
+	h.TreeSize = uint64(s.Integer())
+	s.Lit(`,"v":1}`)
+	if err := s.End(); err != nil {
 		return h, err
 	}
 	return h, h.check()
 }
 
 func readDuplicate(s *scanner) (d Duplicate) {
-	s.lit(`{"first":`)
-	d.First = uint64(s.integer())
-	s.lit(`,"leaf":`)
-	d.Leaf = uint64(s.integer())
-	s.lit(`}`)
+	s.Lit(`{"first":`)
+	d.First = uint64(s.Integer())
+	s.Lit(`,"leaf":`)
+	d.Leaf = uint64(s.Integer())
+	s.Lit(`}`)
 	return d
 }
 
 func readMeterRow(s *scanner) (r MeterRow) {
-	s.lit(`{"basisId":`)
-	r.BasisID = s.name()
-	s.lit(`,"impressions":`)
+	s.Lit(`{"basisId":`)
+	r.BasisID = s.Name()
+	s.Lit(`,"impressions":`)
 	r.Impressions = s.impressions()
-	s.lit(`,"meteringBasis":`)
-	r.MeteringBasis = s.name()
-	s.lit(`,"quantityMs":`)
-	r.QuantityMs = s.integer()
-	s.lit(`,"reason":`)
-	r.Reason = s.name()
-	s.lit(`,"receipts":`)
-	r.Receipts = s.integer()
-	s.lit(`,"rightId":`)
-	r.RightID = s.name()
-	s.lit(`,"substrate":`)
-	r.Substrate = s.name()
-	s.lit(`}`)
+	s.Lit(`,"meteringBasis":`)
+	r.MeteringBasis = s.Name()
+	s.Lit(`,"quantityMs":`)
+	r.QuantityMs = s.Integer()
+	s.Lit(`,"reason":`)
+	r.Reason = s.Name()
+	s.Lit(`,"receipts":`)
+	r.Receipts = s.Integer()
+	s.Lit(`,"rightId":`)
+	r.RightID = s.Name()
+	s.Lit(`,"substrate":`)
+	r.Substrate = s.Name()
+	s.Lit(`}`)
 	return r
 }
 
 func readPackRef(s *scanner) *PackRef {
 	r := new(PackRef)
-	s.lit(`{"headerHash":`)
+	s.Lit(`{"headerHash":`)
 	r.HeaderHash = s.hash()
-	s.lit(`,"packId":`)
+	s.Lit(`,"packId":`)
 	r.PackID = s.packID()
-	s.lit(`,"rootHash":`)
+	s.Lit(`,"rootHash":`)
 	r.RootHash = s.hash()
-	s.lit(`,"treeSize":`)
-	r.TreeSize = uint64(s.integer())
-	s.lit(`}`)
+	s.Lit(`,"treeSize":`)
+	r.TreeSize = uint64(s.Integer())
+	s.Lit(`}`)
 	return r
 }
 
@@ -272,9 +275,9 @@ type SealedPack struct {
 	// Signature is by the key that Header.SigningKeyID names.
 	Signature []byte
 	// Tree is the tree of the log at the end of the pack. The next pack begins with it.
-	Tree *Tree
+	Tree *merkle.Tree
 
-	before *Tree
+	before *merkle.Tree
 }
 
 // signatureLine is the last line of a bundle, without its newline.
@@ -284,9 +287,21 @@ func signatureLine(keyID string, signature []byte) []byte {
 
 // ParseSignatureLine reads the last line of a bundle or a statement, without its newline.
 func ParseSignatureLine(line []byte) (keyID string, signature []byte, err error) {
-	s := scanner{text: string(line)}
-	s.lit(`{"signature":`)
+	s := newScanner(string(line))
+	s.Lit(`{"signature":`)
 	keyID, signature = s.signature()
-	s.lit(`}`)
-	return keyID, signature, s.end()
+	s.Lit(`}`)
+	return keyID, signature, s.End()
+}
+
+// Before returns the tree that the pack was built on, from its consistency proof.
+func (h *PackHeader) Before() (*merkle.Tree, error) {
+	if h.Previous == nil {
+		return merkle.NewTree(), nil
+	}
+	t, err := merkle.TreeBefore(h.FirstIndex, h.TreeSize, h.Previous.RootHash, h.Consistency)
+	if err != nil {
+		return nil, fmt.Errorf("cannot find the tree before pack %s: %w", h.PackID, err)
+	}
+	return t, nil
 }

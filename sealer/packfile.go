@@ -9,6 +9,9 @@ import (
 	"slices"
 
 	"github.com/klauspost/compress/zstd"
+
+	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/merkle"
 )
 
 const (
@@ -26,7 +29,7 @@ const (
 type BundleWriter struct {
 	w    *bufio.Writer
 	pack *SealedPack
-	tree *Tree
+	tree *merkle.Tree
 	err  error
 }
 
@@ -39,7 +42,7 @@ func NewBundleWriter(w io.Writer, p *SealedPack) *BundleWriter {
 
 // Add writes the next entry, the text of an event verbatim.
 func (b *BundleWriter) Add(event []byte) error {
-	b.tree.Append(LeafHash(event))
+	b.tree.Append(merkle.LeafHash(event))
 	b.line(event)
 	return b.err
 }
@@ -78,7 +81,7 @@ func AppendPackObject(dst []byte, p *SealedPack, entries [][]byte) []byte {
 	dst = append(dst, `{"entries":[`...)
 	for i, e := range entries {
 		dst = appendComma(dst, i)
-		dst = AppendString(dst, string(e))
+		dst = canonical.AppendString(dst, string(e))
 	}
 	dst = append(dst, `],"header":`...)
 	dst = append(dst, p.HeaderText...)
@@ -153,28 +156,28 @@ func (p *PackReader) readObject(r io.Reader) error {
 	if len(text) > maxObjectBytes {
 		return fmt.Errorf("the object has more than %d bytes", maxObjectBytes)
 	}
-	s := scanner{text: string(text)}
-	answer, beside := s.has(answerStart), s.has(besideStart)
-	s.lit(`{"entries":`)
-	s.list(func() { p.entries = append(p.entries, s.name()) })
-	s.lit(`,"header":`)
-	headerAt := s.at
-	s.object()
-	p.headerText = text[headerAt:s.at:s.at]
-	s.lit(`,"signature":`)
+	s := newScanner(string(text))
+	answer, beside := s.Has(answerStart), s.Has(besideStart)
+	s.Lit(`{"entries":`)
+	s.List(func() { p.entries = append(p.entries, s.Name()) })
+	s.Lit(`,"header":`)
+	headerAt := s.At
+	s.Object()
+	p.headerText = text[headerAt:s.At:s.At]
+	s.Lit(`,"signature":`)
 	keyID, signature := s.signature()
-	s.lit(`}`)
+	s.Lit(`}`)
 	if beside {
-		s.lit(`,"verificationKey":`)
+		s.Lit(`,"verificationKey":`)
 		k := readAnsweredKey(&s)
 		p.beside = &k
-		s.lit(`}`)
+		s.Lit(`}`)
 		if answer {
-			s.lit(`}`)
+			s.Lit(`}`)
 		}
-		s.has("\n")
+		s.Has("\n")
 	}
-	if err := s.end(); err != nil {
+	if err := s.End(); err != nil {
 		return err
 	}
 	if p.header, err = parsePackHeader(p.headerText); err != nil {
@@ -243,7 +246,7 @@ func (p *PackReader) next() ([]byte, error) {
 	switch _, err := p.lines.Peek(1); err {
 	case io.EOF:
 	case nil:
-		return nil, fmt.Errorf("%w: more after the signature", ErrNotCanonical)
+		return nil, fmt.Errorf("%w: more after the signature", canonical.ErrNotCanonical)
 	default:
 		return nil, err
 	}
@@ -259,7 +262,7 @@ func readLine(lines *bufio.Reader, limit int) ([]byte, error) {
 	for {
 		part, err := lines.ReadSlice('\n')
 		if len(line)+len(part) > limit+1 {
-			return nil, fmt.Errorf("%w: a line of more than %d bytes", ErrNotCanonical, limit)
+			return nil, fmt.Errorf("%w: a line of more than %d bytes", canonical.ErrNotCanonical, limit)
 		}
 		line = append(line, part...)
 		switch err {
@@ -277,7 +280,7 @@ func readLine(lines *bufio.Reader, limit int) ([]byte, error) {
 // noEOF returns ErrNotCanonical for the end of a file.
 func noEOF(err error) error {
 	if err == io.ErrUnexpectedEOF || err == io.EOF {
-		return fmt.Errorf("%w: the file ends too early", ErrNotCanonical)
+		return fmt.Errorf("%w: the file ends too early", canonical.ErrNotCanonical)
 	}
 	return err
 }
@@ -309,7 +312,7 @@ type unpackedReader struct{ io.Reader }
 func (u unpackedReader) Read(p []byte) (int, error) {
 	n, err := u.Reader.Read(p)
 	if err != nil && err != io.EOF {
-		err = fmt.Errorf("%w: zstd: %w", ErrNotCanonical, err)
+		err = fmt.Errorf("%w: zstd: %w", canonical.ErrNotCanonical, err)
 	}
 	return n, err
 }

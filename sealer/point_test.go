@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/mod/sumdb/note"
+
+	"muniment.example/sealer/canonical"
 )
 
 // weakKeys are public keys that are refused: those of small order, with either sign,
@@ -49,7 +51,7 @@ func TestWeakKeys(t *testing.T) {
 		if forgeable(pub) {
 			forged++
 		}
-		_, err := ReadPublicKey(base64url.EncodeToString(pub))
+		_, err := ReadPublicKey(canonical.Base64.EncodeToString(pub))
 		require.Error(t, err, "%x", pub)
 
 		k := NewKey(pub, PurposeReceipt, epoch)
@@ -67,7 +69,7 @@ func TestWeakKeys(t *testing.T) {
 	}
 	require.GreaterOrEqual(t, forged, 8, "the table holds what the class is about")
 	for n := range 100 {
-		_, err := ReadPublicKey(base64url.EncodeToString(pub(testKey(fmt.Sprint(n)))))
+		_, err := ReadPublicKey(canonical.Base64.EncodeToString(pub(testKey(fmt.Sprint(n)))))
 		require.NoError(t, err)
 	}
 	largest := append([]byte(nil), fieldPrime...)

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/mod/sumdb/note"
+
+	"muniment.example/sealer/canonical"
 )
 
 // Private is the part of a record that erasure deletes. The event holds only its commitment,
@@ -61,22 +63,22 @@ type Note struct {
 // NotesOf returns a note for each member of a value that is an object in JSON, not salted yet. Each member
 // must be a string or an object.
 func NotesOf(value any) (notes []Note, err error) {
-	text, err := Canonical(value)
+	text, err := canonical.JSON(value)
 	if err != nil {
 		return nil, err
 	}
-	s := scanner{text: string(text)}
-	s.lit(`{`)
-	for s.fault == nil && !s.has(`}`) {
+	s := newScanner(string(text))
+	s.Lit(`{`)
+	for s.Fault == nil && !s.Has(`}`) {
 		if len(notes) > 0 {
-			s.lit(`,`)
+			s.Lit(`,`)
 		}
-		n := Note{Name: s.name()}
-		s.lit(`:`)
+		n := Note{Name: s.Name()}
+		s.Lit(`:`)
 		n.Text = s.note()
 		notes = append(notes, n)
 	}
-	if err := s.end(); err != nil {
+	if err := s.End(); err != nil {
 		return nil, fmt.Errorf("cannot make notes: %w", err)
 	}
 	return notes, nil
@@ -84,13 +86,13 @@ func NotesOf(value any) (notes []Note, err error) {
 
 // note consumes the text of a note, of which only the extent is checked.
 func (s *scanner) note() string {
-	start := s.at
-	if strings.HasPrefix(s.text[s.at:], `"`) {
-		s.str()
+	start := s.At
+	if strings.HasPrefix(s.Text[s.At:], `"`) {
+		s.Str()
 	} else {
-		s.object()
+		s.Object()
 	}
-	return s.text[start:s.at]
+	return s.Text[start:s.At]
 }
 
 // About returns persons who are not salted yet; references that are empty name nobody.
@@ -134,7 +136,7 @@ func (p *Private) append(dst []byte, hashed bool) []byte {
 	dst = append(dst, '{')
 	if p.AttentionMs >= 0 {
 		dst = append(dst, `"attentionMs":`...)
-		dst = AppendNumber(dst, float64(p.AttentionMs))
+		dst = canonical.AppendNumber(dst, float64(p.AttentionMs))
 		dst = append(dst, ',')
 	}
 	if len(p.DataSubjects) > 0 {
@@ -159,11 +161,11 @@ func (p *Private) append(dst []byte, hashed bool) []byte {
 	}
 	if p.RequestHash != "" {
 		dst = append(dst, `"requestHash":`...)
-		dst = AppendString(dst, p.RequestHash)
+		dst = canonical.AppendString(dst, p.RequestHash)
 		dst = append(dst, ',')
 	}
 	dst = append(dst, `"salt":"`...)
-	dst = base64url.AppendEncode(dst, p.Salt[:])
+	dst = canonical.Base64.AppendEncode(dst, p.Salt[:])
 	dst = append(dst, '"')
 	if p.Telemetry != nil {
 		dst = append(dst, `,"telemetry":`...)
@@ -181,22 +183,22 @@ func (s *DataSubject) append(dst []byte, hashed bool) []byte {
 		from := len(dst)
 		dst = append(append(dst, s.Salt[:]...), s.Reference...)
 		sum := sha256.Sum256(dst[from:])
-		return append(base64url.AppendEncode(dst[:from], sum[:]), '"')
+		return append(canonical.Base64.AppendEncode(dst[:from], sum[:]), '"')
 	}
-	dst = AppendString(append(dst, `{"dataSubject":`...), s.Reference)
-	dst = base64url.AppendEncode(append(dst, `,"salt":"`...), s.Salt[:])
+	dst = canonical.AppendString(append(dst, `{"dataSubject":`...), s.Reference)
+	dst = canonical.Base64.AppendEncode(append(dst, `,"salt":"`...), s.Salt[:])
 	return append(dst, `"}`...)
 }
 
 func (n *Note) append(dst []byte, hashed bool) []byte {
-	dst = append(AppendString(dst, n.Name), ':')
+	dst = append(canonical.AppendString(dst, n.Name), ':')
 	switch {
 	case n.Text == "":
 		return append(append(append(dst, '"'), n.Hash...), '"')
 	case hashed:
 		return append(append(append(dst, '"'), n.hash()...), '"')
 	}
-	dst = base64url.AppendEncode(append(dst, `{"salt":"`...), n.Salt[:])
+	dst = canonical.Base64.AppendEncode(append(dst, `{"salt":"`...), n.Salt[:])
 	return append(append(append(dst, `","text":`...), n.Text...), '}')
 }
 
@@ -210,33 +212,33 @@ func (n *Note) hash() string {
 
 // ParsePrivate reads exactly what AppendPrivate writes. Telemetry aliases b.
 func ParsePrivate(b []byte) (Private, error) {
-	s := scanner{text: string(b)}
+	s := newScanner(string(b))
 	p := readPrivateHead(&s)
 	notesAt, notesEnd := 0, 0
-	if s.has(`"notes":`) {
-		notesAt = s.at
+	if s.Has(`"notes":`) {
+		notesAt = s.At
 		p.Notes = readNotes(&s)
-		notesEnd = s.at
-		s.lit(`,`)
+		notesEnd = s.At
+		s.Lit(`,`)
 	}
-	if s.has(`"requestHash":`) {
-		p.RequestHash = s.name()
-		s.lit(`,`)
+	if s.Has(`"requestHash":`) {
+		p.RequestHash = s.Name()
+		s.Lit(`,`)
 	}
-	s.lit(`"salt":`)
-	p.Salt = [16]byte(s.bytes(len(p.Salt)))
-	if s.has(`,"telemetry":`) {
-		telemetryAt := s.at
-		s.object()
-		p.Telemetry = b[telemetryAt:s.at:s.at]
+	s.Lit(`"salt":`)
+	p.Salt = [16]byte(s.Bytes(len(p.Salt)))
+	if s.Has(`,"telemetry":`) {
+		telemetryAt := s.At
+		s.Object()
+		p.Telemetry = b[telemetryAt:s.At:s.At]
 	}
-	s.lit(`}`)
-	err := s.end()
-	if err == nil && p.Telemetry != nil && !isCanonical(p.Telemetry) {
-		err = fmt.Errorf("telemetry: %w", ErrNotCanonical)
+	s.Lit(`}`)
+	err := s.End()
+	if err == nil && p.Telemetry != nil && !canonical.IsJSON(p.Telemetry) {
+		err = fmt.Errorf("telemetry: %w", canonical.ErrNotCanonical)
 	}
-	if err == nil && p.Notes != nil && !isCanonical(b[notesAt:notesEnd]) {
-		err = fmt.Errorf("notes: %w", ErrNotCanonical)
+	if err == nil && p.Notes != nil && !canonical.IsJSON(b[notesAt:notesEnd]) {
+		err = fmt.Errorf("notes: %w", canonical.ErrNotCanonical)
 	}
 	if err != nil {
 		return Private{}, fmt.Errorf("cannot read private part: %w", err)
@@ -247,49 +249,49 @@ func ParsePrivate(b []byte) (Private, error) {
 // readPrivateHead reads what comes before the notes.
 func readPrivateHead(s *scanner) Private {
 	p := Private{AttentionMs: -1}
-	s.lit(`{`)
-	if s.has(`"attentionMs":`) {
-		p.AttentionMs = s.integer()
-		s.lit(`,`)
+	s.Lit(`{`)
+	if s.Has(`"attentionMs":`) {
+		p.AttentionMs = s.Integer()
+		s.Lit(`,`)
 	}
-	if s.has(`"dataSubjects":[`) {
-		for more := true; more && s.fault == nil; more = s.has(`,`) {
+	if s.Has(`"dataSubjects":[`) {
+		for more := true; more && s.Fault == nil; more = s.Has(`,`) {
 			p.DataSubjects = append(p.DataSubjects, readDataSubject(s))
 		}
-		s.lit(`],`)
+		s.Lit(`],`)
 	}
 	return p
 }
 
 func readDataSubject(s *scanner) (d DataSubject) {
-	if !s.has(`{"dataSubject":`) {
-		sum := s.bytes(sha256.Size)
-		d.Hash = base64url.EncodeToString(sum)
+	if !s.Has(`{"dataSubject":`) {
+		sum := s.Bytes(sha256.Size)
+		d.Hash = canonical.Base64.EncodeToString(sum)
 		return d
 	}
-	d.Reference = s.name()
-	s.lit(`,"salt":`)
-	d.Salt = [16]byte(s.bytes(len(d.Salt)))
-	s.lit(`}`)
+	d.Reference = s.Name()
+	s.Lit(`,"salt":`)
+	d.Salt = [16]byte(s.Bytes(len(d.Salt)))
+	s.Lit(`}`)
 	return d
 }
 
 func readNotes(s *scanner) (notes []Note) {
-	s.lit(`{`)
-	for more := true; more && s.fault == nil; more = s.has(`,`) {
-		n := Note{Name: s.name()}
-		s.lit(`:`)
-		if s.has(`{"salt":`) {
-			n.Salt = [16]byte(s.bytes(len(n.Salt)))
-			s.lit(`,"text":`)
+	s.Lit(`{`)
+	for more := true; more && s.Fault == nil; more = s.Has(`,`) {
+		n := Note{Name: s.Name()}
+		s.Lit(`:`)
+		if s.Has(`{"salt":`) {
+			n.Salt = [16]byte(s.Bytes(len(n.Salt)))
+			s.Lit(`,"text":`)
 			n.Text = s.note()
-			s.lit(`}`)
+			s.Lit(`}`)
 		} else {
-			n.Hash = base64url.EncodeToString(s.bytes(sha256.Size))
+			n.Hash = canonical.Base64.EncodeToString(s.Bytes(sha256.Size))
 		}
 		notes = append(notes, n)
 	}
-	s.lit(`}`)
+	s.Lit(`}`)
 	return notes
 }
 
@@ -299,7 +301,7 @@ func DataSubjects(private []byte) (references []string) {
 	if !bytes.Contains(private, []byte(`"dataSubject":`)) {
 		return nil
 	}
-	s := scanner{text: string(private)}
+	s := newScanner(string(private))
 	for _, d := range readPrivateHead(&s).DataSubjects {
 		if d.Reference != "" {
 			references = append(references, d.Reference)
@@ -471,7 +473,7 @@ func Commit(salt [16]byte, text []byte) string {
 // AppendCommitment appends Commit of a salt and the text that follows it in salted.
 func AppendCommitment(dst, salted []byte) []byte {
 	sum := sha256.Sum256(salted)
-	return base64url.AppendEncode(dst, sum[:])
+	return canonical.Base64.AppendEncode(dst, sum[:])
 }
 
 // CheckPrivate checks that private is a private part and that commitment is its Commit.
@@ -487,7 +489,7 @@ func CheckPrivate(private []byte, commitment string) error {
 }
 
 // isHash reports whether s is a base64url SHA-256.
-func isHash(s string) bool { return isBase64(s, sha256.Size) }
+func isHash(s string) bool { return canonical.IsBase64(s, sha256.Size) }
 
 // erasureHeader is the first line of a certificate of erasure, so that no other note can be
 // taken for one. erasureName is the name of its signature.
@@ -536,13 +538,13 @@ func (c *ErasureCertificate) append(dst []byte) []byte {
 			if i > 0 {
 				dst = append(dst, ',')
 			}
-			dst = AppendString(dst, of)
+			dst = canonical.AppendString(dst, of)
 			number(":", counts[of])
 		}
 		dst = append(dst, '}')
 	}
-	text := func(name, s string) { dst = AppendString(append(dst, name...), s) }
-	at := func(name string, t time.Time) { dst = appendQuotedTime(append(dst, name...), t) }
+	text := func(name, s string) { dst = canonical.AppendString(append(dst, name...), s) }
+	at := func(name string, t time.Time) { dst = canonical.AppendQuotedTime(append(dst, name...), t) }
 	at(`{"completedAt":`, c.CompletedAt)
 	at(`,"copiesGoneBy":`, c.CopiesGoneBy)
 	number(`,"counts":{"bundles":`, c.Bundles)
@@ -555,7 +557,7 @@ func (c *ErasureCertificate) append(dst []byte) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = AppendString(dst, id)
+		dst = canonical.AppendString(dst, id)
 	}
 	text(`]},"erasureId":`, c.ErasureID)
 	text(`,"eventId":`, c.EventID)
@@ -596,14 +598,14 @@ func OpenErasure(text string, pub ed25519.PublicKey) error {
 // counts reads an object of numbers.
 func (s *scanner) counts() map[string]int64 {
 	counts := map[string]int64{}
-	s.lit(`{`)
-	for s.fault == nil && !s.has(`}`) {
+	s.Lit(`{`)
+	for s.Fault == nil && !s.Has(`}`) {
 		if len(counts) > 0 {
-			s.lit(`,`)
+			s.Lit(`,`)
 		}
-		of := s.name()
-		s.lit(`:`)
-		counts[of] = s.integer()
+		of := s.Name()
+		s.Lit(`:`)
+		counts[of] = s.Integer()
 	}
 	return counts
 }
@@ -615,45 +617,45 @@ func ParseErasure(text string) (c ErasureCertificate, err error) {
 	if !ok || !ok2 || signatures == "" {
 		return c, errors.New("not a certificate of erasure")
 	}
-	s := scanner{text: body}
-	s.lit(`{"completedAt":`)
-	c.CompletedAt = s.time()
-	s.lit(`,"copiesGoneBy":`)
-	c.CopiesGoneBy = s.time()
-	s.lit(`,"counts":{"bundles":`)
-	c.Bundles = s.integer()
-	s.lit(`,"permanent":`)
+	s := newScanner(body)
+	s.Lit(`{"completedAt":`)
+	c.CompletedAt = s.Time()
+	s.Lit(`,"copiesGoneBy":`)
+	c.CopiesGoneBy = s.Time()
+	s.Lit(`,"counts":{"bundles":`)
+	c.Bundles = s.Integer()
+	s.Lit(`,"permanent":`)
 	c.Permanent = s.counts()
-	s.lit(`,"privateParts":`)
-	c.PrivateParts = s.integer()
-	s.lit(`,"records":`)
+	s.Lit(`,"privateParts":`)
+	c.PrivateParts = s.Integer()
+	s.Lit(`,"records":`)
 	c.Records = s.counts()
-	s.lit(`,"setAside":`)
-	c.SetAside = s.integer()
-	s.lit(`,"statements":[`)
-	for s.fault == nil && !s.has(`]`) {
+	s.Lit(`,"setAside":`)
+	c.SetAside = s.Integer()
+	s.Lit(`,"statements":[`)
+	for s.Fault == nil && !s.Has(`]`) {
 		if len(c.Statements) > 0 {
-			s.lit(`,`)
+			s.Lit(`,`)
 		}
-		c.Statements = append(c.Statements, s.name())
+		c.Statements = append(c.Statements, s.Name())
 	}
-	s.lit(`},"erasureId":`)
-	c.ErasureID = s.name()
-	s.lit(`,"eventId":`)
-	c.EventID = s.name()
-	s.lit(`,"logGoneBy":`)
-	c.LogGoneBy = s.time()
-	s.lit(`,"note":`)
-	noted := s.name()
-	s.lit(`,"subjectHash":`)
-	c.SubjectHash = s.name()
-	s.lit(`,"tenantId":`)
-	c.TenantID = s.name()
-	s.lit(`,"until":`)
-	c.Until = s.time()
-	s.lit(`}`)
-	if err = s.end(); err == nil && (noted != backupsNote || !bytes.Equal(c.append(nil), []byte(body))) {
-		err = ErrNotCanonical
+	s.Lit(`},"erasureId":`)
+	c.ErasureID = s.Name()
+	s.Lit(`,"eventId":`)
+	c.EventID = s.Name()
+	s.Lit(`,"logGoneBy":`)
+	c.LogGoneBy = s.Time()
+	s.Lit(`,"note":`)
+	noted := s.Name()
+	s.Lit(`,"subjectHash":`)
+	c.SubjectHash = s.Name()
+	s.Lit(`,"tenantId":`)
+	c.TenantID = s.Name()
+	s.Lit(`,"until":`)
+	c.Until = s.Time()
+	s.Lit(`}`)
+	if err = s.End(); err == nil && (noted != backupsNote || !bytes.Equal(c.append(nil), []byte(body))) {
+		err = canonical.ErrNotCanonical
 	}
 	return c, err
 }

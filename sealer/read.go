@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"muniment.example/gate"
+	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/merkle"
 )
 
 // ErrWitness says that a receipt's witness is not that of the event that holds it:
@@ -62,39 +64,40 @@ func ReadDelivery(event []byte) (RecordedDelivery, error) {
 // delivery parses the data that parseEnvelope has delimited.
 func (e *envelope) delivery(event []byte) (*RecordedDelivery, error) {
 	d := &RecordedDelivery{Event: e.Event}
-	s := scanner{text: e.text[:e.dataAt+len(e.Data)], at: e.dataAt}
-	s.lit(`{"basisId":`)
-	d.BasisID = s.name()
-	s.lit(`,"gate":{"ruleset":`)
-	s.name()
-	s.lit(`,"version":`)
-	s.name()
-	s.lit(`}`)
-	if s.has(`,"idempotency":`) {
+	s := newScanner(e.text[:e.dataAt+len(e.Data)])
+	s.At = e.dataAt
+	s.Lit(`{"basisId":`)
+	d.BasisID = s.Name()
+	s.Lit(`,"gate":{"ruleset":`)
+	s.Name()
+	s.Lit(`,"version":`)
+	s.Name()
+	s.Lit(`}`)
+	if s.Has(`,"idempotency":`) {
 		h := s.hash()
 		d.Idempotency = h.String()
-	} else if s.has(`,"identity":`) {
+	} else if s.Has(`,"identity":`) {
 		d.Identity = readIdentity(&s)
 	}
-	s.lit(`,"metering":`)
+	s.Lit(`,"metering":`)
 	d.RecordedMetering = readMetering(&s)
-	receiptFrom := s.at
-	s.lit(`,"receipt":`)
-	receipt := s.at
+	receiptFrom := s.At
+	s.Lit(`,"receipt":`)
+	receipt := s.At
 	d.Receipt = readReceipt(&s)
-	receiptTo := s.at
-	s.lit(`,"rightId":`)
-	d.RightID = s.name()
-	s.lit(`,"rightRevision":`)
-	d.RightRevision = s.integer()
-	signatureFrom := s.at
-	s.lit(`,"signature":`)
+	receiptTo := s.At
+	s.Lit(`,"rightId":`)
+	d.RightID = s.Name()
+	s.Lit(`,"rightRevision":`)
+	d.RightRevision = s.Integer()
+	signatureFrom := s.At
+	s.Lit(`,"signature":`)
 	d.KeyID, d.Signature = s.signature()
-	signatureTo := s.at
-	s.lit(`,"substrate":`)
-	d.Substrate = s.name()
-	s.lit(`}`)
-	if err := s.end(); err != nil {
+	signatureTo := s.At
+	s.Lit(`,"substrate":`)
+	d.Substrate = s.Name()
+	s.Lit(`}`)
+	if err := s.End(); err != nil {
 		return nil, fmt.Errorf("data: %w", err)
 	}
 	d.ReceiptText = event[receipt:receiptTo:receiptTo]
@@ -104,7 +107,7 @@ func (e *envelope) delivery(event []byte) (*RecordedDelivery, error) {
 	h.Write(event[:receiptFrom])
 	h.Write(event[receiptTo:signatureFrom])
 	h.Write(event[signatureTo:])
-	if err := d.checkWitness(Hash(h.Sum(nil))); err != nil {
+	if err := d.checkWitness(merkle.Hash(h.Sum(nil))); err != nil {
 		return nil, err
 	}
 	if err := d.check(); err != nil {
@@ -133,42 +136,42 @@ func (m *RecordedMetering) Equal(o *RecordedMetering) bool {
 
 // ParseMetering reads the canonical text of a delivery's metering.
 func ParseMetering(text []byte) (RecordedMetering, error) {
-	s := scanner{text: string(text)}
+	s := newScanner(string(text))
 	m := readMetering(&s)
-	return m, s.end()
+	return m, s.End()
 }
 
 func readMetering(s *scanner) (m RecordedMetering) {
-	s.lit(`{"basis":`)
-	m.Basis = s.name()
-	s.lit(`,"completion":`)
+	s.Lit(`{"basis":`)
+	m.Basis = s.Name()
+	s.Lit(`,"completion":`)
 	m.Completion = s.completion()
-	s.lit(`,"impressions":`)
+	s.Lit(`,"impressions":`)
 	if m.Impressions = s.impressions(); m.Impressions > MaxMultiplier {
-		s.fail("impressions of one delivery")
+		s.Fail("impressions of one delivery")
 	}
-	s.lit(`,"metered":`)
-	m.Metered = s.bool()
-	s.lit(`,"quantityMs":`)
-	m.QuantityMs = s.integer()
-	s.lit(`,"reason":`)
-	m.Reason = s.name()
-	s.lit(`,"reasons":`)
-	s.list(func() { m.Reasons = append(m.Reasons, s.name()) })
-	s.lit(`}`)
+	s.Lit(`,"metered":`)
+	m.Metered = s.Bool()
+	s.Lit(`,"quantityMs":`)
+	m.QuantityMs = s.Integer()
+	s.Lit(`,"reason":`)
+	m.Reason = s.Name()
+	s.Lit(`,"reasons":`)
+	s.List(func() { m.Reasons = append(m.Reasons, s.Name()) })
+	s.Lit(`}`)
 	return m
 }
 
 // completion consumes the name of a completion.
 func (s *scanner) completion() string {
-	c, ok := gate.ParseCompletion(s.str())
+	c, ok := gate.ParseCompletion(s.Str())
 	if !ok {
-		s.fail("a completion")
+		s.Fail("a completion")
 	}
 	return c.String()
 }
 
-func (d *RecordedDelivery) checkWitness(sum Hash) error {
+func (d *RecordedDelivery) checkWitness(sum merkle.Hash) error {
 	if d.Receipt.Witness == nil {
 		return fmt.Errorf("%w: there is none", ErrWitness)
 	}
@@ -234,8 +237,8 @@ func ReadEvent(text []byte) (Event, *RecordedDelivery, error) {
 		return Event{}, nil, err
 	}
 	if e.Type != TypeDelivery {
-		if !isCanonical(e.Data) {
-			return Event{}, nil, fmt.Errorf("data: %w", ErrNotCanonical)
+		if !canonical.IsJSON(e.Data) {
+			return Event{}, nil, fmt.Errorf("data: %w", canonical.ErrNotCanonical)
 		}
 		return e.Event, nil, nil
 	}
@@ -327,24 +330,24 @@ func (i RowIdentity) append(dst []byte) []byte {
 	dst = append(dst, '{')
 	if i.Day != "" {
 		dst = append(dst, `"day":`...)
-		dst = append(AppendString(dst, i.Day), ',')
+		dst = append(canonical.AppendString(dst, i.Day), ',')
 	}
 	dst = append(dst, `"hash":`...)
-	return append(AppendString(dst, i.Hash), '}')
+	return append(canonical.AppendString(dst, i.Hash), '}')
 }
 
 // readIdentity reads what RowIdentity.append writes.
 func readIdentity(s *scanner) (i RowIdentity) {
-	s.lit(`{`)
-	if s.has(`"day":`) {
-		if i.Day = s.str(); !isDay(i.Day) {
-			s.fail("a day")
+	s.Lit(`{`)
+	if s.Has(`"day":`) {
+		if i.Day = s.Str(); !isDay(i.Day) {
+			s.Fail("a day")
 		}
-		s.lit(`,`)
+		s.Lit(`,`)
 	}
-	s.lit(`"hash":`)
+	s.Lit(`"hash":`)
 	hash := s.hash()
 	i.Hash = hash.String()
-	s.lit(`}`)
+	s.Lit(`}`)
 	return i
 }

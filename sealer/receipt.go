@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"muniment.example/gate"
+	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/merkle"
 )
 
 // MaxDwellMs is the longest dwell that a receipt may state, two years and a bit.
@@ -41,57 +43,57 @@ type Receipt struct {
 // allocates nothing.
 func AppendReceipt(dst []byte, r *Receipt) []byte {
 	dst = append(dst, `{"correlationId":`...)
-	dst = appendNullString(dst, r.CorrelationID)
+	dst = canonical.AppendNullString(dst, r.CorrelationID)
 	dst = append(dst, `,"dwellMs":`...)
-	dst = AppendNumber(dst, r.DwellMs)
+	dst = canonical.AppendNumber(dst, r.DwellMs)
 	dst = append(dst, `,"issuedAt":`...)
-	dst = appendQuotedTime(dst, r.IssuedAt)
+	dst = canonical.AppendQuotedTime(dst, r.IssuedAt)
 	dst = append(dst, `,"nonce":`...)
-	dst = AppendString(dst, r.Nonce)
+	dst = canonical.AppendString(dst, r.Nonce)
 	dst = append(dst, `,"receiptId":`...)
-	dst = AppendString(dst, r.ReceiptID)
+	dst = canonical.AppendString(dst, r.ReceiptID)
 	dst = append(dst, `,"renderedAt":`...)
-	dst = appendQuotedTime(dst, r.RenderedAt)
+	dst = canonical.AppendQuotedTime(dst, r.RenderedAt)
 	dst = append(dst, `,"spatialAnchorId":`...)
-	dst = AppendString(dst, r.SpatialAnchorID)
+	dst = canonical.AppendString(dst, r.SpatialAnchorID)
 	dst = append(dst, `,"spatialPlacementId":`...)
-	dst = appendNullString(dst, r.SpatialPlacementID)
+	dst = canonical.AppendNullString(dst, r.SpatialPlacementID)
 	dst = append(dst, `,"version":"1","witness":`...)
-	dst = appendNullString(dst, r.Witness)
+	dst = canonical.AppendNullString(dst, r.Witness)
 	return append(dst, '}')
 }
 
 // ParseReceipt reads exactly what AppendReceipt writes; anything else is
 // ErrNotCanonical. The receipt owns its strings.
 func ParseReceipt(b []byte) (Receipt, error) {
-	s := scanner{text: string(b)}
+	s := newScanner(string(b))
 	r := readReceipt(&s)
-	if err := s.end(); err != nil {
+	if err := s.End(); err != nil {
 		return Receipt{}, fmt.Errorf("cannot read receipt: %w", err)
 	}
 	return r, nil
 }
 
 func readReceipt(s *scanner) (r Receipt) {
-	s.lit(`{"correlationId":`)
-	r.CorrelationID = s.nullStr()
-	s.lit(`,"dwellMs":`)
-	r.DwellMs = s.number()
-	s.lit(`,"issuedAt":`)
-	r.IssuedAt = s.time()
-	s.lit(`,"nonce":`)
-	r.Nonce = s.str()
-	s.lit(`,"receiptId":`)
-	r.ReceiptID = s.str()
-	s.lit(`,"renderedAt":`)
-	r.RenderedAt = s.time()
-	s.lit(`,"spatialAnchorId":`)
-	r.SpatialAnchorID = s.str()
-	s.lit(`,"spatialPlacementId":`)
-	r.SpatialPlacementID = s.nullStr()
-	s.lit(`,"version":"1","witness":`)
-	r.Witness = s.nullStr()
-	s.lit(`}`)
+	s.Lit(`{"correlationId":`)
+	r.CorrelationID = s.NullStr()
+	s.Lit(`,"dwellMs":`)
+	r.DwellMs = s.Number()
+	s.Lit(`,"issuedAt":`)
+	r.IssuedAt = s.Time()
+	s.Lit(`,"nonce":`)
+	r.Nonce = s.Str()
+	s.Lit(`,"receiptId":`)
+	r.ReceiptID = s.Str()
+	s.Lit(`,"renderedAt":`)
+	r.RenderedAt = s.Time()
+	s.Lit(`,"spatialAnchorId":`)
+	r.SpatialAnchorID = s.Str()
+	s.Lit(`,"spatialPlacementId":`)
+	r.SpatialPlacementID = s.NullStr()
+	s.Lit(`,"version":"1","witness":`)
+	r.Witness = s.NullStr()
+	s.Lit(`}`)
 	return r
 }
 
@@ -231,7 +233,7 @@ func CheckReceipt(r *Receipt) error {
 	case !(r.DwellMs >= 0 && r.DwellMs <= MaxDwellMs): // catches NaN too
 		return fmt.Errorf("dwellMs %v is not within 0 and %d", r.DwellMs, int64(MaxDwellMs))
 	case r.IssuedAt.UnixMilli() < r.RenderedAt.UnixMilli():
-		return fmt.Errorf("issued at %s, before it was rendered at %s", FormatTime(r.IssuedAt), FormatTime(r.RenderedAt))
+		return fmt.Errorf("issued at %s, before it was rendered at %s", canonical.FormatTime(r.IssuedAt), canonical.FormatTime(r.RenderedAt))
 	case r.SpatialAnchorID == "":
 		return errors.New("spatialAnchorId is empty")
 	case !utf8.ValidString(r.SpatialAnchorID),
@@ -239,7 +241,7 @@ func CheckReceipt(r *Receipt) error {
 		r.CorrelationID != nil && !utf8.ValidString(*r.CorrelationID):
 		return errors.New("a string is not UTF-8")
 	}
-	if !isBase64(r.Nonce, nonceBytes) {
+	if !canonical.IsBase64(r.Nonce, nonceBytes) {
 		return fmt.Errorf("nonce %q is not %d bytes in base64url", r.Nonce, nonceBytes)
 	}
 	return nil
@@ -252,24 +254,24 @@ const nonceBytes = 16
 
 func (d *Delivery) appendDecision(dst []byte) []byte {
 	dst = append(dst, `{"basisId":`...)
-	dst = AppendString(dst, d.BasisID)
+	dst = canonical.AppendString(dst, d.BasisID)
 	dst = append(dst, `,"gate":{"ruleset":`...)
-	dst = AppendString(dst, gate.RulesetHash())
+	dst = canonical.AppendString(dst, gate.RulesetHash())
 	dst = append(dst, `,"version":`...)
-	dst = AppendString(dst, gate.Version)
+	dst = canonical.AppendString(dst, gate.Version)
 	dst = append(dst, '}')
 	if d.Idempotency != "" {
 		dst = append(dst, `,"idempotency":`...)
-		dst = AppendString(dst, d.Idempotency)
+		dst = canonical.AppendString(dst, d.Idempotency)
 	}
 	if d.Identity != (RowIdentity{}) {
 		dst = d.Identity.append(append(dst, `,"identity":`...))
 	}
 	m := &d.Metering
 	dst = append(dst, `,"metering":{"basis":`...)
-	dst = AppendString(dst, m.Basis.String())
+	dst = canonical.AppendString(dst, m.Basis.String())
 	dst = append(dst, `,"completion":`...)
-	dst = AppendString(dst, m.Completion.String())
+	dst = canonical.AppendString(dst, m.Completion.String())
 	dst = append(dst, `,"impressions":"`...)
 	dst = AppendImpressions(dst, CountImpressions(m.Metered, d.Multiplier))
 	dst = append(dst, `","metered":`...)
@@ -277,7 +279,7 @@ func (d *Delivery) appendDecision(dst []byte) []byte {
 	dst = append(dst, `,"quantityMs":`...)
 	dst = strconv.AppendInt(dst, m.QuantityMs, 10)
 	dst = append(dst, `,"reason":`...)
-	dst = AppendString(dst, m.Reason.String())
+	dst = canonical.AppendString(dst, m.Reason.String())
 	dst = append(dst, `,"reasons":`...)
 	dst = m.Reasons.AppendJSON(dst)
 	return append(dst, '}')
@@ -285,31 +287,31 @@ func (d *Delivery) appendDecision(dst []byte) []byte {
 
 func (d *Delivery) appendRight(dst []byte) []byte {
 	dst = append(dst, `,"rightId":`...)
-	dst = AppendString(dst, d.RightID)
+	dst = canonical.AppendString(dst, d.RightID)
 	dst = append(dst, `,"rightRevision":`...)
 	return strconv.AppendInt(dst, d.RightRevision, 10)
 }
 
 func (d *Delivery) appendSubstrate(dst []byte) []byte {
 	dst = append(dst, `,"substrate":`...)
-	dst = AppendString(dst, d.Substrate.String())
+	dst = canonical.AppendString(dst, d.Substrate.String())
 	return append(dst, '}')
 }
 
 // appendSignature appends {"algorithm":…,"keyId":…,"value":…}.
 func appendSignature(dst []byte, keyID string, signature []byte) []byte {
 	dst = append(dst, `{"algorithm":"`+Algorithm+`","keyId":`...)
-	dst = AppendString(dst, keyID)
+	dst = canonical.AppendString(dst, keyID)
 	dst = append(dst, `,"value":"`...)
-	dst = base64url.AppendEncode(dst, signature)
+	dst = canonical.Base64.AppendEncode(dst, signature)
 	return append(dst, `"}`...)
 }
 
-func appendWitness(dst []byte, node string, sum Hash) []byte {
+func appendWitness(dst []byte, node string, sum merkle.Hash) []byte {
 	dst = append(dst, "edge:"...)
 	dst = append(dst, node...)
 	dst = append(dst, ':')
-	return base64url.AppendEncode(dst, sum[:])
+	return canonical.Base64.AppendEncode(dst, sum[:])
 }
 
 const (
@@ -364,9 +366,9 @@ func ParseImpressions(s string) (int64, error) {
 
 // impressions consumes a quoted decimal.
 func (s *scanner) impressions() int64 {
-	n, err := ParseImpressions(s.str())
+	n, err := ParseImpressions(s.Str())
 	if err != nil {
-		s.fail("impressions")
+		s.Fail("impressions")
 	}
 	return n
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -84,7 +85,7 @@ func TestReceiptIsCanonical(t *testing.T) {
 			Witness            *string `json:"witness"`
 		}{
 			"1", receipt.ReceiptID, receipt.CorrelationID, receipt.SpatialAnchorID, receipt.SpatialPlacementID,
-			sealer.FormatTime(receipt.IssuedAt), sealer.FormatTime(receipt.RenderedAt), receipt.DwellMs, receipt.Nonce, receipt.Witness,
+			canonical.FormatTime(receipt.IssuedAt), canonical.FormatTime(receipt.RenderedAt), receipt.DwellMs, receipt.Nonce, receipt.Witness,
 		}, jsontext.EscapeForHTML(true), jsontext.EscapeForJS(true))
 		require.NoError(t, err)
 
@@ -141,7 +142,7 @@ func TestParseReceiptIsStrict(t *testing.T) {
 		bad := string(bytes.Replace([]byte(good), []byte(change[0]), []byte(change[1]), 1))
 		require.NotEqual(t, good, bad, name)
 		_, err := sealer.ParseReceipt([]byte(bad))
-		require.ErrorIs(t, err, sealer.ErrNotCanonical, name)
+		require.ErrorIs(t, err, canonical.ErrNotCanonical, name)
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"muniment.example/sealer/canonical"
 )
 
 // Settlement is the result of rating a pack's metered receipts by the settlement rules.
@@ -143,22 +145,22 @@ func (s *Settlement) append(dst []byte) []byte {
 
 func (l *SettlementLine) append(dst []byte) []byte {
 	dst = append(dst, `{"amount":`...)
-	dst = AppendString(dst, l.Amount)
+	dst = canonical.AppendString(dst, l.Amount)
 	dst = append(dst, `,"impressions":"`...)
 	dst = AppendImpressions(dst, l.Impressions)
 	dst = append(dst, `","meteringBasis":`...)
-	dst = AppendString(dst, l.MeteringBasis)
+	dst = canonical.AppendString(dst, l.MeteringBasis)
 	dst = append(dst, `,"quantityMs":`...)
 	dst = strconv.AppendInt(dst, l.QuantityMs, 10)
 	dst = append(dst, `,"receipts":`...)
 	dst = strconv.AppendInt(dst, l.Receipts, 10)
 	dst = append(dst, `,"rightId":`...)
-	dst = AppendString(dst, l.RightID)
+	dst = canonical.AppendString(dst, l.RightID)
 	dst = append(dst, `,"ruleId":`...)
-	dst = AppendString(dst, l.RuleID)
+	dst = canonical.AppendString(dst, l.RuleID)
 	dst = append(dst, `,"shares":[`...)
 	for i, s := range l.Shares {
-		dst = AppendString(appendComma(dst, i), s)
+		dst = canonical.AppendString(appendComma(dst, i), s)
 	}
 	return append(dst, `]}`...)
 }
@@ -167,79 +169,79 @@ func (u *Unrated) append(dst []byte) []byte {
 	dst = append(dst, `{"impressions":"`...)
 	dst = AppendImpressions(dst, u.Impressions)
 	dst = append(dst, `","meteringBasis":`...)
-	dst = AppendString(dst, u.MeteringBasis)
+	dst = canonical.AppendString(dst, u.MeteringBasis)
 	dst = append(dst, `,"quantityMs":`...)
 	dst = strconv.AppendInt(dst, u.QuantityMs, 10)
 	dst = append(dst, `,"reason":`...)
-	dst = AppendString(dst, u.Reason)
+	dst = canonical.AppendString(dst, u.Reason)
 	dst = append(dst, `,"receipts":`...)
 	dst = strconv.AppendInt(dst, u.Receipts, 10)
 	dst = append(dst, `,"rightId":`...)
-	dst = AppendString(dst, u.RightID)
+	dst = canonical.AppendString(dst, u.RightID)
 	return append(dst, '}')
 }
 
 // readSettlement reads what Settlement.append writes.
 func readSettlement(s *scanner) *Settlement {
-	if s.has("[]") {
+	if s.Has("[]") {
 		return nil
 	}
 	t := new(Settlement)
-	s.lit(`[{"lines":`)
-	s.list(func() { t.Lines = append(t.Lines, readSettlementLine(s)) })
-	s.lit(`,"rules":`)
-	s.list(func() {
+	s.Lit(`[{"lines":`)
+	s.List(func() { t.Lines = append(t.Lines, readSettlementLine(s)) })
+	s.Lit(`,"rules":`)
+	s.List(func() {
 		var r SettlementRule
-		s.lit(`{"leaf":`)
-		r.Leaf = uint64(s.integer())
-		s.lit(`,"rule":`)
-		if r.Record = []byte(s.object()); !isCanonical(r.Record) {
-			s.fail("an object in RFC 8785 form")
+		s.Lit(`{"leaf":`)
+		r.Leaf = uint64(s.Integer())
+		s.Lit(`,"rule":`)
+		if r.Record = []byte(s.Object()); !canonical.IsJSON(r.Record) {
+			s.Fail("an object in RFC 8785 form")
 		}
-		s.lit(`}`)
+		s.Lit(`}`)
 		t.Rules = append(t.Rules, r)
 	})
-	s.lit(`,"unrated":`)
-	s.list(func() { t.Unrated = append(t.Unrated, readUnrated(s)) })
-	s.lit(`}]`)
+	s.Lit(`,"unrated":`)
+	s.List(func() { t.Unrated = append(t.Unrated, readUnrated(s)) })
+	s.Lit(`}]`)
 	return t
 }
 
 func readSettlementLine(s *scanner) (l SettlementLine) {
-	s.lit(`{"amount":`)
-	l.Amount = s.name()
-	s.lit(`,"impressions":`)
+	s.Lit(`{"amount":`)
+	l.Amount = s.Name()
+	s.Lit(`,"impressions":`)
 	l.Impressions = s.impressions()
-	s.lit(`,"meteringBasis":`)
-	l.MeteringBasis = s.name()
-	s.lit(`,"quantityMs":`)
-	l.QuantityMs = s.integer()
-	s.lit(`,"receipts":`)
-	l.Receipts = s.integer()
-	s.lit(`,"rightId":`)
-	l.RightID = s.name()
-	s.lit(`,"ruleId":`)
-	l.RuleID = s.name()
-	s.lit(`,"shares":`)
-	s.list(func() { l.Shares = append(l.Shares, s.name()) })
-	s.lit(`}`)
+	s.Lit(`,"meteringBasis":`)
+	l.MeteringBasis = s.Name()
+	s.Lit(`,"quantityMs":`)
+	l.QuantityMs = s.Integer()
+	s.Lit(`,"receipts":`)
+	l.Receipts = s.Integer()
+	s.Lit(`,"rightId":`)
+	l.RightID = s.Name()
+	s.Lit(`,"ruleId":`)
+	l.RuleID = s.Name()
+	s.Lit(`,"shares":`)
+	s.List(func() { l.Shares = append(l.Shares, s.Name()) })
+	s.Lit(`}`)
 	return l
 }
 
 func readUnrated(s *scanner) (u Unrated) {
-	s.lit(`{"impressions":`)
+	s.Lit(`{"impressions":`)
 	u.Impressions = s.impressions()
-	s.lit(`,"meteringBasis":`)
-	u.MeteringBasis = s.name()
-	s.lit(`,"quantityMs":`)
-	u.QuantityMs = s.integer()
-	s.lit(`,"reason":`)
-	u.Reason = s.name()
-	s.lit(`,"receipts":`)
-	u.Receipts = s.integer()
-	s.lit(`,"rightId":`)
-	u.RightID = s.name()
-	s.lit(`}`)
+	s.Lit(`,"meteringBasis":`)
+	u.MeteringBasis = s.Name()
+	s.Lit(`,"quantityMs":`)
+	u.QuantityMs = s.Integer()
+	s.Lit(`,"reason":`)
+	u.Reason = s.Name()
+	s.Lit(`,"receipts":`)
+	u.Receipts = s.Integer()
+	s.Lit(`,"rightId":`)
+	u.RightID = s.Name()
+	s.Lit(`}`)
 	return u
 }
 

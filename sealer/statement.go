@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+
+	"muniment.example/sealer/canonical"
 )
 
 // MaxStatementBytes bounds the file of a statement.
@@ -34,10 +36,10 @@ type Statement struct {
 	// Excluded are the receipts that are not in the lines because of disputes; by disputeId.
 	Excluded []StatementExclusion `json:"excluded"`
 	// From ≤ renderedAt < To of each receipt.
-	From Moment `json:"from"`
+	From canonical.Moment `json:"from"`
 	// HeldAmount is by how much Total would be larger if no receipts were held.
-	HeldAmount string `json:"heldAmount"`
-	IssuedAt   Moment `json:"issuedAt"`
+	HeldAmount string           `json:"heldAmount"`
+	IssuedAt   canonical.Moment `json:"issuedAt"`
 	// Lines are those of rules in Currency, in which CounterpartyID has a share; by rightId,
 	// meteringBasis, ruleId and ruleLeaf.
 	Lines []StatementLine `json:"lines"`
@@ -56,12 +58,12 @@ type Statement struct {
 	Rights []SettlementRight `json:"rights"`
 	// Since is from when on receipts count in Months: From, or earlier if a month begins earlier; of a
 	// correction, not later than that of Previous.
-	Since       Moment `json:"since"`
-	StatementID string `json:"statementId"`
-	TenantID    string `json:"tenantId"`
+	Since       canonical.Moment `json:"since"`
+	StatementID string           `json:"statementId"`
+	TenantID    string           `json:"tenantId"`
 	// TimeZone is the IANA zone of the period's dates.
-	TimeZone string `json:"timeZone"`
-	To       Moment `json:"to"`
+	TimeZone string           `json:"timeZone"`
+	To       canonical.Moment `json:"to"`
 	// Total is the sum of all shares that are shown.
 	Total string `json:"total"`
 	// Unrated counts the metered receipts of the period without a line in any currency.
@@ -109,10 +111,10 @@ type StatementShare struct {
 // StatementMonth is a calendar month in a time zone. The moments are stated because the rules of time
 // zones change.
 type StatementMonth struct {
-	From     Moment `json:"from"`
-	Month    string `json:"month"` // as 2026-11
-	TimeZone string `json:"timeZone"`
-	To       Moment `json:"to"`
+	From     canonical.Moment `json:"from"`
+	Month    string           `json:"month"` // as 2026-11
+	TimeZone string           `json:"timeZone"`
+	To       canonical.Moment `json:"to"`
 }
 
 // MaxMonths bounds the months of a statement.
@@ -304,7 +306,7 @@ type ratedLine struct {
 
 // rateAll rates the receipts of a statement's period, and those of each of its months.
 func (t *Terms) rateAll(by Rating, receipts iter.Seq[Metered], s *Statement) (r ratedPeriod, err error) {
-	within := func(from, to Moment) iter.Seq[Metered] {
+	within := func(from, to canonical.Moment) iter.Seq[Metered] {
 		return func(yield func(Metered) bool) {
 			for m := range receipts {
 				if !m.RenderedAt.Before(from.Time) && m.RenderedAt.Before(to.Time) && !yield(m) {
@@ -463,7 +465,7 @@ func (s *Statement) shares(t *ruleText, parts []string, payees sums) (shown []St
 }
 
 // Text is the RFC 8785 text.
-func (s *Statement) Text() ([]byte, error) { return Canonical(s) }
+func (s *Statement) Text() ([]byte, error) { return canonical.JSON(s) }
 
 // SignStatement returns the statement as a file: its text, and the line with the signature of a
 // key for packs.
@@ -492,7 +494,7 @@ func ParseStatement(text []byte) (s Statement, err error) {
 	if err = json.Unmarshal(text, &s, json.RejectUnknownMembers(true)); err == nil {
 		var again []byte
 		if again, err = s.Text(); err == nil && !bytes.Equal(again, text) {
-			err = ErrNotCanonical
+			err = canonical.ErrNotCanonical
 		}
 	}
 	if err == nil {
@@ -521,7 +523,7 @@ func (s *Statement) check() error {
 		}
 	}
 	for i, o := range s.Overlaps {
-		if _, err := DecodeBase64(o.SHA256, 32); err != nil || o.StatementID == s.StatementID || i > 0 && o.StatementID <= s.Overlaps[i-1].StatementID {
+		if _, err := canonical.DecodeBase64(o.SHA256, 32); err != nil || o.StatementID == s.StatementID || i > 0 && o.StatementID <= s.Overlaps[i-1].StatementID {
 			return errors.New("the statements with which it overlaps are out of order, listed twice, or without a hash")
 		}
 	}
@@ -564,10 +566,10 @@ func (s *Statement) check() error {
 func (s *Statement) checkTimes() error {
 	for _, of := range []struct {
 		local string
-		at    Moment
+		at    canonical.Moment
 	}{{s.LocalFrom, s.From}, {s.LocalTo, s.To}} {
 		if at, err := time.Parse(localLayout, of.local); err != nil || at.Format(localLayout) != of.local || !at.Equal(of.at.Time) {
-			return fmt.Errorf("%q is not %s in local time", of.local, FormatTime(of.at.Time))
+			return fmt.Errorf("%q is not %s in local time", of.local, canonical.FormatTime(of.at.Time))
 		}
 	}
 	if s.TimeZone == "" || s.From.Before(s.Since.Time) || len(s.Months) > MaxMonths {
@@ -595,13 +597,13 @@ const localLayout = "2006-01-02T15:04:05.000Z07:00"
 // or show a year after 9999.
 func (s *Statement) Local(zone *time.Location) error {
 	s.TimeZone, s.LocalFrom, s.LocalTo = zone.String(), s.From.In(zone).Format(localLayout), s.To.In(zone).Format(localLayout)
-	for _, at := range []Moment{s.From, s.To} {
+	for _, at := range []canonical.Moment{s.From, s.To} {
 		local := at.In(zone)
 		if local.Year() > 9999 {
-			return fmt.Errorf("is in another year than 1970 to 9999 at %s", FormatTime(at.Time))
+			return fmt.Errorf("is in another year than 1970 to 9999 at %s", canonical.FormatTime(at.Time))
 		}
 		if _, offset := local.Zone(); offset%60 != 0 {
-			return fmt.Errorf("is %d seconds off UTC at %s, which no date can say", offset, FormatTime(at.Time))
+			return fmt.Errorf("is %d seconds off UTC at %s, which no date can say", offset, canonical.FormatTime(at.Time))
 		}
 	}
 	return nil

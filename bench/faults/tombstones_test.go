@@ -12,7 +12,7 @@ import (
 
 	"muniment.example/bench/system/systemtest"
 	"muniment.example/bench/waittest"
-	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // TestTombstones: packs in each form, and exports, say who was erased since a backup was made. A
@@ -101,7 +101,7 @@ func TestRestoreNeedsTombstones(t *testing.T) {
 	h.Restored(to, since(systemtest.SealAndExport(t, h.Client))...)
 	h.Restored(to)
 
-	m.TakenAt = sealer.FormatTime(time.Now().Add(time.Hour))
+	m.TakenAt = canonical.FormatTime(time.Now().Add(time.Hour))
 	text, err := json.Marshal(m)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(to, "manifest.json"), text, 0o600))

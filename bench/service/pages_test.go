@@ -133,6 +133,42 @@ func TestTestingNamesRealTests(t *testing.T) {
 	}
 }
 
+var (
+	function = regexp.MustCompile(`(?m)^func (?:\((?:\w+ )?\*?(\w+)(?:\[.*?\])?\) )?(\w+)[\[(]`)
+	codeStep = regexp.MustCompile(`^[0-9]+\. `) // of a way through the code
+)
+
+// TestCodeNamesRealCode: the files that the steps in .ci/CODE.md name are there, with the functions that stand behind them.
+func TestCodeNamesRealCode(t *testing.T) {
+	page, err := os.ReadFile(".ci/CODE.md")
+	require.NoError(t, err)
+	functions := func(file string) (names []string) {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, m := range function.FindAllStringSubmatch(string(text), -1) {
+			names = append(names, strings.TrimPrefix(m[1]+"."+m[2], "."))
+		}
+		return names
+	}
+	named := 0
+	for line := range strings.Lines(string(page)) {
+		if !codeStep.MatchString(line) {
+			continue
+		}
+		file := ""
+		for _, quoted := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(line, -1) {
+			name := quoted[1]
+			if strings.Contains(name, "/") {
+				file, name, _ = strings.Cut(name, " ")
+			}
+			require.NotEmpty(t, file, "CODE.md: %s is of no file", name)
+			require.Contains(t, functions(file), name, "CODE.md: it is not in %s", file)
+			named++
+		}
+	}
+	require.Greater(t, named, 50)
+}
+
 // TestLinksLeadSomewhere: what the pages for contributors, operators and auditors link to is there.
 func TestLinksLeadSomewhere(t *testing.T) {
 	pages, err := filepath.Glob(".github/*.md")

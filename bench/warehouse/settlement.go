@@ -19,6 +19,7 @@ import (
 	"muniment.example/pipeline"
 	"muniment.example/pipeline/clickhouse"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // Settlement holds what a tenant's month takes to be settled, in a ClickHouse with many rows,
@@ -157,7 +158,7 @@ func (t timedSums) Metering(ctx context.Context, q pipeline.MeterQuery) ([]pipel
 // settle makes a statement of a tenant's period, as of a position.
 func (s *Settlement) settle(ctx context.Context, sums statement.Sums, asOf sealer.Position, from, to time.Time) (*settled, error) {
 	d := &settled{statement: &sealer.Statement{
-		StatementID: "stm_" + numbered(1), TenantID: tenantOf(0), Currency: "EUR", From: sealer.Moment{Time: from}, To: sealer.Moment{Time: to}, IssuedAt: sealer.Moment{Time: to},
+		StatementID: "stm_" + numbered(1), TenantID: tenantOf(0), Currency: "EUR", From: canonical.Moment{Time: from}, To: canonical.Moment{Time: to}, IssuedAt: canonical.Moment{Time: to},
 		Payees: append([]sealer.StatementPayee(nil), s.payees...), Excluded: []sealer.StatementExclusion{}, V: 1,
 		AsOf: sealer.StatementAsOf{PackID: "pck_" + numbered(1), RootHash: strings.Repeat("A", 43), TreeSize: uint64(s.Rows)},
 	}}
@@ -348,7 +349,7 @@ func pricing() (rules []sealer.SettlementRule, payees []sealer.StatementPayee, e
 	for n := range counterparties {
 		payees = append(payees, sealer.StatementPayee{CounterpartyID: payee(n), Name: fmt.Sprintf("Payee %d", n)})
 	}
-	begin := sealer.FormatTime(monthsBegin)
+	begin := canonical.FormatTime(monthsBegin)
 	add := func(match map[string]any, priority int, more map[string]any) {
 		n := len(rules)
 		all := map[string]any{"basisId": nil, "campaign": nil, "completion": nil, "label": nil, "meteringBasis": nil, "rightId": nil, "substrate": nil}
@@ -366,7 +367,7 @@ func pricing() (rules []sealer.SettlementRule, payees []sealer.StatementPayee, e
 		for name, value := range more {
 			record[name] = value
 		}
-		text, canonicalErr := sealer.Canonical(record)
+		text, canonicalErr := canonical.JSON(record)
 		err = errors.Join(err, canonicalErr)
 		rules = append(rules, sealer.SettlementRule{Leaf: uint64(n), Record: text})
 	}
@@ -381,10 +382,10 @@ func pricing() (rules []sealer.SettlementRule, payees []sealer.StatementPayee, e
 	add(map[string]any{"campaign": "spring", "completion": "complete"}, 12, nil)
 	add(map[string]any{"label": map[string]any{"name": "venue", "value": "north"}, "completion": "complete"}, 11, nil)
 	for n := range 4 {
-		add(map[string]any{"basisId": basisWith(n)}, 20, map[string]any{"effectiveFrom": sealer.FormatTime(month(settledMonth).AddDate(0, 0, 3+n))})
+		add(map[string]any{"basisId": basisWith(n)}, 20, map[string]any{"effectiveFrom": canonical.FormatTime(month(settledMonth).AddDate(0, 0, 3+n))})
 	}
 	for n := 0; len(rules) < wanted; n++ {
-		add(map[string]any{"rightId": rightWith(n)}, 30, map[string]any{"effectiveUntil": sealer.FormatTime(month(settledMonth).AddDate(0, 0, 10+n/4))})
+		add(map[string]any{"rightId": rightWith(n)}, 30, map[string]any{"effectiveUntil": canonical.FormatTime(month(settledMonth).AddDate(0, 0, 10+n/4))})
 	}
 	return rules, payees, err
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"muniment.example/control/route"
-	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/terminal"
 )
 
@@ -114,7 +114,7 @@ func (c *RefuseCommand) Run(server route.AdminClient, out io.Writer) error {
 		body["allFrom"] = c.AllFrom
 	}
 	if c.OlderThan > 0 {
-		body["olderThan"] = sealer.FormatTime(time.Now().Add(-c.OlderThan))
+		body["olderThan"] = canonical.FormatTime(time.Now().Add(-c.OlderThan))
 	}
 	if err := server.Do(http.MethodPost, adminPath+"/refuse", body, &done); err != nil {
 		return fmt.Errorf("cannot refuse the applications: %w", err)

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/keyfile"
 )
 
@@ -22,7 +22,7 @@ const tarSuffix = ".tar"
 
 // pack makes a tar of the folder, manifest first, and removes the folder.
 func (w *backupWriter) pack(ctx context.Context) error {
-	at, err := sealer.ParseTime(w.m.TakenAt)
+	at, err := canonical.ParseTime(w.m.TakenAt)
 	if err != nil {
 		return err
 	}

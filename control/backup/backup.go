@@ -63,6 +63,7 @@ import (
 	"muniment.example/control/signing"
 	"muniment.example/control/store"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/terminal"
 )
 
@@ -252,7 +253,7 @@ func (w *backupWriter) copy(ctx context.Context, name string) (size int64, err e
 
 // control copies the database and records its head.
 func (w *backupWriter) control(ctx context.Context) error {
-	w.m.TakenAt = sealer.FormatTime(time.Now())
+	w.m.TakenAt = canonical.FormatTime(time.Now())
 	if err := w.database(ctx, controlFile); err != nil {
 		return err
 	}

@@ -25,6 +25,7 @@ import (
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/terminal"
 )
 
@@ -226,7 +227,7 @@ func (w *restoreWriter) readManifest(from archive) error {
 
 // readTombstones reads what was given of the time since the backup was made.
 func (w *restoreWriter) readTombstones() error {
-	taken, err := sealer.ParseTime(w.m.TakenAt)
+	taken, err := canonical.ParseTime(w.m.TakenAt)
 	switch {
 	case err != nil:
 		return fmt.Errorf("cannot read its %s: %w", manifestFile, err)
@@ -260,10 +261,10 @@ func (w *restoreWriter) readTombstones() error {
 	case len(w.upTo) == 0:
 		w.say("tombstones    none: nobody was erased since %s, as you say", w.m.TakenAt)
 	case newest.Before(taken):
-		return fmt.Errorf("it was made at %s, and the given tombstones end at %s: they don't say who was erased since. Give later proof packs, or a later export of events", w.m.TakenAt, sealer.FormatTime(newest))
+		return fmt.Errorf("it was made at %s, and the given tombstones end at %s: they don't say who was erased since. Give later proof packs, or a later export of events", w.m.TakenAt, canonical.FormatTime(newest))
 	}
 	for _, tenantID := range slices.Sorted(maps.Keys(w.upTo)) {
-		w.say("tombstones    of %s up to %s", tenantID, sealer.FormatTime(w.upTo[tenantID]))
+		w.say("tombstones    of %s up to %s", tenantID, canonical.FormatTime(w.upTo[tenantID]))
 	}
 	return nil
 }
@@ -372,7 +373,7 @@ func (w *restoreWriter) goOn(ctx context.Context, db *store.DB, done *Restored) 
 	}
 	done.Tombstones, done.TombstonesUpTo = len(w.erased), make(map[string]string, len(w.upTo))
 	for tenantID, at := range w.upTo {
-		done.TombstonesUpTo[tenantID] = sealer.FormatTime(at)
+		done.TombstonesUpTo[tenantID] = canonical.FormatTime(at)
 	}
 	reapplied, ends, err := h.BeginIncarnation(ctx, db)
 	if err != nil {

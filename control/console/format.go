@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // When is a time for people: UTC, as all of the service's times.
@@ -30,7 +30,7 @@ func stamp(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	return sealer.FormatTime(t)
+	return canonical.FormatTime(t)
 }
 
 // short is an id that keeps what tells it apart.

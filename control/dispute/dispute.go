@@ -42,7 +42,7 @@ import (
 
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
-	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // Dispute is the record of a dispute.
@@ -250,7 +250,7 @@ func (d *Dispute) append(more []Evidence) error {
 	if len(all) > maxEvidence {
 		return api.InvalidField("evidence", fmt.Sprintf("a dispute has at most %d pieces of evidence, and this one has %d", maxEvidence, len(d.Evidence)))
 	}
-	written, err := sealer.Canonical(all)
+	written, err := canonical.JSON(all)
 	if err != nil {
 		return err
 	}

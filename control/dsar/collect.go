@@ -51,13 +51,13 @@ type deliveryRow struct {
 	Completion         string        `json:"completion"`
 	DataSubjectIDs     []string      `json:"dataSubjectIds"`
 	AttentionMs        *int64        `json:"attentionMs"`
-	Telemetry          canonical     `json:"telemetry"`
-	Event              canonical     `json:"event"`
-	Private            canonical     `json:"private"`
+	Telemetry          canonicalText `json:"telemetry"`
+	Event              canonicalText `json:"event"`
+	Private            canonicalText `json:"private"`
 }
 
-// canonical is an RFC 8785 JSON text.
-type canonical []byte
+// canonicalText is an RFC 8785 JSON text.
+type canonicalText []byte
 
 // eventRow is any other event.
 type eventRow struct {
@@ -69,8 +69,8 @@ type eventRow struct {
 	SubjectKind    string        `json:"subjectKind"`
 	SubjectID      string        `json:"subjectId"`
 	DataSubjectIDs []string      `json:"dataSubjectIds"`
-	Event          canonical     `json:"event"`
-	Private        canonical     `json:"private"`
+	Event          canonicalText `json:"event"`
+	Private        canonicalText `json:"private"`
 }
 
 // deliveryOf converts a row of the warehouse into a delivery.

@@ -7,7 +7,7 @@ import (
 
 	"muniment.example/control/store"
 	"muniment.example/control/table"
-	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // column is a member of a section's rows, in the order of its Go type. A document is a JSON text; so is
@@ -95,10 +95,10 @@ func (c *column) cell(row reflect.Value) (any, error) {
 	switch k := v.Kind(); {
 	case (k == reflect.Pointer || k == reflect.Slice || k == reflect.Map) && v.IsNil():
 		return nil, nil
-	case v.Type() == reflect.TypeFor[canonical]():
+	case v.Type() == reflect.TypeFor[canonicalText]():
 		return string(v.Bytes()), nil
 	}
-	written, err := sealer.Canonical(v.Interface())
+	written, err := canonical.JSON(v.Interface())
 	if err != nil {
 		return nil, fmt.Errorf("column %s: %w", c.Name, err)
 	}

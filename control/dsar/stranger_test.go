@@ -15,6 +15,7 @@ import (
 	"muniment.example/control/store"
 	"muniment.example/gate"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/verify"
 )
 
@@ -39,7 +40,7 @@ func (h *fixture) collectedAs(requested Job, formats ...Format) (files []string)
 		of.Format = f
 		out, err := os.Create(filepath.Join(h.t.TempDir(), string(f)+".zip"))
 		require.NoError(h.t, err)
-		bundle, manifest := sealer.NewDSARWriter(out), sealer.DSARManifest{Format: string(f), JobID: of.ID, Kind: string(of.Scope.Kind), TenantID: of.TenantID, CreatedAt: sealer.FormatTime(h.clock.Now()), Directory: h.keys.text}
+		bundle, manifest := sealer.NewDSARWriter(out), sealer.DSARManifest{Format: string(f), JobID: of.ID, Kind: string(of.Scope.Kind), TenantID: of.TenantID, CreatedAt: canonical.FormatTime(h.clock.Now()), Directory: h.keys.text}
 		w := &work{Service: h.Service, job: job, of: &of, beat: h.clock.Now().Add(time.Hour)} // how far it is stands in its own export
 		require.NoError(h.t, w.collect(h.t.Context(), bundle, &manifest))
 		_, _, err = bundle.Close(manifest, h.keys.pack)
@@ -63,7 +64,7 @@ func TestStrangersRead(t *testing.T) {
 	for i := range 10_500 { // more than one row group
 		all = append(all, delivery{right: "rgh_a", substrate: gate.CTV, edit: func(d *sealer.Delivery, r *sealer.Receipt, p *sealer.Private) {
 			text := awkward[i%len(awkward)]
-			canonical, err := sealer.Canonical(map[string]any{text: text, "n": []float64{9007199254740991, -0.5, 1e21, 5e-324}, "no": nil})
+			canonical, err := canonical.JSON(map[string]any{text: text, "n": []float64{9007199254740991, -0.5, 1e21, 5e-324}, "no": nil})
 			require.NoError(t, err)
 			r.SpatialAnchorID, r.DwellMs = "x"+text, []float64{0, 0.1, 68719476735.5, 68719476736}[i%4]
 			d.Metering.QuantityMs = int64(r.DwellMs)
@@ -101,7 +102,7 @@ func TestStrangersRead(t *testing.T) {
 	delete(rows, "README")
 	for _, section := range rows {
 		for line := range bytes.Lines(section) {
-			canonical, err := sealer.Canonical(bytes.TrimSuffix(line, []byte("\n")))
+			canonical, err := canonical.JSON(bytes.TrimSuffix(line, []byte("\n")))
 			require.NoError(t, err)
 			require.Equal(t, string(canonical)+"\n", string(line))
 		}

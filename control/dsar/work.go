@@ -17,6 +17,7 @@ import (
 	"muniment.example/control/tenant"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // Attempts bounds how often an export is begun.
@@ -246,7 +247,7 @@ func (w *work) fill(ctx context.Context, to io.Writer) (size int64, digest strin
 	if manifest.Directory, err = w.cfg.Keys.Directory(ctx); err != nil { // read after Signer, so it has the key
 		return 0, "", err
 	}
-	manifest.CreatedAt = sealer.FormatTime(store.At(w.db.Now()).Time)
+	manifest.CreatedAt = canonical.FormatTime(store.At(w.db.Now()).Time)
 	return bundle.Close(manifest, signer)
 }
 

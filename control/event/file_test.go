@@ -24,6 +24,7 @@ import (
 	"muniment.example/pipeline"
 	"muniment.example/pipeline/conform"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // TestReceiptFiles: a file has a row for each receipt, in each format with the columns that analysts read; a duplicate
@@ -71,7 +72,7 @@ func TestReceiptFiles(t *testing.T) {
 		event, err := h.Warehouse.Event(t.Context(), tenant, rows[i]["event_id"].(string))
 		require.NoError(t, err)
 		d := event.Delivery
-		require.Equal(t, []any{event.Node, d.ReceiptID, sealer.FormatTime(d.RenderedAt), sealer.FormatTime(d.IssuedAt), d.SigningKeyID, d.RightID, d.BasisID, float64(d.RightRevision)},
+		require.Equal(t, []any{event.Node, d.ReceiptID, canonical.FormatTime(d.RenderedAt), canonical.FormatTime(d.IssuedAt), d.SigningKeyID, d.RightID, d.BasisID, float64(d.RightRevision)},
 			[]any{rows[i]["node"], rows[i]["receipt_id"], rows[i]["rendered_at"], rows[i]["issued_at"], rows[i]["signing_key_id"], rows[i]["right_id"], rows[i]["basis_id"], rows[i]["right_revision"]})
 	}
 	// As of its position it stays what it is, and from a row on it goes on.

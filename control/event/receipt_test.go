@@ -16,6 +16,7 @@ import (
 	"muniment.example/gate"
 	"muniment.example/pipeline"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // TestReceiptsAreFound searches receipts by each filter, and by several; the last delivery belongs to
@@ -49,7 +50,7 @@ func TestReceiptsAreFound(t *testing.T) {
 	page := func(next string, receipts ...string) string {
 		return `{"ok":true,"data":{"receipts":[` + strings.Join(receipts, ",") + `],"asOf":"1.0.5","nextCursor":` + next + `},"contractVersion":"v1.0"}`
 	}
-	first := sealer.FormatTime(at[0].RenderedAt)
+	first := canonical.FormatTime(at[0].RenderedAt)
 	var script []exchange
 	for filters, want := range map[string]string{
 		"":                              page("null", all...),

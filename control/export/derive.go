@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"muniment.example/control/analyst"
-	"muniment.example/control/settle/rate"
 	"muniment.example/sealer"
+	"muniment.example/sealer/rate"
 )
 
 // sums computes the tables of sums.

@@ -13,6 +13,7 @@ import (
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // usage is how much a tenant's HELD rows use of its quota.
@@ -290,7 +291,7 @@ func canonicalOrText(value json.RawMessage) json.RawMessage {
 	if len(value) == 0 {
 		return nil
 	}
-	if _, err := sealer.Canonical(map[string]any{"": value}); err != nil {
+	if _, err := canonical.JSON(map[string]any{"": value}); err != nil {
 		value, _ = jsontext.AppendQuote(nil, string(value)) // stored text is UTF-8
 	}
 	return value

@@ -3,9 +3,9 @@ package meter
 import (
 	"context"
 
-	"muniment.example/control/calendar"
 	"muniment.example/gateway/auth"
 	"muniment.example/pipeline"
+	"muniment.example/sealer/calendar"
 )
 
 // Refusals is the response to GET /v1/metering/refusals.

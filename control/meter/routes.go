@@ -6,12 +6,12 @@ import (
 	"net/http"
 	"time"
 
-	"muniment.example/control/calendar"
 	"muniment.example/control/route"
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/auth"
 	"muniment.example/sealer"
+	"muniment.example/sealer/calendar"
 )
 
 // Routes adds the service's operations to the API.

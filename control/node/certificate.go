@@ -15,6 +15,7 @@ import (
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // # Joining by a certificate
@@ -108,9 +109,9 @@ func nameIn(chain []*x509.Certificate, authorities *x509.CertPool, now time.Time
 	_, isUnknown := errors.AsType[x509.UnknownAuthorityError](err)
 	switch {
 	case now.After(leaf.NotAfter):
-		return "", errCertificate("it expired at " + sealer.FormatTime(leaf.NotAfter))
+		return "", errCertificate("it expired at " + canonical.FormatTime(leaf.NotAfter))
 	case now.Before(leaf.NotBefore):
-		return "", errCertificate("it is not valid before " + sealer.FormatTime(leaf.NotBefore))
+		return "", errCertificate("it is not valid before " + canonical.FormatTime(leaf.NotBefore))
 	case isInvalid && invalid.Reason == x509.IncompatibleUsage, err == nil && !slices.Contains(leaf.ExtKeyUsage, x509.ExtKeyUsageClientAuth):
 		return "", errCertificate("it lacks the extended key usage clientAuth")
 	case isUnknown:

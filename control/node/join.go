@@ -15,6 +15,7 @@ import (
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // # Joining
@@ -71,7 +72,7 @@ func (r *Service) invite(ctx context.Context, purpose string, by sealer.Ref) (v 
 		if err != nil {
 			return err
 		}
-		fields := map[string]any{"invitationId": v.ID, "expiresAt": sealer.FormatTime(v.ExpiresAt.Time), "purpose": purpose}
+		fields := map[string]any{"invitationId": v.ID, "expiresAt": canonical.FormatTime(v.ExpiresAt.Time), "purpose": purpose}
 		return tx.EmitSystem(ctx, eventInvited, by, sealer.Ref{Kind: "invitation", ID: v.ID}, fields)
 	})
 	if err != nil {
@@ -367,7 +368,7 @@ func (r *Service) Start(ctx context.Context, nodeID string, q api.StartRequest) 
 // dated before its receipts, and would lie in the future.
 func (r *Service) checkClock(at time.Time) error {
 	if now := r.db.Now(); at.Sub(now) > api.ClockSlack {
-		return api.Conflict(fmt.Sprintf("the node's clock shows %s, control's clock %s: set the node's clock", sealer.FormatTime(at), sealer.FormatTime(now)))
+		return api.Conflict(fmt.Sprintf("the node's clock shows %s, control's clock %s: set the node's clock", canonical.FormatTime(at), canonical.FormatTime(now)))
 	}
 	return nil
 }

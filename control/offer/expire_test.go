@@ -19,6 +19,7 @@ import (
 	"muniment.example/deploy/stack/stacktest"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // proposeMany writes offers that expire together, without an event each.
@@ -49,7 +50,7 @@ func (s *Service) requireEachLoggedOnce(t *testing.T, n int) {
 		o, err := offers.Find(t.Context(), s.db.Read(), tenantID, e.Subject.ID)
 		require.NoError(t, err)
 		require.Equal(t, Expired, o.State)
-		kept, err := sealer.Canonical(struct {
+		kept, err := canonical.JSON(struct {
 			*Offer
 			ActingOrgID *string `json:"actingOrgId"`
 			AssertedBy  *string `json:"assertedBy"`

@@ -53,7 +53,7 @@ import (
 
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
-	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // Offer is the record of an offer.
@@ -194,7 +194,7 @@ func (o *Offer) beneficiary(holder string) string {
 
 // contentHash is the hash of the record as in responses.
 func (o *Offer) contentHash() (string, error) {
-	text, err := sealer.Canonical(o)
+	text, err := canonical.JSON(o)
 	if err != nil {
 		return "", err
 	}

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"muniment.example/control/payable"
-	"muniment.example/control/settle/rate"
 	"muniment.example/sealer"
+	"muniment.example/sealer/rate"
 )
 
 //go:embed page.css

@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"muniment.example/control/payable"
-	"muniment.example/control/settle/rate"
 	"muniment.example/sealer"
+	"muniment.example/sealer/rate"
 )
 
 // Paper is what is shown. All texts are as they are, in no language's quotes.

@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"muniment.example/control/settle"
-	"muniment.example/control/settle/rate"
 	"muniment.example/control/store"
 	"muniment.example/control/tenant"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/rate"
 )
 
 // Statement is what Issue needs to know of a statement that is issued or voided.

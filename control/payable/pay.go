@@ -7,11 +7,11 @@ import (
 	"slices"
 	"time"
 
-	"muniment.example/control/settle/rate"
 	"muniment.example/control/store"
 	"muniment.example/control/tenant"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/rate"
 )
 
 // Payments are what a request to settle a statement says.

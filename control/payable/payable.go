@@ -35,10 +35,10 @@
 package payable
 
 import (
-	"muniment.example/control/settle/rate"
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/rate"
 )
 
 const prefix, issuerPrefix api.Prefix = "pay_", "isr_"

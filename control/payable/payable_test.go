@@ -21,10 +21,10 @@ import (
 	"muniment.example/control/roomtest"
 	"muniment.example/control/route"
 	"muniment.example/control/settle"
-	"muniment.example/control/settle/rate"
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/rate"
 )
 
 var byKey = store.ByKey("key_1")

@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"muniment.example/control/route"
-	"muniment.example/control/settle/rate"
 	"muniment.example/control/store"
 	"muniment.example/control/tenant"
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/auth"
+	"muniment.example/sealer/rate"
 )
 
 // Payout is what is to be paid of a payable.

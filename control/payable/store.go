@@ -5,8 +5,8 @@ import (
 	"context"
 	"slices"
 
-	"muniment.example/control/settle/rate"
 	"muniment.example/control/store"
+	"muniment.example/sealer/rate"
 )
 
 var (

@@ -15,6 +15,7 @@ import (
 	"muniment.example/gateway/api"
 	"muniment.example/pipeline"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // The files of a link, behind its token.
@@ -189,8 +190,8 @@ type data struct {
 	StatementID    string                       `json:"statementId"`
 	State          string                       `json:"state"`
 	Period         *string                      `json:"period"`
-	From           sealer.Moment                `json:"from"`
-	To             sealer.Moment                `json:"to"`
+	From           canonical.Moment             `json:"from"`
+	To             canonical.Moment             `json:"to"`
 	TimeZone       string                       `json:"timeZone"`
 	Currency       string                       `json:"currency"`
 	Total          string                       `json:"total"`

@@ -10,7 +10,7 @@ import (
 
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
-	"muniment.example/sealer"
+	"muniment.example/sealer/merkle"
 )
 
 var errInjected = errors.New("injected")
@@ -131,7 +131,7 @@ func TestForkIsRefused(t *testing.T) {
 			h := build(t)
 			h.Deliver(deliveries(5)...)
 			require.NoError(t, h.DB.Change(t.Context(), func(tx *store.Tx) error {
-				return promise(t.Context(), tx, tenant, size, sealer.LeafHash([]byte("another")), h.Now())
+				return promise(t.Context(), tx, tenant, size, merkle.LeafHash([]byte("another")), h.Now())
 			}))
 			_, err := h.service.sealWhole(t.Context(), tenant, operator)
 			require.ErrorIs(t, err, errForked)
@@ -145,7 +145,7 @@ func TestPromisedRootIsNotReplaced(t *testing.T) {
 	h := build(t)
 	promise := func(root string) error {
 		return h.DB.Change(t.Context(), func(tx *store.Tx) error {
-			return promise(t.Context(), tx, tenant, 7, sealer.LeafHash([]byte(root)), h.Now())
+			return promise(t.Context(), tx, tenant, 7, merkle.LeafHash([]byte(root)), h.Now())
 		})
 	}
 	require.NoError(t, promise("a"))

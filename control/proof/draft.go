@@ -15,6 +15,7 @@ import (
 	"muniment.example/gateway/api"
 	"muniment.example/pipeline"
 	"muniment.example/sealer"
+	"muniment.example/sealer/merkle"
 )
 
 // pageRows is how many rows are read at once; the next ones are read beside the work on
@@ -184,7 +185,7 @@ func (d *draft) grow(row *pipeline.Row, roots map[uint64]string) error {
 		d.first = row.Position
 	}
 	d.next.position = row.Position
-	d.nodes = d.next.tree.AppendNodes(d.nodes, sealer.LeafHash(row.Event))
+	d.nodes = d.next.tree.AppendNodes(d.nodes, merkle.LeafHash(row.Event))
 	size := d.next.tree.Size()
 	if promised, ok := roots[size]; ok && promised != d.next.tree.Root().String() {
 		return fmt.Errorf("%w: at size %d the root %s was promised, now it is %s", errForked, size, promised, d.next.tree.Root())

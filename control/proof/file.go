@@ -19,6 +19,7 @@ import (
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
 	"muniment.example/sealer/keyfile"
+	"muniment.example/sealer/merkle"
 )
 
 // packSuffix ends the name of a pack's file, draftSuffix that of one being written.
@@ -226,7 +227,7 @@ func (c *counter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func (c *counter) sum() Sum { return Sum{c.n, sealer.Hash(c.hash.Sum(nil)).String()} }
+func (c *counter) sum() Sum { return Sum{c.n, merkle.Hash(c.hash.Sum(nil)).String()} }
 
 // packKey matches the keys of packs. Objects with other names are not ours.
 var packKey = regexp.MustCompile(`^(tnt_[^/]+)/(ppk_[^/]+)` + regexp.QuoteMeta(packSuffix) + `$`)

@@ -19,6 +19,7 @@ import (
 	"muniment.example/pipeline"
 	"muniment.example/pipeline/kafka"
 	"muniment.example/sealer"
+	"muniment.example/sealer/merkle"
 	auditor "muniment.example/sealer/verify"
 )
 
@@ -259,7 +260,7 @@ func (h *fixture) files() []string {
 // without a pack included.
 func (h *fixture) onlyOneRootOfASize() {
 	h.T.Helper()
-	roots := map[uint64]sealer.Hash{}
+	roots := map[uint64]merkle.Hash{}
 	for _, name := range h.files() {
 		var text []byte
 		if packID, ok := strings.CutSuffix(name, packSuffix); ok {

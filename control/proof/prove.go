@@ -11,6 +11,7 @@ import (
 	"muniment.example/gateway/auth"
 	"muniment.example/pipeline"
 	"muniment.example/sealer"
+	"muniment.example/sealer/merkle"
 )
 
 // prover proves that a tenant's log includes an event, and that one checkpoint extends another.
@@ -24,7 +25,7 @@ func (s *prover) LeafOf(ctx context.Context, row pipeline.Row) (p Pack, index ui
 		return Pack{}, 0, false, err
 	}
 	err = s.prove(row.TenantID, func(n *nodes) error {
-		if index, found, err = n.leaf(ctx, p, sealer.LeafHash(row.Event)); err == nil && !found {
+		if index, found, err = n.leaf(ctx, p, merkle.LeafHash(row.Event)); err == nil && !found {
 			err = fmt.Errorf("pack %s lacks event %s", p.ID, row.EventID)
 		}
 		return err
@@ -48,7 +49,7 @@ func (s *prover) Inclusion(ctx context.Context, row pipeline.Row, latest bool) (
 	if err != nil {
 		return proof, true, err
 	}
-	proof, err = s.inclusion(ctx, under, index, sealer.LeafHash(row.Event))
+	proof, err = s.inclusion(ctx, under, index, merkle.LeafHash(row.Event))
 	return proof, true, err
 }
 
@@ -95,8 +96,8 @@ func (s *prover) newest(ctx context.Context, tenantID string) (Pack, error) {
 }
 
 // inclusion proves a leaf under the checkpoint of a pack.
-func (s *prover) inclusion(ctx context.Context, under Pack, index uint64, leaf sealer.Hash) (proof sealer.InclusionProof, err error) {
-	root, err := sealer.ParseHash(under.RootHash)
+func (s *prover) inclusion(ctx context.Context, under Pack, index uint64, leaf merkle.Hash) (proof sealer.InclusionProof, err error) {
+	root, err := merkle.ParseHash(under.RootHash)
 	if err != nil {
 		return proof, err
 	}
@@ -105,10 +106,10 @@ func (s *prover) inclusion(ctx context.Context, under Pack, index uint64, leaf s
 		return proof, err
 	}
 	err = s.prove(under.TenantID, func(n *nodes) error {
-		if proof.Hashes, err = sealer.ProveInclusion(index, under.end(), n.reader(ctx)); err != nil {
+		if proof.Hashes, err = merkle.ProveInclusion(index, under.end(), n.reader(ctx)); err != nil {
 			return err
 		}
-		return sealer.VerifyInclusion(index, under.end(), leaf, root, proof.Hashes)
+		return merkle.VerifyInclusion(index, under.end(), leaf, root, proof.Hashes)
 	})
 	return proof, err
 }
@@ -186,18 +187,18 @@ func (s *prover) proveConsistency(ctx context.Context, in *consistencyRequest) (
 }
 
 // consistency proves that the tree of to extends that of from.
-func (s *prover) consistency(ctx context.Context, from, to Pack) (hashes []sealer.Hash, err error) {
-	var roots [2]sealer.Hash
+func (s *prover) consistency(ctx context.Context, from, to Pack) (hashes []merkle.Hash, err error) {
+	var roots [2]merkle.Hash
 	for i, p := range []Pack{from, to} {
-		if roots[i], err = sealer.ParseHash(p.RootHash); err != nil {
+		if roots[i], err = merkle.ParseHash(p.RootHash); err != nil {
 			return nil, err
 		}
 	}
 	err = s.prove(to.TenantID, func(n *nodes) error {
-		if hashes, err = sealer.ProveConsistency(from.end(), to.end(), n.reader(ctx)); err != nil {
+		if hashes, err = merkle.ProveConsistency(from.end(), to.end(), n.reader(ctx)); err != nil {
 			return err
 		}
-		return sealer.VerifyConsistency(from.end(), to.end(), roots[0], roots[1], hashes)
+		return merkle.VerifyConsistency(from.end(), to.end(), roots[0], roots[1], hashes)
 	})
 	return hashes, err
 }

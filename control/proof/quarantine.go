@@ -17,6 +17,7 @@ import (
 	"muniment.example/gateway/api"
 	"muniment.example/pipeline"
 	"muniment.example/sealer"
+	"muniment.example/sealer/merkle"
 )
 
 // Quarantined is a record that holds sealing, in a response to an operator.
@@ -43,7 +44,7 @@ type Released struct {
 func newQuarantined(s pipeline.Quarantined) Quarantined {
 	return Quarantined{
 		Position: s.Position.String(), TenantID: s.TenantID, EventID: s.EventID,
-		Reason: strings.ToValidUTF8(s.Reason, "\uFFFD"), SHA256: sealer.Hash(sha256.Sum256(s.Record)).String(),
+		Reason: strings.ToValidUTF8(s.Reason, "\uFFFD"), SHA256: merkle.Hash(sha256.Sum256(s.Record)).String(),
 	}
 }
 

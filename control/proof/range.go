@@ -11,6 +11,7 @@ import (
 
 	"muniment.example/control/store"
 	"muniment.example/sealer"
+	"muniment.example/sealer/merkle"
 )
 
 // Range is a range of a tenant's leaves, in the form that muniment verify reads: a header that proves
@@ -168,7 +169,7 @@ func (s *prover) rangeHeader(ctx context.Context, tenantID string, r *Range) (*s
 		h.Checkpoints = append(h.Checkpoints, note)
 	}
 	err = s.prove(tenantID, func(n *nodes) error {
-		h.Before, h.After, err = sealer.ProveRange(h.FirstIndex, h.Count, last.end(), n.reader(ctx))
+		h.Before, h.After, err = merkle.ProveRange(h.FirstIndex, h.Count, last.end(), n.reader(ctx))
 		if err != nil {
 			return err
 		}
@@ -180,12 +181,12 @@ func (s *prover) rangeHeader(ctx context.Context, tenantID string, r *Range) (*s
 // holds verifies a range's header: its hashes and the nodes over its leaves must yield the root of
 // the last pack.
 func (n *nodes) holds(ctx context.Context, h *sealer.ExportHeader, last Pack) error {
-	tree, err := sealer.RestoreTree(h.FirstIndex, h.Before)
+	tree, err := merkle.RestoreTree(h.FirstIndex, h.Before)
 	if err != nil {
 		return err
 	}
 	end := h.FirstIndex + h.Count
-	_, within, err := sealer.ProveRange(h.FirstIndex, 0, end, n.reader(ctx))
+	_, within, err := merkle.ProveRange(h.FirstIndex, 0, end, n.reader(ctx))
 	if err == nil {
 		err = tree.Extend(end, within)
 	}

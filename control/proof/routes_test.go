@@ -21,6 +21,7 @@ import (
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/auth"
 	"muniment.example/sealer"
+	"muniment.example/sealer/merkle"
 )
 
 // serve serves the service's routes to whatever tenant the header Tenant names, as
@@ -171,7 +172,7 @@ func TestBundleIsTheFile(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 200, answer.StatusCode)
 	require.EqualValues(t, pack.Bytes, len(body))
-	require.Equal(t, pack.SHA256, sealer.Hash(sha256.Sum256(body)).String())
+	require.Equal(t, pack.SHA256, merkle.Hash(sha256.Sum256(body)).String())
 	require.EqualValues(t, len(body), answer.ContentLength)
 	require.Equal(t, "application/x-ndjson", answer.Header.Get("Content-Type"))
 	require.Equal(t, `attachment; filename="`+pack.ID+`.ndjson"`, answer.Header.Get("Content-Disposition"))

@@ -17,6 +17,7 @@ import (
 	"muniment.example/gate"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 	auditor "muniment.example/sealer/verify"
 )
 
@@ -80,15 +81,15 @@ func (h *fixture) verifyBySandboxKeys(t *testing.T, answers map[string][]byte) {
 	require.NoError(t, err)
 	d, err := sealer.ReadDirectory(text)
 	require.NoError(t, err)
-	list := map[string]any{"issuedAt": sealer.FormatTime(d.IssuedAt), "snapshotId": h.Keys.Sandbox.KeyID}
+	list := map[string]any{"issuedAt": canonical.FormatTime(d.IssuedAt), "snapshotId": h.Keys.Sandbox.KeyID}
 	var keys []map[string]any
 	for _, k := range d.Keys {
 		if k.Purpose == sealer.PurposeSandbox {
 			key := map[string]any{"keyId": k.KeyID, "algorithm": k.Algorithm, "publicKey": k.PublicKey, "purpose": k.Purpose,
-				"notBefore": sealer.FormatTime(k.NotBefore), "notAfter": nil, "revokedAt": nil}
+				"notBefore": canonical.FormatTime(k.NotBefore), "notAfter": nil, "revokedAt": nil}
 			for name, at := range map[string]*time.Time{"notAfter": k.NotAfter, "revokedAt": k.RevokedAt} {
 				if at != nil {
-					key[name] = sealer.FormatTime(*at)
+					key[name] = canonical.FormatTime(*at)
 				}
 			}
 			keys = append(keys, key)

@@ -13,12 +13,12 @@ import (
 	"muniment.example/bench/waittest"
 	"muniment.example/control/objects"
 	"muniment.example/control/settle"
-	"muniment.example/control/settle/rate"
 	"muniment.example/control/store"
 	"muniment.example/gate"
 	"muniment.example/gateway/api"
 	"muniment.example/pipeline"
 	"muniment.example/sealer"
+	"muniment.example/sealer/rate"
 )
 
 // issue commits the event of a right with a scope. The database has no record of it.

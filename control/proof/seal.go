@@ -20,6 +20,8 @@ type Sealed struct {
 	UpTo    string            `json:"upTo" doc:"Every event that was acknowledged into the log before the first call is before this position. Packs may go beyond it."`
 	More    bool              `json:"more" doc:"Something before upTo is in no pack yet: call again with this upTo."`
 	Pending []Pending         `json:"pending" doc:"Acknowledged events that are in no pack yet."`
+
+	newest *Pack // that Pack is the header of
 }
 
 // Pending counts the records in a node's spool, or those that the warehouse has not loaded.
@@ -218,9 +220,9 @@ func (s *packer) sealedSince(ctx context.Context, tenantID string, after int64) 
 		return Sealed{}, false, err
 	}
 	sealed = Sealed{Packs: []json.RawMessage{}, Pending: []Pending{}}
-	for _, p := range packs {
-		sealed.Packs = append(sealed.Packs, p.Header)
-		sealed.Pack = p.Header
+	for i := range packs {
+		sealed.Packs = append(sealed.Packs, packs[i].Header)
+		sealed.Pack, sealed.newest = packs[i].Header, &packs[i]
 	}
 	return sealed, fresh, nil
 }
@@ -274,13 +276,9 @@ func (s *packer) SealToEnd(ctx context.Context, tenantID string, by sealer.Ref) 
 	if sealed.More {
 		return nil, api.Unavailable(api.WarehouseBehind, "not all events are sealed yet: send the request again to seal the rest", time.Second)
 	}
-	now, err := readHead(ctx, s.db.Read(), tenantID)
-	if err != nil || now.sequence == 0 {
-		return nil, err
-	}
-	p, _, err := readPack(ctx, s.db.Read(), tenantID, now.packID)
-	if err != nil {
-		return nil, err
+	p := sealed.newest
+	if p == nil {
+		return nil, nil
 	}
 	header, err := sealer.ParsePackHeader(p.Header)
 	if err != nil {

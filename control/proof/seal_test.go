@@ -75,6 +75,24 @@ func TestNothingNew(t *testing.T) {
 	require.Len(t, h.check(), 5)
 }
 
+// TestSealToEnd returns the end of the newest pack, of those that the call has sealed or, if nothing is new, of earlier ones.
+func TestSealToEnd(t *testing.T) {
+	h := build(t, Config{MaxEntries: 10})
+	end, err := h.service.SealToEnd(t.Context(), tenant, operator)
+	require.NoError(t, err)
+	require.Nil(t, end)
+
+	h.Deliver(deliveries(25)...)
+	for range 2 {
+		end, err := h.service.SealToEnd(t.Context(), tenant, operator)
+		require.NoError(t, err)
+		packs := h.packs()
+		require.Len(t, packs, 3)
+		newest := packs[2]
+		require.Equal(t, &End{PackID: newest.ID, RootHash: newest.RootHash, TreeSize: 25, Position: newest.Last.Next(), Rules: end.Rules}, end)
+	}
+}
+
 // TestNewsBehindManySealings has more events that aren't new in front of the one
 // that is than a pack may hold.
 func TestNewsBehindManySealings(t *testing.T) {

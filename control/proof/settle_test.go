@@ -12,11 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/control/settle"
-	"muniment.example/control/settle/rate"
 	"muniment.example/control/store"
 	"muniment.example/deploy/stack/stacktest"
 	"muniment.example/gate"
 	"muniment.example/sealer"
+	"muniment.example/sealer/rate"
 )
 
 // price makes a rule of the tenant that everything fits.

@@ -14,6 +14,7 @@ import (
 	"muniment.example/control/proof/sums"
 	"muniment.example/control/store"
 	"muniment.example/sealer"
+	"muniment.example/sealer/merkle"
 )
 
 // errMoved means that another seal has moved the head since it was read.
@@ -27,14 +28,14 @@ var errForked = errors.New("the log would fork")
 type head struct {
 	sequence int64 // how many packs were sealed
 	packID   string
-	tree     *sealer.Tree
+	tree     *merkle.Tree
 	position sealer.Position // of the last sealed entry
 }
 
 // newHead returns the head of a log without packs. Its position is before all others of any
 // partition.
 func newHead() head {
-	return head{tree: sealer.NewTree(), position: sealer.Position{Offset: -1}}
+	return head{tree: merkle.NewTree(), position: sealer.Position{Offset: -1}}
 }
 
 // readHead reads a tenant's head.
@@ -48,12 +49,12 @@ func readHead(ctx context.Context, db *sql.DB, tenantID string) (head, error) {
 	if errors.Is(err, sql.ErrNoRows) {
 		return h, nil
 	}
-	var state []sealer.Hash
+	var state []merkle.Hash
 	if err == nil {
 		err = json.Unmarshal([]byte(hashes), &state)
 	}
 	if err == nil {
-		h.tree, err = sealer.RestoreTree(size, state)
+		h.tree, err = merkle.RestoreTree(size, state)
 	}
 	if err == nil && h.tree.Root().String() != root {
 		err = errors.New("its root is not that of its compact range")
@@ -121,7 +122,7 @@ func addSums(ctx context.Context, tx *store.Tx, p *Pack, days []sums.Day) error 
 // promise records the root of one size of a tenant's log. After it has returned nil and the
 // transaction is committed, that root may be signed. It returns errForked if another root was
 // promised for this size.
-func promise(ctx context.Context, tx *store.Tx, tenantID string, size uint64, root sealer.Hash, now time.Time) error {
+func promise(ctx context.Context, tx *store.Tx, tenantID string, size uint64, root merkle.Hash, now time.Time) error {
 	_, err := tx.ExecContext(ctx, `INSERT INTO proof_roots (tenant_id, tree_size, root_hash, reserved_at) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (tenant_id, tree_size) DO NOTHING`, tenantID, int64(size), root.String(), store.At(now))
 	if err != nil {

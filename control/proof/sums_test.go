@@ -24,6 +24,7 @@ import (
 	"muniment.example/pipeline"
 	"muniment.example/pipeline/drift"
 	"muniment.example/sealer"
+	"muniment.example/sealer/merkle"
 )
 
 // ledger is a world whose sums are held against its rows.
@@ -179,9 +180,9 @@ func (l *ledger) restore(packID string) {
 	if !found {
 		return // restored to an older one already
 	}
-	tree := sealer.NewTree()
+	tree := merkle.NewTree()
 	for _, entry := range l.entries()[:p.end()] {
-		tree.Append(sealer.LeafHash(entry))
+		tree.Append(merkle.LeafHash(entry))
 	}
 	next := head{p.Sequence, p.ID, tree, p.Last}
 	require.NoError(l.T, l.DB.Change(l.T.Context(), func(tx *store.Tx) error {

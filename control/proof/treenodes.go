@@ -12,17 +12,18 @@ import (
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
 	"muniment.example/sealer/keyfile"
+	"muniment.example/sealer/merkle"
 )
 
 // nodesSuffix ends the name of the file with the hashes of a pack's nodes.
 const nodesSuffix = ".nodes"
 
 // hashBytes is the size of one of them.
-const hashBytes = int64(len(sealer.Hash{}))
+const hashBytes = int64(len(merkle.Hash{}))
 
 // nodes reads the hashes of one tenant's Merkle tree for one proof. A file for each pack in the
 // process's own folder, <packId>.nodes, holds the hashes of the nodes that the pack's leaves complete, in the order of
-// sealer.Node, 32 bytes each and nothing else. So a proof reads as many hashes as the logarithm of
+// merkle.Node, 32 bytes each and nothing else. So a proof reads as many hashes as the logarithm of
 // the log, wherever its leaf is.
 //
 // These files are a cache. They are not synced and may be missing, cut or wrong after a crash, a
@@ -65,8 +66,8 @@ func (a *archive) attempt(tenantID string, fresh bool, attempt func(*nodes) erro
 }
 
 // reader reads nodes for the provers of sealer.
-func (n *nodes) reader(ctx context.Context) sealer.NodeReader {
-	return func(id sealer.Node) (h sealer.Hash, err error) {
+func (n *nodes) reader(ctx context.Context) merkle.NodeReader {
+	return func(id merkle.Node) (h merkle.Hash, err error) {
 		leaf := id.Last()
 		if leaf < n.last.FirstIndex || leaf >= n.last.end() {
 			p, found, err := packOf(ctx, n.db.Read(), n.tenantID, leaf)
@@ -80,7 +81,7 @@ func (n *nodes) reader(ctx context.Context) sealer.NodeReader {
 		}
 		file, err := n.file(ctx, n.last)
 		if err == nil {
-			_, err = file.ReadAt(h[:], int64(id.Place()-sealer.NodeCount(n.last.FirstIndex))*hashBytes)
+			_, err = file.ReadAt(h[:], int64(id.Place()-merkle.NodeCount(n.last.FirstIndex))*hashBytes)
 		}
 		return h, err
 	}
@@ -106,7 +107,7 @@ func (n *nodes) file(ctx context.Context, p Pack) (nodesFile, error) {
 }
 
 // leaf finds the index of a leaf hash in a pack, by reading the pack's hashes from the first on.
-func (n *nodes) leaf(ctx context.Context, p Pack, leaf sealer.Hash) (index uint64, found bool, err error) {
+func (n *nodes) leaf(ctx context.Context, p Pack, leaf merkle.Hash) (index uint64, found bool, err error) {
 	file, err := n.file(ctx, p)
 	if err != nil {
 		return 0, false, err
@@ -115,9 +116,9 @@ func (n *nodes) leaf(ctx context.Context, p Pack, leaf sealer.Hash) (index uint6
 	if _, err := file.ReadAt(row, 0); err != nil {
 		return 0, false, err
 	}
-	begin := sealer.NodeCount(p.FirstIndex)
+	begin := merkle.NodeCount(p.FirstIndex)
 	for index := p.FirstIndex; index < p.end(); index++ {
-		at := int64(sealer.NodeCount(index)-begin) * hashBytes
+		at := int64(merkle.NodeCount(index)-begin) * hashBytes
 		if bytes.Equal(row[at:at+hashBytes], leaf[:]) {
 			return index, true, nil
 		}
@@ -147,7 +148,7 @@ func (n *nodes) rebuild(ctx context.Context, p Pack) (nodesFile, error) {
 		if err != nil {
 			return nil, err
 		}
-		row = tree.AppendNodes(row, sealer.LeafHash(event))
+		row = tree.AppendNodes(row, merkle.LeafHash(event))
 	}
 	n.saveNodes(p.TenantID, p.ID, row)
 	return memory{bytes.NewReader(row)}, nil
@@ -170,7 +171,7 @@ func (p *Pack) end() uint64 { return p.FirstIndex + uint64(p.Count) }
 
 // nodes is how many nodes the pack's leaves complete.
 func (p *Pack) nodes() int64 {
-	return int64(sealer.NodeCount(p.end()) - sealer.NodeCount(p.FirstIndex))
+	return int64(merkle.NodeCount(p.end()) - merkle.NodeCount(p.FirstIndex))
 }
 
 // openNodes opens the file of a pack's nodes, if it has the right size.

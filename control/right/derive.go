@@ -9,6 +9,7 @@ import (
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // These functions are for services whose own changes read, derive or revoke rights. Each works
@@ -113,7 +114,7 @@ func derive(d Derivation, from lineage, now store.Instant) (Right, error) {
 			begin = p.EffectiveFrom
 		}
 		if !d.EffectiveUntil.IsZero() && !now.Before(d.EffectiveUntil.Time) {
-			return Right{}, api.Conflict("the right would begin now, and end before, at " + sealer.FormatTime(d.EffectiveUntil.Time))
+			return Right{}, api.Conflict("the right would begin now, and end before, at " + canonical.FormatTime(d.EffectiveUntil.Time))
 		}
 	}
 	return issue(Right{

@@ -33,7 +33,7 @@ func issue(r Right, from lineage, now store.Instant) (Right, error) {
 		faults = append(faults, r.beyondParent(p, scope)...)
 	}
 	if len(faults) == 0 {
-		r.Scope, faults = canonical(scope)
+		r.Scope, faults = canonicalText(scope)
 	}
 	b := from.basis
 	if r.EffectiveUntil.IsZero() {

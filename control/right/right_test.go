@@ -169,7 +169,7 @@ func TestScopeForms(t *testing.T) {
 				return
 			}
 			require.Empty(t, faults)
-			text, faults := canonical(scope)
+			text, faults := canonicalText(scope)
 			require.Empty(t, faults)
 			require.Equal(t, c.canonical, string(text))
 			again, faults := readScope("DRONE", text)

@@ -12,7 +12,7 @@ import (
 	"muniment.example/control/route"
 	"muniment.example/gate"
 	"muniment.example/gateway/api"
-	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // The bounds of a scope: bytes of its canonical form, and of its labels. maxCampaign is characters, as many as a
@@ -74,7 +74,7 @@ func readScope(substrate string, text json.RawMessage) (scope map[string]json.Ra
 	}
 	for key, value := range scope {
 		// Values are compared by their canonical bytes.
-		if scope[key], faults = canonical(value); len(faults) > 0 {
+		if scope[key], faults = canonicalText(value); len(faults) > 0 {
 			return nil, faults
 		}
 	}
@@ -176,12 +176,12 @@ func clip(key string) string {
 	return key
 }
 
-// canonical is the RFC 8785 text of (a part of) a scope.
-func canonical(v any) (json.RawMessage, []api.ValidationError) {
+// canonicalText is the RFC 8785 text of (a part of) a scope.
+func canonicalText(v any) (json.RawMessage, []api.ValidationError) {
 	if text, ok := v.(json.RawMessage); ok {
 		v = []byte(text)
 	}
-	text, err := sealer.Canonical(v)
+	text, err := canonical.JSON(v)
 	if err != nil {
 		return nil, []api.ValidationError{{Field: "scope", Message: err.Error()}}
 	}
@@ -198,7 +198,7 @@ func RequestedScope(text json.RawMessage) (json.RawMessage, error) {
 	if len(text) == 0 {
 		return nil, nil
 	}
-	requested, faults := canonical(text)
+	requested, faults := canonicalText(text)
 	if len(faults) > 0 {
 		return nil, api.Invalid(faults...)
 	}

@@ -22,6 +22,7 @@ import (
 	"muniment.example/gateway/api"
 	"muniment.example/pipeline/conform"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 var now = time.Date(2026, 11, 21, 4, 0, 0, 123456789, time.UTC)
@@ -192,7 +193,7 @@ func (db *database) emitRight(t *testing.T, eventType, right string) int64 {
 		if revision, err = tx.Revision(t.Context()); err != nil {
 			return err
 		}
-		data, err := sealer.Canonical(map[string]any{"id": right, "revision": revision})
+		data, err := canonical.JSON(map[string]any{"id": right, "revision": revision})
 		if err != nil {
 			return err
 		}

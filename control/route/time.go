@@ -9,9 +9,9 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"muniment.example/control/calendar"
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
+	"muniment.example/sealer/calendar"
 )
 
 // Time is a time in the body of a request; Given reads it. Its format in the document is not

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"time"
 
-	"muniment.example/control/calendar"
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/calendar"
 )
 
 // Window is embedded by the input of an operation about a period of time.

@@ -7,9 +7,9 @@ import (
 
 	"muniment.example/control/right"
 	"muniment.example/control/settle"
-	"muniment.example/control/settle/rate"
 	"muniment.example/control/store"
 	"muniment.example/gateway/auth"
+	"muniment.example/sealer/rate"
 )
 
 type object = map[string]any

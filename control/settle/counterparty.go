@@ -7,9 +7,9 @@ import (
 	"strings"
 	"unicode"
 
-	"muniment.example/control/settle/rate"
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
+	"muniment.example/sealer/rate"
 )
 
 // Counterparty is the record of an organisation or person that gets a share of settled amounts.

@@ -4,10 +4,11 @@ import (
 	"context"
 	"time"
 
-	"muniment.example/control/settle/rate"
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/rate"
 )
 
 // Rating computes packs and statements.
@@ -16,7 +17,7 @@ var Rating = rate.Rating
 // Records returns rules in the form that their events have.
 func Records(rules []Rule) (records []sealer.SettlementRule, err error) {
 	for i := range rules {
-		text, err := sealer.Canonical(&rules[i])
+		text, err := canonical.JSON(&rules[i])
 		if err != nil {
 			return nil, err
 		}

@@ -6,9 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment.example/control/settle/rate"
 	"muniment.example/control/store"
 	"muniment.example/sealer"
+	"muniment.example/sealer/rate"
 )
 
 // TestAdjustInForce: a minimum applies to a period if its rule is in force at any time of it, and

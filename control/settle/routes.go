@@ -5,12 +5,12 @@ import (
 	"net/http"
 	"time"
 
-	"muniment.example/control/calendar"
 	"muniment.example/control/route"
-	"muniment.example/control/settle/rate"
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/auth"
+	"muniment.example/sealer/calendar"
+	"muniment.example/sealer/rate"
 )
 
 // Routes adds the service's operations to the API.

@@ -7,18 +7,18 @@ import (
 	"reflect"
 	"slices"
 
-	"muniment.example/control/calendar"
 	"muniment.example/control/right"
-	"muniment.example/control/settle/rate"
 	"muniment.example/control/store"
 	"muniment.example/control/tenant"
 	"muniment.example/gate"
 	"muniment.example/gateway/api"
-	"muniment.example/sealer"
+	"muniment.example/sealer/calendar"
+	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/rate"
 )
 
 // Rule is the record of a settlement rule. The rule's event holds its canonical text, and every
-// later pack of the tenant repeats it. Package sealer documents the format, control/settle/rate the
+// later pack of the tenant repeats it. Package sealer documents the format, sealer/rate the
 // meaning.
 type Rule struct {
 	ID             string        `json:"id" db:"rule_id"`
@@ -185,7 +185,7 @@ func (r *Rule) faults(ctx context.Context, q store.Querier) (faults []api.Valida
 
 // readable fails for a rule that rating can't read: its event would stop the tenant from sealing.
 func (r *Rule) readable() error {
-	text, err := sealer.Canonical(r)
+	text, err := canonical.JSON(r)
 	if err == nil {
 		_, err = rate.ParseRule(text)
 	}

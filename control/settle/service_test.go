@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/control/roomtest"
-	"muniment.example/control/settle/rate"
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
+	"muniment.example/sealer/rate"
 )
 
 var (

@@ -1,5 +1,5 @@
 // Package settle owns counterparties and settlement rules: who is paid, for what, and how much.
-// Rating itself is in control/settle/rate.
+// Rating itself is in sealer/rate.
 //
 // A rule takes effect by its event. Packs are rated by the rules whose events are in the tenant's
 // log, not by the database at the moment of sealing. So every process that seals computes the same

@@ -15,6 +15,7 @@ import (
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/keyfile"
 )
 
@@ -141,9 +142,9 @@ func (d *directoryKey) accept(ctx context.Context, text string, by sealer.Ref) (
 	case key == nil || !key.Pub.Equal(delegation.Key):
 		return Succession{}, api.Conflict("no directory key " + sealer.KeyID(delegation.Key) + " waits for a delegation here")
 	case now.Before(delegation.NotBefore):
-		return Succession{}, api.Conflict("the delegation is not in force before " + sealer.FormatTime(delegation.NotBefore))
+		return Succession{}, api.Conflict("the delegation is not in force before " + canonical.FormatTime(delegation.NotBefore))
 	case !now.Before(delegation.NotAfter):
-		return Succession{}, api.Conflict("the delegation ended at " + sealer.FormatTime(delegation.NotAfter))
+		return Succession{}, api.Conflict("the delegation ended at " + canonical.FormatTime(delegation.NotAfter))
 	}
 	if err := d.isLater(ctx, delegation.NotBefore); err != nil {
 		return Succession{}, err
@@ -175,7 +176,7 @@ func (d *directoryKey) isLater(ctx context.Context, notBefore time.Time) error {
 		}
 		if !notBefore.After(before.NotBefore) {
 			return api.Conflict(fmt.Sprintf("the delegation begins at %s, which is not later than the delegation to the directory key %s, at %s",
-				sealer.FormatTime(notBefore), row.KeyID, sealer.FormatTime(before.NotBefore)))
+				canonical.FormatTime(notBefore), row.KeyID, canonical.FormatTime(before.NotBefore)))
 		}
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // TestRootOffline runs a service whose root key is elsewhere, from its first start on.
@@ -172,7 +173,7 @@ func TestDelegationThatEnds(t *testing.T) {
 	p.now = until
 	require.NoError(t, r.Renew(t.Context()))
 	_, err = r.Directory(t.Context())
-	require.ErrorContains(t, err, "ended at "+sealer.FormatTime(until)+": run muniment root delegate for the public key in "+p.keys())
+	require.ErrorContains(t, err, "ended at "+canonical.FormatTime(until)+": run muniment root delegate for the public key in "+p.keys())
 	stop()
 	_, stop, err = p.start(t)
 	require.ErrorIs(t, err, errRootOffline, "a start needs the next delegation, too")

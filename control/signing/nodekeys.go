@@ -11,6 +11,7 @@ import (
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // # Keys of nodes in processes of their own
@@ -60,7 +61,7 @@ func (s *Service) EnrolKey(ctx context.Context, nodeID string, q api.EnrolReques
 			return nil
 		}
 		if apart := q.NotBefore.Sub(tx.Now()).Abs(); apart > api.ClockSlack {
-			return api.Conflict(fmt.Sprintf("the key would be in force from %s on, but control's clock is at %s: set the node's clock", sealer.FormatTime(q.NotBefore), sealer.FormatTime(tx.Now())))
+			return api.Conflict(fmt.Sprintf("the key would be in force from %s on, but control's clock is at %s: set the node's clock", canonical.FormatTime(q.NotBefore), canonical.FormatTime(tx.Now())))
 		}
 		all, err := OfNode(ctx, tx, nodeID)
 		if err != nil {

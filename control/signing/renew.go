@@ -11,6 +11,7 @@ import (
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // delegationTerm is the duration of a delegation by a root key in the key folder.
@@ -64,11 +65,11 @@ func (d *directoryKey) renew(ctx context.Context) error {
 	_, until := d.ring().window()
 	s, err := d.rotate(ctx, store.BySystem())
 	if err != nil {
-		return fmt.Errorf("cannot renew the directory key, whose delegation lasts until %s: %w", sealer.FormatTime(until), err)
+		return fmt.Errorf("cannot renew the directory key, whose delegation lasts until %s: %w", canonical.FormatTime(until), err)
 	}
 	if s.Waiting != nil {
 		d.remindedAt = d.keys.db.Now()
-		d.keys.cfg.Logger.Warn("the root has to delegate to another directory key", "until", sealer.FormatTime(until), "how", d.instructions(s.Waiting.KeyID))
+		d.keys.cfg.Logger.Warn("the root has to delegate to another directory key", "until", canonical.FormatTime(until), "how", d.instructions(s.Waiting.KeyID))
 	}
 	return nil
 }
@@ -107,7 +108,7 @@ func (d *directoryKey) describeDelegation(ctx context.Context) (string, error) {
 	if k == nil {
 		return "", errors.New("there is no directory key")
 	}
-	key, end, left := k.signer.KeyID, sealer.FormatTime(until), until.Sub(d.keys.db.Now())
+	key, end, left := k.signer.KeyID, canonical.FormatTime(until), until.Sub(d.keys.db.Now())
 	if left > renewalLead(from, until) {
 		return fmt.Sprintf("the root's delegation to the directory key %s ends at %s, in %d days", key, end, left/(24*time.Hour)), nil
 	}

@@ -14,6 +14,7 @@ import (
 
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // delegated returns the root's delegation to the key that signs directories now.
@@ -119,11 +120,11 @@ func TestRenewalWithoutTheRoot(t *testing.T) {
 	require.NoError(t, err)
 	request := beside(directoryRole.path(p.keys(), list.Waiting.KeyID), requestSuffix)
 	require.Contains(t, p.log.String(), request)
-	require.Contains(t, p.log.String(), sealer.FormatTime(first.NotAfter))
+	require.Contains(t, p.log.String(), canonical.FormatTime(first.NotAfter))
 
 	note, err := r.DelegationStatus(t.Context())
 	require.NoError(t, err)
-	require.Contains(t, note, "ends at "+sealer.FormatTime(first.NotAfter)+", in 2088h0m0s: run muniment root delegate")
+	require.Contains(t, note, "ends at "+canonical.FormatTime(first.NotAfter)+", in 2088h0m0s: run muniment root delegate")
 
 	p.now = first.NotAfter
 	require.NoError(t, r.Renew(t.Context()))
@@ -135,7 +136,7 @@ func TestRenewalWithoutTheRoot(t *testing.T) {
 	require.NotContains(t, refused.Message, p.dir)
 	note, err = r.DelegationStatus(t.Context())
 	require.NoError(t, err)
-	require.Contains(t, note, "ended at "+sealer.FormatTime(first.NotAfter))
+	require.Contains(t, note, "ended at "+canonical.FormatTime(first.NotAfter))
 	before := warnings()
 	for range 3 * 100 {
 		require.NoError(t, r.Renew(t.Context()))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // ring has the keys of one role of control. A key signs only within the window that the
@@ -60,7 +61,7 @@ func (g *ring) pick(at time.Time) (*held, error) {
 			return k, nil
 		}
 	}
-	return nil, fmt.Errorf("there is no key for %s at %s", g.role, sealer.FormatTime(at))
+	return nil, fmt.Errorf("there is no key for %s at %s", g.role, canonical.FormatTime(at))
 }
 
 // current is the newest key, nil if there is none.

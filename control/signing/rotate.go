@@ -11,6 +11,7 @@ import (
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/keyfile"
 )
 
@@ -315,7 +316,7 @@ func (r *keyring) read(ctx context.Context, role role) (*ring, error) {
 	g.keys = []*held{g.hold(key, current)}
 	if now := r.db.Now(); now.Before(current.NotBefore) {
 		r.cfg.Logger.Warn("the clock is behind the beginning of the key's window: nothing is signed until then",
-			"keyId", current.KeyID, "notBefore", sealer.FormatTime(current.NotBefore))
+			"keyId", current.KeyID, "notBefore", canonical.FormatTime(current.NotBefore))
 	}
 	return g, nil
 }

@@ -8,6 +8,7 @@ import (
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // Tables are the tables of this package. Keys belong to no tenant.
@@ -80,13 +81,13 @@ func (k *Key) View(now time.Time) *SigningKey {
 func (k *Key) describe() map[string]any {
 	record := map[string]any{
 		"keyId": k.KeyID, "algorithm": k.Algorithm, "publicKey": k.PublicKey, "purpose": k.Purpose,
-		"notBefore": sealer.FormatTime(k.NotBefore), "nodeId": k.Node, "revision": k.revision,
+		"notBefore": canonical.FormatTime(k.NotBefore), "nodeId": k.Node, "revision": k.revision,
 	}
 	if k.NotAfter != nil {
-		record["notAfter"] = sealer.FormatTime(*k.NotAfter)
+		record["notAfter"] = canonical.FormatTime(*k.NotAfter)
 	}
 	if k.RevokedAt != nil {
-		record["revokedAt"] = sealer.FormatTime(*k.RevokedAt)
+		record["revokedAt"] = canonical.FormatTime(*k.RevokedAt)
 	}
 	if k.Retired {
 		record["retired"] = true

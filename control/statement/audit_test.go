@@ -19,13 +19,13 @@ import (
 	"muniment.example/control/proof/prooftest"
 	"muniment.example/control/rapidtest"
 	"muniment.example/control/settle"
-	"muniment.example/control/settle/rate"
 	"muniment.example/control/store"
 	"muniment.example/gate"
 	"muniment.example/gateway/api"
 	"muniment.example/pipeline"
 	"muniment.example/pipeline/sqlite"
 	"muniment.example/sealer"
+	"muniment.example/sealer/rate"
 )
 
 // auditedRights are those of the audited month.

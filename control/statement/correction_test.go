@@ -11,12 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/control/settle"
-	"muniment.example/control/settle/rate"
 	"muniment.example/control/store"
 	"muniment.example/deploy/stack/stacktest"
 	"muniment.example/gateway/api"
 	"muniment.example/pipeline/conform"
 	"muniment.example/sealer"
+	"muniment.example/sealer/rate"
 )
 
 func (h *fixture) mustCorrect(id string) Statement {

@@ -10,10 +10,11 @@ import (
 	"muniment.example/control/proof"
 	"muniment.example/control/route"
 	"muniment.example/control/settle"
-	"muniment.example/control/settle/rate"
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/rate"
 )
 
 // drafter drafts statements and corrections.
@@ -74,7 +75,7 @@ func (d *drafter) create(ctx context.Context, requested Statement, from source, 
 	next.AsOf, next.PackID, next.RootHash, next.TreeSize = from.end.Position.String(), from.end.PackID, from.end.RootHash, int64(from.end.TreeSize)
 	document := sealer.Statement{
 		AsOf: next.end(), CounterpartyID: requested.CounterpartyID, Currency: requested.Currency,
-		From: sealer.Moment(requested.From), To: sealer.Moment(requested.To), StatementID: next.ID, TenantID: requested.TenantID, IssuedAt: sealer.Moment(next.CreatedAt), Payees: from.payees, V: 1,
+		From: canonical.Moment(requested.From), To: canonical.Moment(requested.To), StatementID: next.ID, TenantID: requested.TenantID, IssuedAt: canonical.Moment(next.CreatedAt), Payees: from.payees, V: 1,
 	}
 	if err := locate(&document, requested.TimeZone); err != nil {
 		return made, err
@@ -140,7 +141,7 @@ func (d *drafter) create(ctx context.Context, requested Statement, from source, 
 // tooLong refuses a statement with a text of more than so many bytes.
 func tooLong(s *sealer.Statement, most int) error {
 	remedy := "choose a shorter period, or one counterparty"
-	if rights, err := sealer.Canonical(s.Rights); err == nil && len(rights) > most/2 { // a statement for one counterparty lists them too
+	if rights, err := canonical.JSON(s.Rights); err == nil && len(rights) > most/2 { // a statement for one counterparty lists them too
 		remedy = "most of it are campaigns and labels of rights: choose a shorter period, or have rules match fewer of them"
 	}
 	return api.InvalidField("from", fmt.Sprintf("the statement would be larger than %d bytes: %s", most, remedy))

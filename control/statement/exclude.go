@@ -9,6 +9,7 @@ import (
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // mostExcluded bounds the receipts that a statement names one by one. Disputes that are UPHELD fill at
@@ -46,11 +47,11 @@ func excludedBy(list []sealer.StatementExclusion) (all dispute.Excluded, err err
 			e.State, e.Outcome = dispute.Resolved, dispute.Upheld
 		}
 		if x.RightID != nil {
-			from, err := sealer.ParseTime(*x.From)
+			from, err := canonical.ParseTime(*x.From)
 			if err != nil {
 				return nil, err
 			}
-			to, err := sealer.ParseTime(*x.To)
+			to, err := canonical.ParseTime(*x.To)
 			if err != nil {
 				return nil, err
 			}

@@ -16,12 +16,12 @@ import (
 	"muniment.example/control/proof"
 	"muniment.example/control/roomtest"
 	"muniment.example/control/settle"
-	"muniment.example/control/settle/rate"
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/pipeline"
 	"muniment.example/pipeline/conform"
 	"muniment.example/sealer"
+	"muniment.example/sealer/rate"
 )
 
 const tenantID = "tnt_01ARZ3NDEKTSV4RRFFQ69G5FAV"

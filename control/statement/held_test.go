@@ -7,8 +7,8 @@ import (
 
 	"muniment.example/control/dispute"
 	"muniment.example/control/settle"
-	"muniment.example/control/settle/rate"
 	"muniment.example/control/store"
+	"muniment.example/sealer/rate"
 )
 
 // TestHeldAmount: the held amount is the value of a dispute's deliveries, and the amount that a

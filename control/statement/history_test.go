@@ -29,7 +29,6 @@ import (
 	"muniment.example/control/rapidtest"
 	"muniment.example/control/roomtest"
 	"muniment.example/control/settle"
-	"muniment.example/control/settle/rate"
 	"muniment.example/control/store"
 	"muniment.example/deploy/stack/stacktest"
 	"muniment.example/gate"
@@ -40,6 +39,9 @@ import (
 	"muniment.example/pipeline/kafka"
 	"muniment.example/pipeline/sqlite"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/rate"
 	"muniment.example/sealer/verify"
 )
 
@@ -347,15 +349,15 @@ func (h *history) shares(currency string) []settle.Share {
 // rewrite stores a rule as it is now, with an event.
 func (h *history) rewrite(tx *store.Tx, r *settle.Rule) error {
 	r.Revision, r.UpdatedAt = r.Revision+1, store.At(h.stage.Now())
-	match, err := sealer.Canonical(r.Match)
+	match, err := canonical.JSON(r.Match)
 	if err != nil {
 		return err
 	}
-	shares, err := sealer.Canonical(r.Shares)
+	shares, err := canonical.JSON(r.Shares)
 	if err != nil {
 		return err
 	}
-	tiers, err := sealer.Canonical(r.Tiers)
+	tiers, err := canonical.JSON(r.Tiers)
 	if err != nil {
 		return err
 	}
@@ -861,7 +863,7 @@ func (h *history) seal(ctx context.Context, events [][]byte) {
 	directory, err := h.stage.Keys.Directory(ctx)
 	require.NoError(h.t, err)
 	cfg := sealer.PackConfig{
-		PackID: api.NewID(api.PrefixPack, h.stage.Now()), TenantID: h.tenant, Before: sealer.NewTree(), SealedAt: h.stage.Now(), Directory: directory, Key: h.stage.Keys.Pack.Key, Rate: settle.Rating.Rate, Workers: 1,
+		PackID: api.NewID(api.PrefixPack, h.stage.Now()), TenantID: h.tenant, Before: merkle.NewTree(), SealedAt: h.stage.Now(), Directory: directory, Key: h.stage.Keys.Pack.Key, Rate: settle.Rating.Rate, Workers: 1,
 		Rights: func(_ *sealer.ScopeNames, ids []string) ([]sealer.SettlementRight, error) { return scopesOf(ids), nil },
 	}
 	if n := len(h.packs); n > 0 {

@@ -12,10 +12,11 @@ import (
 
 	"muniment.example/control/dispute"
 	"muniment.example/control/payable"
-	"muniment.example/control/settle/rate"
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/rate"
 )
 
 // signer returns the key that signs a tenant's statements.
@@ -178,7 +179,7 @@ func (s *Service) sign(ctx context.Context, tx *store.Tx, next *fullStatement, s
 	if !reflect.DeepEqual(excluded, document.Excluded) {
 		return nil, api.Conflict("disputes were opened or resolved since the statement was drafted: draft it again")
 	}
-	document.IssuedAt, next.IssuedAt = sealer.Moment(next.UpdatedAt), next.UpdatedAt
+	document.IssuedAt, next.IssuedAt = canonical.Moment(next.UpdatedAt), next.UpdatedAt
 	return &document, s.freeze(ctx, tx, next, &document, signer)
 }
 

@@ -14,13 +14,13 @@ import (
 	packsums "muniment.example/control/proof/sums"
 	"muniment.example/control/rapidtest"
 	"muniment.example/control/settle"
-	"muniment.example/control/settle/rate"
 	"muniment.example/control/store"
 	"muniment.example/gate"
 	"muniment.example/gateway/api"
 	"muniment.example/pipeline"
 	"muniment.example/pipeline/sqlite"
 	"muniment.example/sealer"
+	"muniment.example/sealer/rate"
 )
 
 // TestLostRowsAreNotBilled: what a dispute excludes is subtracted by rows. A warehouse that has lost some of

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"muniment.example/control/settle/rate"
 	"muniment.example/sealer"
+	"muniment.example/sealer/rate"
 )
 
 // model is what an accountant keeps of a tenant: plain lists, and for each receipt by whom it is stated.

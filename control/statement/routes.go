@@ -10,16 +10,16 @@ import (
 	"slices"
 	"strings"
 
-	"muniment.example/control/calendar"
 	"muniment.example/control/paper"
 	"muniment.example/control/payable"
 	"muniment.example/control/route"
-	"muniment.example/control/settle/rate"
 	"muniment.example/control/store"
 	"muniment.example/control/tenant"
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/auth"
 	"muniment.example/sealer"
+	"muniment.example/sealer/calendar"
+	"muniment.example/sealer/rate"
 )
 
 // Routes adds the service's operations to the API.

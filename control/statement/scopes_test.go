@@ -8,10 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/control/settle"
-	"muniment.example/control/settle/rate"
 	"muniment.example/control/store"
 	"muniment.example/pipeline"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/rate"
 )
 
 // fixedSums are the sums of a warehouse.
@@ -71,7 +72,7 @@ func TestScopesAreReadOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, asked, 1, "no rule names anything")
 
-	s := sealer.Statement{TenantID: "tnt_a", Currency: "EUR", From: sealer.Moment{Time: month}, To: sealer.Moment{Time: month.AddDate(0, 1, 0)}, Payees: []sealer.StatementPayee{{CounterpartyID: "cp_a", Name: "A"}}}
+	s := sealer.Statement{TenantID: "tnt_a", Currency: "EUR", From: canonical.Moment{Time: month}, To: canonical.Moment{Time: month.AddDate(0, 1, 0)}, Payees: []sealer.StatementPayee{{CounterpartyID: "cp_a", Name: "A"}}}
 	require.NoError(t, s.Local(time.UTC))
 	require.NoError(t, Compute(t.Context(), sums, sealer.Position{}, spring, func(names *sealer.ScopeNames, ids []string) ([]sealer.SettlementRight, error) {
 		return read(t.Context(), "tnt_a", names, ids)

@@ -12,10 +12,11 @@ import (
 	"muniment.example/control/dispute"
 	"muniment.example/control/route"
 	"muniment.example/control/settle"
-	"muniment.example/control/settle/rate"
 	"muniment.example/control/store"
 	"muniment.example/gateway/auth"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/rate"
 )
 
 // Line is a line of a settlement, in the currency of its rule.
@@ -240,7 +241,7 @@ func (l *periodReceipts) rated(t *terms, by sealer.Rating, currencies ...string)
 	}
 	var all []*sealer.Statement
 	for _, currency := range currencies {
-		all = append(all, &sealer.Statement{Currency: currency, From: sealer.Moment{Time: l.from}, To: sealer.Moment{Time: l.to}, Months: l.months, Payees: slices.Clone(l.names)})
+		all = append(all, &sealer.Statement{Currency: currency, From: canonical.Moment{Time: l.from}, To: canonical.Moment{Time: l.to}, Months: l.months, Payees: slices.Clone(l.names)})
 	}
 	if err := l.settle(by, t, all...); err != nil {
 		return p, err
@@ -343,7 +344,7 @@ func (r *rater) postDryRun(ctx context.Context, in *dryRunInput) (d DryRunData, 
 	if err != nil {
 		return d, err
 	}
-	reaching := sealer.Statement{Currency: proposed.Currency, From: sealer.Moment(d.From), To: sealer.Moment(d.To)}
+	reaching := sealer.Statement{Currency: proposed.Currency, From: canonical.Moment(d.From), To: canonical.Moment(d.To)}
 	if err := reach(&reaching, record); err != nil {
 		return d, err
 	}

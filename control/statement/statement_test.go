@@ -15,11 +15,12 @@ import (
 
 	"muniment.example/control/roomtest"
 	"muniment.example/control/settle"
-	"muniment.example/control/settle/rate"
 	"muniment.example/control/store"
 	"muniment.example/deploy/stack/stacktest"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/rate"
 )
 
 // TestTransitions is the whole table.
@@ -614,7 +615,7 @@ func TestRetiredBeforeItBegan(t *testing.T) {
 // TestTooLong: who can't make a statement shorter by a counterparty is not told to choose one.
 func TestTooLong(t *testing.T) {
 	s := sealer.Statement{Rights: []sealer.SettlementRight{{RightID: "rgh_a", Campaigns: []string{"spring"}, Labels: map[string]string{}}}}
-	text, err := sealer.Canonical(s.Rights)
+	text, err := canonical.JSON(s.Rights)
 	require.NoError(t, err)
 	require.ErrorContains(t, tooLong(&s, 2*len(text)), "or one counterparty")
 	require.ErrorContains(t, tooLong(&s, 2*len(text)-1), "have rules match fewer of them")

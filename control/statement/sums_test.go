@@ -12,12 +12,13 @@ import (
 	"muniment.example/control/dispute"
 	"muniment.example/control/rapidtest"
 	"muniment.example/control/settle"
-	"muniment.example/control/settle/rate"
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/pipeline"
 	"muniment.example/pipeline/conform"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/rate"
 )
 
 var (
@@ -149,7 +150,7 @@ func TestStatementsAddUp(t *testing.T) {
 		require.NoError(t, err)
 		by := &terms{Terms: own}
 		blank := func(currency string, of *string) sealer.Statement {
-			s := sealer.Statement{StatementID: "stm_a", TenantID: "tnt_system", Currency: currency, CounterpartyID: of, From: sealer.Moment{Time: month}, To: sealer.Moment{Time: month.Add(31 * 24 * time.Hour)}, V: 1}
+			s := sealer.Statement{StatementID: "stm_a", TenantID: "tnt_system", Currency: currency, CounterpartyID: of, From: canonical.Moment{Time: month}, To: canonical.Moment{Time: month.Add(31 * 24 * time.Hour)}, V: 1}
 			require.NoError(t, s.Local(time.UTC))
 			require.NoError(t, reach(&s, records))
 			return s

@@ -5,10 +5,11 @@ import (
 	"slices"
 
 	"muniment.example/control/payable"
-	"muniment.example/control/settle/rate"
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/rate"
 )
 
 // void ends the chain of an issued statement with a signed one that states nothing. All of the chain
@@ -38,7 +39,7 @@ func (s *Service) void(ctx context.Context, tenantID, id, reason string, by seal
 		next.Corrects, next.Correction, next.VoidReason = &first.ID, before.Correction+1, &reason
 		document := sealer.Statement{
 			Adjustments: []sealer.StatementAdjustment{}, AsOf: previous.AsOf, CounterpartyID: previous.CounterpartyID, Currency: previous.Currency, Excluded: []sealer.StatementExclusion{},
-			From: previous.From, HeldAmount: "0", IssuedAt: sealer.Moment(at), Lines: []sealer.StatementLine{}, LocalFrom: previous.LocalFrom, LocalTo: previous.LocalTo, Months: []sealer.StatementMonth{},
+			From: previous.From, HeldAmount: "0", IssuedAt: canonical.Moment(at), Lines: []sealer.StatementLine{}, LocalFrom: previous.LocalFrom, LocalTo: previous.LocalTo, Months: []sealer.StatementMonth{},
 			Overlaps: []sealer.StatementOverlap{}, Payees: []sealer.StatementPayee{}, Since: previous.From, StatementID: next.ID, TenantID: tenantID, TimeZone: previous.TimeZone, To: previous.To, Total: "0", Unrated: []sealer.StatementUnrated{}, V: 1,
 			Correction: correction(first.ID, &previous, *before.SHA256, payees),
 		}

@@ -10,6 +10,7 @@ import (
 
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // Tx is one change of state. It is valid inside the function that Change calls,
@@ -129,7 +130,7 @@ func (tx *Tx) count(ctx context.Context, counter string, more int) (last int64, 
 
 // EmitRecord is Emit with the RFC 8785 text of record as the event's data.
 func (tx *Tx) EmitRecord(ctx context.Context, kind *Kind, e sealer.Event, record any) (err error) {
-	if e.Data, err = sealer.Canonical(record); err != nil {
+	if e.Data, err = canonical.JSON(record); err != nil {
 		return err
 	}
 	return tx.Emit(ctx, kind, e)

@@ -12,6 +12,7 @@ import (
 
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // Personal describes what the rows of a table may say about persons. It is the one list of that: what
@@ -440,7 +441,7 @@ func WritePersons(references []string) (string, error) {
 	if len(references) == 0 {
 		return "", nil
 	}
-	text, err := sealer.Canonical(references)
+	text, err := canonical.JSON(references)
 	return string(text), err
 }
 

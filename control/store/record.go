@@ -15,6 +15,7 @@ import (
 
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // Records are a service's records of one type, kept in one table. The tags of R name the columns;
@@ -271,11 +272,11 @@ func (k *Records[R]) event(kind *Kind, r *R, by sealer.Ref, also any) (*outgoing
 			return nil, err
 		}
 	}
-	data, err := sealer.Canonical(shown)
+	data, err := canonical.JSON(shown)
 	if err == nil && also != nil {
 		var more []byte
-		if more, err = sealer.Canonical(also); err == nil {
-			data, err = sealer.Canonical(json.RawMessage(string(data[:len(data)-1]) + "," + string(more[1:])))
+		if more, err = canonical.JSON(also); err == nil {
+			data, err = canonical.JSON(json.RawMessage(string(data[:len(data)-1]) + "," + string(more[1:])))
 		}
 	}
 	if err != nil {
@@ -302,7 +303,7 @@ func asColumn(at any) any {
 	}
 	value := reflect.ValueOf(at).Elem()
 	if _, scans := at.(sql.Scanner); !scans && (value.Kind() == reflect.Slice || value.Kind() == reflect.Struct) {
-		return text{func() ([]byte, error) { return sealer.Canonical(value.Interface()) }, func(s string) error { return json.Unmarshal([]byte(s), at) }}
+		return text{func() ([]byte, error) { return canonical.JSON(value.Interface()) }, func(s string) error { return json.Unmarshal([]byte(s), at) }}
 	}
 	return at
 }
@@ -392,7 +393,7 @@ func SectionOf[R any](name string, scan func(Row) (R, error), query string) Sect
 }
 
 // Instant is a time as records hold it: UTC, in whole milliseconds. In a column it is a BIGINT of
-// milliseconds, in JSON the format of sealer.FormatTime, so a record looks the same in responses
+// milliseconds, in JSON the format of canonical.FormatTime, so a record looks the same in responses
 // and in events. The zero Instant is NULL in a column and null in JSON.
 type Instant struct{ time.Time }
 
@@ -409,7 +410,7 @@ func (i Instant) String() string {
 	if i.IsZero() {
 		return "-"
 	}
-	return sealer.FormatTime(i.Time)
+	return canonical.FormatTime(i.Time)
 }
 
 // MarshalJSON writes the time, or null.
@@ -417,7 +418,7 @@ func (i Instant) MarshalJSON() ([]byte, error) {
 	if i.IsZero() {
 		return []byte("null"), nil
 	}
-	dst := sealer.AppendTime([]byte{'"'}, i.Time)
+	dst := canonical.AppendTime([]byte{'"'}, i.Time)
 	return append(dst, '"'), nil
 }
 
@@ -427,7 +428,7 @@ func (i *Instant) UnmarshalJSON(text []byte) error {
 		*i = Instant{}
 		return nil
 	}
-	t, err := sealer.ParseTime(string(bytes.Trim(text, `"`)))
+	t, err := canonical.ParseTime(string(bytes.Trim(text, `"`)))
 	*i = At(t)
 	return err
 }

@@ -20,6 +20,7 @@ import (
 	"muniment.example/deploy/stack/stacktest"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 var now = time.Date(2026, 11, 21, 4, 0, 0, 123456789, time.UTC)
@@ -125,7 +126,7 @@ func TestEmitRefusesWhatIsNoEvent(t *testing.T) {
 	bad := event("tnt_a", "rgh_a")
 	bad.Data = []byte(`{ }`)
 	err := db.Change(t.Context(), func(tx *Tx) error { return tx.Emit(t.Context(), suspended, bad) })
-	require.ErrorIs(t, err, sealer.ErrNotCanonical)
+	require.ErrorIs(t, err, canonical.ErrNotCanonical)
 }
 
 func TestPublishRefusesAnotherRevision(t *testing.T) {
@@ -349,7 +350,7 @@ func TestInstant(t *testing.T) {
 	require.NoError(t, db.Read().QueryRow(`SELECT CAST($1 AS BIGINT), CAST($2 AS BIGINT)`, At(now), Instant{}).Scan(&got, &none))
 	require.Equal(t, At(now), got)
 	require.True(t, none.IsZero())
-	text, err := sealer.Canonical(map[string]Instant{"at": At(now.In(time.FixedZone("x", 3600))), "never": none})
+	text, err := canonical.JSON(map[string]Instant{"at": At(now.In(time.FixedZone("x", 3600))), "never": none})
 	require.NoError(t, err)
 	require.Equal(t, `{"at":"2026-11-21T04:00:00.123Z","never":null}`, string(text))
 	require.Error(t, new(Instant).Scan("now"))

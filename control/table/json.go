@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // jsonWriter writes each row as a line of JSON: with columns sorted by name, as RFC 8785 has it. A list
@@ -33,22 +33,22 @@ func (s *jsonWriter) Write(cells []any) error {
 	}
 	s.begun = true
 	for i, cell := range cells {
-		s.line = append(sealer.AppendString(append(s.line, "{,"[min(i, 1)]), s.columns[i].Name), ':')
+		s.line = append(canonical.AppendString(append(s.line, "{,"[min(i, 1)]), s.columns[i].Name), ':')
 		switch cell := cell.(type) {
 		case string:
 			if s.columns[i].Type == Document {
 				s.line = append(s.line, cell...)
 			} else {
-				s.line = sealer.AppendString(s.line, cell)
+				s.line = canonical.AppendString(s.line, cell)
 			}
 		case int64:
 			s.line = strconv.AppendInt(s.line, cell, 10)
 		case float64:
-			s.line = sealer.AppendNumber(s.line, cell)
+			s.line = canonical.AppendNumber(s.line, cell)
 		case bool:
 			s.line = strconv.AppendBool(s.line, cell)
 		case time.Time:
-			s.line = sealer.AppendString(s.line, momentOf(s.columns[i].Type, cell))
+			s.line = canonical.AppendString(s.line, momentOf(s.columns[i].Type, cell))
 		case []string:
 			s.line = appendList(s.line, cell)
 		default:
@@ -80,7 +80,7 @@ func appendList(line []byte, list []string) []byte {
 		if i > 0 {
 			line = append(line, ',')
 		}
-		line = sealer.AppendString(line, text)
+		line = canonical.AppendString(line, text)
 	}
 	return append(line, ']')
 }

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"muniment.example/control/route"
-	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // Type is the type of a column. The cells of a row have the Go type named beside it, or are nil where
@@ -123,7 +123,7 @@ func momentOf(kind Type, t time.Time) string {
 	if kind == Day {
 		return t.UTC().Format(time.DateOnly)
 	}
-	return sealer.FormatTime(t)
+	return canonical.FormatTime(t)
 }
 
 // unscaled returns a decimal times 10^scale. ok is false if the text is no decimal, or has more

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"time"
 
-	"muniment.example/control/calendar"
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/calendar"
 )
 
 func insertTenant(ctx context.Context, tx *store.Tx, c Created, q *Request, now time.Time, revision int64) error {

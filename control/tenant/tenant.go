@@ -45,12 +45,12 @@ import (
 	"strings"
 	"time"
 
-	"muniment.example/control/calendar"
 	"muniment.example/control/node"
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/auth"
 	"muniment.example/sealer"
+	"muniment.example/sealer/calendar"
 )
 
 // Counter counts one kind of a tenant's records.

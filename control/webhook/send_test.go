@@ -16,6 +16,7 @@ import (
 	"muniment.example/deploy/stack/stacktest"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // TestEventsAreSent to the webhooks that want them, once, signed, as they are in the log.
@@ -33,7 +34,7 @@ func TestEventsAreSent(t *testing.T) {
 	m := some.await(t, 1)[0]
 	require.True(t, api.IsID(api.PrefixWebhookDelivery, m.id))
 	require.Equal(t, "right.revoked", m.Type)
-	require.Equal(t, sealer.FormatTime(noon), m.Timestamp)
+	require.Equal(t, canonical.FormatTime(noon), m.Timestamp)
 	require.Equal(t, tenantID, m.TenantID)
 	require.Equal(t, w.ID, m.WebhookID)
 	e, err := sealer.ParseEvent(m.Data.Event)

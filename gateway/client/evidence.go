@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"muniment.example/gateway/api"
-	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // Receipts are what deliveries were answered with.
@@ -76,7 +76,7 @@ func (r Receipts) Proof(ctx context.Context, receiptID, checkpoint string) (*Inc
 // File is the proof as a file for muniment verify.
 func (p *InclusionProof) File() []byte {
 	text := append([]byte(`{"event":`), p.Event...)
-	return append(sealer.AppendString(append(text, `,"proof":`...), p.Proof), '}')
+	return append(canonical.AppendString(append(text, `,"proof":`...), p.Proof), '}')
 }
 
 // Events are all that has happened to a tenant.

@@ -20,6 +20,7 @@ import (
 
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/verify"
 )
 
@@ -101,7 +102,7 @@ func VerifyReceipt(answer []byte, trust *Trust) (*VerifiedReceipt, error) {
 	if err != nil {
 		return refuse(verify.FormatInvalid, "%v", err)
 	}
-	text, err := sealer.Canonical(jsontext.Value(given.Receipt))
+	text, err := canonical.JSON(jsontext.Value(given.Receipt))
 	if err != nil {
 		return refuse(verify.FormatInvalid, "receipt: %v", err)
 	}
@@ -112,14 +113,14 @@ func VerifyReceipt(answer []byte, trust *Trust) (*VerifiedReceipt, error) {
 	if err != nil {
 		return refuse(verify.FormatInvalid, "%v", err)
 	}
-	signature, err := sealer.DecodeBase64(given.Signature.Value, ed25519.SignatureSize)
+	signature, err := canonical.DecodeBase64(given.Signature.Value, ed25519.SignatureSize)
 	if err != nil || given.Signature.Algorithm != sealer.Algorithm {
 		return refuse(verify.FormatInvalid, "signature: want %d bytes of %s in base64url", ed25519.SignatureSize, sealer.Algorithm)
 	}
 	r.Sandbox = trust.directory.OfSandbox(r.KeyID)
 	pub, code := trust.directory.Find(r.KeyID, sealer.ReceiptPurpose(r.Sandbox), r.Receipt.IssuedAt)
 	if code = verify.KeyFault(trust.directory, r.KeyID, r.Receipt.IssuedAt, code); code != "" {
-		return refuse(code, "key %s at %s", r.KeyID, sealer.FormatTime(r.Receipt.IssuedAt))
+		return refuse(code, "key %s at %s", r.KeyID, canonical.FormatTime(r.Receipt.IssuedAt))
 	}
 	if !ed25519.Verify(pub, text, signature) {
 		return refuse(sealer.SignatureInvalid, "receipt %s by key %s", r.Receipt.ReceiptID, r.KeyID)
@@ -127,7 +128,7 @@ func VerifyReceipt(answer []byte, trust *Trust) (*VerifiedReceipt, error) {
 	if given.Event == nil {
 		return r, nil
 	}
-	event, err := sealer.Canonical(jsontext.Value(given.Event))
+	event, err := canonical.JSON(jsontext.Value(given.Event))
 	if err != nil {
 		return refuse(verify.FormatInvalid, "event: %v", err)
 	}
@@ -188,9 +189,9 @@ func ReceiptFile(r *api.Receipt, s *api.Signature) []byte {
 		ReceiptID: r.ReceiptID, CorrelationID: r.CorrelationID, SpatialAnchorID: r.SpatialAnchorID, SpatialPlacementID: r.SpatialPlacementID,
 		IssuedAt: r.IssuedAt, RenderedAt: r.RenderedAt, DwellMs: r.DwellMs, Nonce: r.Nonce, Witness: r.Witness,
 	})
-	text = sealer.AppendString(append(text, `,"signature":{"algorithm":`...), s.Algorithm)
-	text = sealer.AppendString(append(text, `,"keyId":`...), s.KeyID)
-	text = sealer.AppendString(append(text, `,"value":`...), s.Value)
+	text = canonical.AppendString(append(text, `,"signature":{"algorithm":`...), s.Algorithm)
+	text = canonical.AppendString(append(text, `,"keyId":`...), s.KeyID)
+	text = canonical.AppendString(append(text, `,"value":`...), s.Value)
 	return append(text, "}}"...)
 }
 

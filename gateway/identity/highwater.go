@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/keyfile"
 )
 
@@ -37,7 +37,7 @@ func readHighWater(dir string) (at time.Time, err error) {
 		return at, nil
 	}
 	if err == nil {
-		at, err = sealer.ParseTime(strings.TrimSuffix(string(text), "\n"))
+		at, err = canonical.ParseTime(strings.TrimSuffix(string(text), "\n"))
 	}
 	if err != nil {
 		return at, fmt.Errorf("cannot read %s: %w", path, err)
@@ -53,7 +53,7 @@ func (n *Node) writeHighWater(at time.Time) error {
 	}
 	n.mu.Unlock()
 	at = nextMilli(at)
-	if err := keyfile.Write(filepath.Join(n.cfg.Dir, highWaterFile), []byte(sealer.FormatTime(at)+"\n"), 0o600); err != nil {
+	if err := keyfile.Write(filepath.Join(n.cfg.Dir, highWaterFile), []byte(canonical.FormatTime(at)+"\n"), 0o600); err != nil {
 		return fmt.Errorf("cannot write the high-water mark: %w", err)
 	}
 	n.highWater = at

@@ -11,6 +11,7 @@ import (
 
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/keyfile"
 )
 
@@ -206,7 +207,7 @@ func (n *Node) ensureKey(ctx context.Context) error {
 	}
 	if from := n.current().from; n.cfg.Now().Before(from) {
 		n.cfg.Logger.Warn("the clock is before the key's window: the node signs nothing until the window begins",
-			"keyId", n.current().signer.KeyID, "notBefore", sealer.FormatTime(from))
+			"keyId", n.current().signer.KeyID, "notBefore", canonical.FormatTime(from))
 	}
 	return nil
 }

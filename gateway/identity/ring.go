@@ -13,6 +13,7 @@ import (
 
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/keyfile"
 )
 
@@ -100,7 +101,7 @@ func (r *ring) noKey(at time.Time) error {
 	if r.leaving {
 		return fmt.Errorf("the node %s was asked to leave, and signs nothing more", r.nodeID)
 	}
-	return fmt.Errorf("the node %s has no key for %s", r.nodeID, sealer.FormatTime(at))
+	return fmt.Errorf("the node %s has no key for %s", r.nodeID, canonical.FormatTime(at))
 }
 
 // Ready returns an error while no key signs for the current time.

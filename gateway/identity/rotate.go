@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"muniment.example/gateway/api"
-	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/keyfile"
 )
 
@@ -172,7 +172,7 @@ func (n *Node) activate(entry api.SigningKey) {
 		n.leave()
 		return
 	}
-	n.cfg.Logger.Info("the next signing key takes over", "keyId", entry.KeyID, "from", sealer.FormatTime(entry.NotBefore))
+	n.cfg.Logger.Info("the next signing key takes over", "keyId", entry.KeyID, "from", canonical.FormatTime(entry.NotBefore))
 }
 
 // retire reports the drained keys to control, and destroys them. wait is as in ring.drained.

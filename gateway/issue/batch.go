@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"muniment.example/gateway/api"
+	"muniment.example/gateway/issue/idempotency"
 	"muniment.example/gateway/snapshot"
 	"muniment.example/pipeline/trace"
 	"muniment.example/sealer"
@@ -149,7 +150,7 @@ func (i *Issuer) IssueRows(ctx context.Context, by Caller, b *Batch) ([]RowResul
 		}
 		defer free()
 	}
-	r := &batch{Issuer: i, Batch: b, by: by, results: make([]RowResult, len(b.Rows)), sealed: make(map[keyHash]int, len(b.Rows)), rights: snapshot.RightsRead{}, moments: snapshot.Moments{}, waiting: map[keyHash]bool{}, unmapped: map[keyHash]int{}}
+	r := &batch{Issuer: i, Batch: b, by: by, results: make([]RowResult, len(b.Rows)), sealed: make(map[idempotency.Hash]int, len(b.Rows)), rights: snapshot.RightsRead{}, moments: snapshot.Moments{}, waiting: map[idempotency.Hash]bool{}, unmapped: map[idempotency.Hash]int{}}
 	open := make([]int, len(b.Rows))
 	for n := range open {
 		open[n] = n
@@ -180,15 +181,15 @@ type batch struct {
 	by      Caller
 	results []RowResult
 	// sealed are the rows that were signed, by their identities.
-	sealed map[keyHash]int
+	sealed map[idempotency.Hash]int
 	// unmapped are those that are to be held.
-	unmapped map[keyHash]int
+	unmapped map[idempotency.Hash]int
 
 	// later are rows that wait before they can be decided: for the end of a request that claims
 	// their identity, or for mappings, rights or their histories from control. The batch holds no claim, key or
 	// reservation while it waits.
 	later   []int
-	waiting map[keyHash]bool // their identities
+	waiting map[idempotency.Hash]bool // their identities
 	ends    []<-chan struct{}
 	played  []int // the rows of plays
 	plays   []snapshot.VendorPlay
@@ -232,7 +233,7 @@ func (r *batch) issuePiece(ctx context.Context, open []int) (taken int, err erro
 	var p piece
 	defer func() {
 		for _, w := range p.works {
-			w.claim.free()
+			w.claim.Free()
 			r.end(w)
 		}
 		if p.release != nil {
@@ -290,7 +291,7 @@ func (r *batch) row(ctx context.Context, p *piece, n int) error {
 		r.leave(w)
 		if !sealed {
 			p.works, p.of = p.works[:len(p.works)-1], p.of[:len(p.of)-1]
-			w.claim.free()
+			w.claim.Free()
 			r.end(w)
 		}
 	}()
@@ -430,7 +431,7 @@ func (r *batch) mapping(w *work, n int, at time.Time) (mapped bool, err error) {
 func (r *batch) held(w *work, n int, reason api.HeldReason) *api.HeldRow {
 	content := sha256.Sum256(w.body)
 	h := &api.HeldRow{
-		Identity: api.RowIdentity{Hash: strings.Clone(w.claim.text()), Day: string(w.day)}, Reason: reason,
+		Identity: api.RowIdentity{Hash: strings.Clone(w.claim.Text()), Day: string(w.day)}, Reason: reason,
 		Vendor: strings.Clone(w.row.vendor), IDType: strings.Clone(w.row.idType), VendorID: strings.Clone(w.row.vendorID),
 		PlayedAt: w.row.played, Content: base64.RawURLEncoding.EncodeToString(content[:]), Row: string(r.Rows[n].JSON),
 	}
@@ -484,7 +485,7 @@ func (r *batch) compare(equal []int) {
 }
 
 // content returns the identity and content of a row that was read before.
-func (r *batch) content(n int) (keyHash, []byte) {
+func (r *batch) content(n int) (idempotency.Hash, []byte) {
 	w := r.begin(r.by)
 	defer r.end(w)
 	r.enter(w)

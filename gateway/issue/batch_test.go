@@ -2,6 +2,7 @@ package issue
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"runtime"
@@ -64,16 +65,8 @@ func (f *fixture) mustRows(rows ...Row) []RowResult {
 	results, err := f.rows(rows...)
 	require.NoError(f.t, err)
 	require.Len(f.t, results, len(rows))
-	require.Zero(f.t, heldKeys(f.Issuer), "nothing is claimed any more")
+	require.Zero(f.t, f.claims.Running(), "nothing is claimed any more")
 	return results
-}
-
-// heldKeys is how many keys are held.
-func heldKeys(i *Issuer) (n int) {
-	for s := range i.claims.shards {
-		n += len(i.claims.shards[s].running)
-	}
-	return n
 }
 
 // statuses returns the status of each result, with that of its error.
@@ -200,7 +193,7 @@ func TestRowsThatAreNotDurable(t *testing.T) {
 	})
 	_, err := f.rows(rows...)
 	require.Equal(t, []any{503, api.LogUnavailable, time.Second}, []any{status(err), api.From(err).Reason, api.From(err).RetryAfter})
-	require.Zero(t, heldKeys(f.Issuer))
+	require.Zero(t, f.claims.Running())
 	durable := len(f.log.All())
 	require.Greater(t, durable, 150)
 	require.Less(t, durable, 3*pieceRows, "pieces behind it are not begun")
@@ -229,8 +222,7 @@ func (f *fixture) identity(of Row) string {
 	require.NoError(f.t, w.readRow(of.JSON, ""))
 	hash, err := w.identify(&of)
 	require.NoError(f.t, err)
-	w.claim = heldKey{shard: new(claimShard), hash: hash}
-	return strings.Clone(w.claim.text())
+	return base64.RawURLEncoding.EncodeToString(hash[:])
 }
 
 // TestRowsWithoutWhatTheNodeNeeds: a node that can't decide or sign refuses the batch, unless
@@ -259,7 +251,7 @@ func TestRowsWithoutWhatTheNodeNeeds(t *testing.T) {
 	require.Equal(t, 401, status(err))
 	_, err = f.IssueRows(t.Context(), Caller{TenantID: "tnt_a", KeyID: f.visitor.KeyID}, &Batch{Rows: []Row{known, f.named("new", "")}})
 	require.Equal(t, 401, status(err))
-	require.Zero(t, heldKeys(f.Issuer))
+	require.Zero(t, f.claims.Running())
 	require.Len(t, f.log.All(), 1)
 }
 

@@ -38,7 +38,7 @@ func (f *fixture) acme(rows ...Row) []RowResult {
 	f.t.Helper()
 	results, err := f.IssueRows(f.t.Context(), f.tenant, &Batch{Vendor: "acme", Rows: rows})
 	require.NoError(f.t, err)
-	require.Zero(f.t, heldKeys(f.Issuer))
+	require.Zero(f.t, f.claims.Running())
 	return results
 }
 

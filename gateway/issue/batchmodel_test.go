@@ -122,7 +122,7 @@ func TestBatchesAgainstAModel(t *testing.T) {
 			}
 			results, err := f.IssueRows(context.Background(), f.tenant, &batch)
 			f.log.Refuse(nil)
-			require.Zero(t, heldKeys(f.Issuer))
+			require.Zero(t, f.claims.Running())
 			taken := learn()
 			if err != nil {
 				require.Equal(t, api.LogUnavailable, api.From(err).Reason)

@@ -209,7 +209,7 @@ func TestBatchesLeaveRoom(t *testing.T) {
 		for range 4 {
 			require.Equal(t, 503, status(<-done))
 		}
-		require.Zero(t, heldKeys(f.Issuer))
+		require.Zero(t, f.claims.Running())
 	})
 }
 
@@ -226,7 +226,7 @@ func TestPanicOfABatchFreesItsRows(t *testing.T) {
 	f.log.Refuse(func(*sealer.Record) error { panic("a fault of ours") })
 	rows := []Row{f.named("1", ""), f.named("2", "")}
 	require.Panics(t, func() { _, _ = f.rows(rows...) })
-	require.Zero(t, heldKeys(f.Issuer))
+	require.Zero(t, f.claims.Running())
 	require.Equal(t, 1, released)
 	f.log.Refuse(nil)
 	require.Equal(t, []string{"accepted", "accepted"}, statuses(f.mustRows(rows...)))
@@ -246,7 +246,7 @@ func TestRowsAfterARestart(t *testing.T) {
 			require.NoError(t, f.Rebuild(t.Context()))
 			rows := []Row{f.named("1", ""), rowOn(f.right, time.Hour, ""), f.named("2", `,"multiplier":3`)}
 			first := f.mustRows(rows...)
-			f.checkpoint(t.Context(), 1)
+			f.claims.CheckpointAll(t.Context())
 			f.Issuer = f.reborn()
 			require.NoError(t, f.Rebuild(t.Context()))
 			again := f.mustRows(rows...)

@@ -14,6 +14,7 @@ import (
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/issue/issuetest"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // past is the history of a right as a person would write it down: when it was in force, and what was
@@ -124,7 +125,7 @@ func TestRowsAndTheHistoryOfTheirRight(t *testing.T) {
 		}
 		var rows []Row
 		for i, at := range plays {
-			rows = append(rows, Row{JSON: fmt.Appendf(nil, `{"rowId":"%d-%d","vendor":"acme","rightId":%q,"spatialAnchorId":"a","playedAt":%q,"dwellMs":4200}`, seed, i, ids[0], sealer.FormatTime(at))})
+			rows = append(rows, Row{JSON: fmt.Appendf(nil, `{"rowId":"%d-%d","vendor":"acme","rightId":%q,"spatialAnchorId":"a","playedAt":%q,"dwellMs":4200}`, seed, i, ids[0], canonical.FormatTime(at))})
 		}
 		if away := drawn.IntN(3) == 0; away {
 			f.control.Fail(errors.New("control is away"))
@@ -157,7 +158,7 @@ func TestRowsAndTheHistoryOfTheirRight(t *testing.T) {
 			if status == "accepted" {
 				d, err := sealer.ReadDelivery(results[i].Event)
 				require.NoError(t, err)
-				require.Equal(t, sealer.FormatTime(plays[i]), sealer.FormatTime(d.Receipt.RenderedAt))
+				require.Equal(t, canonical.FormatTime(plays[i]), canonical.FormatTime(d.Receipt.RenderedAt))
 			}
 		}
 	}

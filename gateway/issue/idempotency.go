@@ -3,20 +3,19 @@ package issue
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io/fs"
-	"strings"
 	"time"
 
 	"muniment.example/gateway/api"
+	"muniment.example/gateway/issue/idempotency"
 	"muniment.example/sealer"
 )
 
 // once issues for a delivery that has an Idempotency-Key or an identity, of which h is the
 // hash, unless that was done already.
-func (i *Issuer) once(ctx context.Context, dst []byte, w *work, h keyHash, d *Delivery) (answer []byte, replayed bool, err error) {
+func (i *Issuer) once(ctx context.Context, dst []byte, w *work, h idempotency.Hash, d *Delivery) (answer []byte, replayed bool, err error) {
 	var waiting time.Time // since when
 	for {
 		event, end, err := i.earlier(ctx, w, &h)
@@ -40,18 +39,18 @@ func (i *Issuer) once(ctx context.Context, dst []byte, w *work, h keyHash, d *De
 	}
 }
 
-// look returns the event that a key has, or the end of the delivery that is being issued
+// earlier returns the event that a key has, or the end of the delivery that is being issued
 // with it; neither if w has claimed the key now.
-func (i *Issuer) earlier(ctx context.Context, w *work, h *keyHash) (event []byte, end <-chan struct{}, err error) {
+func (i *Issuer) earlier(ctx context.Context, w *work, h *idempotency.Hash) (event []byte, end <-chan struct{}, err error) {
 	for {
-		at, known, end := i.claims.find(h, i.cfg.Now(), &w.claim)
+		at, known, end := i.claims.Find(h, i.cfg.Now(), &w.claim)
 		if !known {
 			return nil, end, nil
 		}
 		if event, err = i.replay(ctx, w, h, at); !errors.Is(err, fs.ErrNotExist) {
 			return event, nil, err
 		}
-		i.claims.forget(h, at)
+		i.claims.Forget(h, at)
 	}
 }
 
@@ -73,12 +72,12 @@ func (i *Issuer) alone(ctx context.Context, by Caller, key []byte) (free func(),
 	if !api.Printable(key, api.MaxIdempotencyKey) {
 		return nil, api.ErrIdempotencyKey
 	}
-	h := keyHash(sha256.Sum256(append(append([]byte(by.TenantID), 2), key...)))
-	c, began := new(heldKey), time.Now()
+	h := idempotency.Hash(sha256.Sum256(append(append([]byte(by.TenantID), 2), key...)))
+	c, began := new(idempotency.Claim), time.Now()
 	for {
-		_, _, end := i.claims.find(&h, i.cfg.Now(), c)
+		_, _, end := i.claims.Find(&h, i.cfg.Now(), c)
 		if end == nil {
-			return c.free, nil
+			return c.Free, nil
 		}
 		if ctx.Err() != nil || !await(end, i.cfg.IdempotencyWait-time.Since(began)) {
 			return nil, api.ErrKeyBusy
@@ -86,9 +85,9 @@ func (i *Issuer) alone(ctx context.Context, by Caller, key []byte) (free func(),
 	}
 }
 
-func (w *work) keyHash(key []byte) (keyHash, error) {
+func (w *work) keyHash(key []byte) (idempotency.Hash, error) {
 	if !api.Printable(key, api.MaxIdempotencyKey) {
-		return keyHash{}, api.ErrIdempotencyKey
+		return idempotency.Hash{}, api.ErrIdempotencyKey
 	}
 	w.scratch = append(append(append(w.scratch[:0], w.by.TenantID...), 0), key...)
 	return sha256.Sum256(w.scratch), nil
@@ -96,8 +95,8 @@ func (w *work) keyHash(key []byte) (keyHash, error) {
 
 // replay returns the event of the first request with the key, from the log, whose answer
 // is this one's too; fs.ErrNotExist if the log has lost it.
-func (i *Issuer) replay(ctx context.Context, w *work, h *keyHash, at place) (event []byte, err error) {
-	entry, err := i.cfg.Log.Read(ctx, sealer.Position{Generation: at.generation, Partition: at.partition, Offset: at.offset})
+func (i *Issuer) replay(ctx context.Context, w *work, h *idempotency.Hash, at idempotency.Place) (event []byte, err error) {
+	entry, err := i.cfg.Log.Read(ctx, at.Position())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -105,7 +104,7 @@ func (i *Issuer) replay(ctx context.Context, w *work, h *keyHash, at place) (eve
 		i.metrics.replayErrors.Inc()
 		return nil, errLogAway
 	}
-	if hash, ok := claimOf(entry.Event); !ok || hash != *h || entry.TenantID != w.by.TenantID {
+	if hash, ok := idempotency.HashOf(entry.Event); !ok || hash != *h || entry.TenantID != w.by.TenantID {
 		return nil, fmt.Errorf("the event at %s is not the one of this idempotency key or row", entry.Position)
 	}
 	if len(entry.Private) > 0 {
@@ -118,31 +117,4 @@ func (i *Issuer) replay(ctx context.Context, w *work, h *keyHash, at place) (eve
 		}
 	}
 	return entry.Event, nil
-}
-
-var (
-	toIdempotency = []byte(`,"idempotency":"`)
-	toIdentity    = []byte(`,"identity":{`)
-	toRowHash     = []byte(`"hash":"`)
-)
-
-// claimOf finds in a delivery's event the hash that it is claimed by: that of its
-// Idempotency-Key, or of its identity as a row. A member's name can't stand inside a JSON
-// string: there each quotation mark has a backslash before it.
-func claimOf(event []byte) (h keyHash, ok bool) {
-	if !strings.HasSuffix(view(event), `,"type":"`+sealer.TypeDelivery+`","v":1}`) {
-		return h, false
-	}
-	_, rest, found := strings.Cut(view(event), view(toIdempotency))
-	if !found {
-		if _, rest, found = strings.Cut(view(event), view(toIdentity)); found {
-			_, rest, found = strings.Cut(rest, view(toRowHash))
-		}
-	}
-	text, _, closed := strings.Cut(rest, `"`)
-	if !found || !closed || len(text) != base64.RawURLEncoding.EncodedLen(len(h)) {
-		return h, false
-	}
-	_, err := base64.RawURLEncoding.Decode(h[:], []byte(text))
-	return h, err == nil
 }

@@ -41,11 +41,8 @@
 //     frees the key, and the next in line tries for itself. Which body belongs to a key is
 //     known from the log alone: the salted hash in the event's private part. Where that
 //     part was erased, the key alone decides.
-//   - Keys are remembered for 24 h or the newest Config.IdempotencyEntries, in
-//     this process's memory. The limit is divided among 64 shards by hash. A start reads
-//     them back (Rebuild), from checkpoints of which each names the record of the log up to
-//     which it is right; one that is torn, altered, of another log, or that the log does not
-//     reach is passed over, and what checkpoints don't cover is read from the log.
+//   - Keys are remembered for 24 h or the newest Config.IdempotencyEntries, in this process's
+//     memory; a start reads them back (Rebuild). See package idempotency.
 //   - A log may lose what answers to retries are rendered from, not the promise (see
 //     Log): the key is free then, and the retry's event a duplicate likewise.
 //   - When an append fails, the record may still be in the log. The caller gets 503 and
@@ -83,6 +80,7 @@ import (
 	"time"
 
 	"muniment.example/gateway/api"
+	"muniment.example/gateway/issue/idempotency"
 	"muniment.example/pipeline/trace"
 )
 
@@ -90,8 +88,7 @@ import (
 type Issuer struct {
 	cfg         Config
 	metrics     *metrics
-	claims      *claims
-	checkpoints checkpoints
+	claims      *idempotency.Claims
 	limits      deadlines
 	refusals    refusals
 	batchLimits batchLimits
@@ -102,8 +99,9 @@ type Issuer struct {
 	seq        atomic.Uint64
 	ended      atomic.Bool // Run has
 
-	logTrouble Outage
-	keyTrouble Outage
+	logTrouble  Outage
+	keyTrouble  Outage
+	keepTrouble Outage // checkpoints
 }
 
 // New makes an issuer that issues from now on, until its Run ends.
@@ -111,8 +109,10 @@ func New(cfg Config) (*Issuer, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
 	}
-	i := &Issuer{cfg: cfg, claims: newClaims(cfg.IdempotencyEntries, cfg.CheckpointDir != ""), limits: deadlines{after: cfg.Timeout}}
-	i.checkpoints = checkpoints{dir: cfg.CheckpointDir, log: cfg.Log, limit: cfg.IdempotencyEntries, full: checkpointKeys}
+	i := &Issuer{cfg: cfg, limits: deadlines{after: cfg.Timeout}}
+	i.claims = idempotency.New(idempotency.Config{
+		Log: cfg.Log, Limit: cfg.IdempotencyEntries, Dir: cfg.CheckpointDir, Now: cfg.Now, Logger: cfg.Logger, Trouble: i.checkpointTrouble,
+	})
 	i.refusals.since = cfg.Now()
 	i.batchLimits = newBatchLimits(cfg.BatchBytes, cfg.BatchSigners)
 	i.tooOld = api.InvalidField(fieldPlayed, "is longer ago than "+inDays(cfg.MaxRowAge))
@@ -122,8 +122,15 @@ func New(cfg Config) (*Issuer, error) {
 	return i, nil
 }
 
+// Rebuild reads the Idempotency-Keys and identities of the last 24 hours back: from the
+// checkpoints, and what they don't cover from the log. It is called before the first Issue.
+func (i *Issuer) Rebuild(ctx context.Context) error { return i.claims.Rebuild(ctx) }
+
 // ForSandbox says whether this node has a key for the sandbox's tenants.
 func (i *Issuer) ForSandbox() bool { return i.cfg.SandboxSigner != nil }
+
+// checkpointEvery is how often the claims may write a checkpoint.
+const checkpointEvery = time.Second
 
 // Run writes the counts of refusals and the checkpoints now and then, and asks a log that has
 // failed whether it is Writable again, until ctx is done, and
@@ -141,7 +148,7 @@ func (i *Issuer) Run(ctx context.Context) error {
 		case <-t.C:
 			i.writeRefusals(ctx)
 		case <-keep.C:
-			i.checkpoint(ctx, checkpointRecords)
+			i.claims.Checkpoint(ctx)
 		case <-retry.C:
 			i.retryLog(ctx)
 		case <-ctx.Done():
@@ -149,7 +156,7 @@ func (i *Issuer) Run(ctx context.Context) error {
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), i.cfg.Timeout)
 			defer cancel()
 			i.writeRefusals(last)
-			i.checkpoint(last, 1)
+			i.claims.CheckpointAll(last)
 			return nil
 		}
 	}
@@ -232,7 +239,7 @@ const appendSpan = "append to the log"
 
 // first issues for a delivery whose key is free, or that has none.
 func (i *Issuer) first(ctx context.Context, dst []byte, w *work, d *Delivery) ([]byte, error) {
-	defer w.claim.free()
+	defer w.claim.Free()
 	signer, issued, release, err := i.acquire(ctx, w.by.Sandbox, d.Rendered)
 	if err != nil {
 		return dst, err

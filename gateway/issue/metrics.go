@@ -38,10 +38,10 @@ func newMetrics(reg prometheus.Registerer, i *Issuer) *metrics {
 	reg.MustRegister(m.refusedRules, m.deliveries,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "muniment_gateway_idempotency_entries", Help: "Idempotency keys remembered.",
-		}, func() float64 { return float64(i.claims.entries()) }),
+		}, func() float64 { return float64(i.claims.Entries()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "muniment_gateway_idempotency_bytes", Help: "Memory that the idempotency keys take.",
-		}, func() float64 { return float64(i.claims.bytes()) }),
+		}, func() float64 { return float64(i.claims.Bytes()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "muniment_gateway_idempotency_entries_limit", Help: "Most idempotency keys that are remembered.",
 		}, func() float64 { return float64(i.cfg.IdempotencyEntries) }),
@@ -65,7 +65,17 @@ func (m *metrics) recorded(reason gate.Reason) {
 const (
 	appendToLog   = "append deliveries to the log"
 	signDelivered = "sign deliveries"
+	keepClaims    = "keep checkpoints of idempotency keys: the next start reads more of the log"
 )
+
+// checkpointTrouble logs what keeps the claims from writing checkpoints, nil when they do again.
+func (i *Issuer) checkpointTrouble(err error) {
+	if err != nil {
+		i.keepTrouble.Begins(i.cfg.Logger, keepClaims, err)
+	} else {
+		i.keepTrouble.Ends(i.cfg.Logger, keepClaims)
+	}
+}
 
 // Outage logs when a part begins to fail and when it works again, instead of once for
 // each delivery in between. The zero value is ready.

@@ -12,6 +12,7 @@ import (
 	"muniment.example/gate"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 const (
@@ -182,7 +183,7 @@ func refusalsEvent(id, nodeID, tenantID string, rows []refusal, taken *refusals,
 		From         string `json:"from"`
 		To           string `json:"to"`
 		Unrecognised []name `json:"unrecognised,omitempty"`
-	}{Counts: []row{}, From: sealer.FormatTime(taken.since), To: sealer.FormatTime(now)}
+	}{Counts: []row{}, From: canonical.FormatTime(taken.since), To: canonical.FormatTime(now)}
 	for _, k := range rows {
 		noted.Counts = append(noted.Counts, row{taken.counts[k], k.rightID, k.rule})
 	}
@@ -196,7 +197,7 @@ func refusalsEvent(id, nodeID, tenantID string, rows []refusal, taken *refusals,
 	if err != nil {
 		return nil, err
 	}
-	data, err := sealer.Canonical(text)
+	data, err := canonical.JSON(text)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"muniment.example/gateway/api"
+	"muniment.example/gateway/issue/idempotency"
 	"muniment.example/sealer"
 )
 
@@ -216,7 +217,7 @@ func digits(text string) bool {
 // field that was not given is empty.
 
 // identity is the row's, within a tenant; scratch is what it may write to, and returns.
-func (r *row) identity(scratch []byte, tenantID string) (h keyHash, _ []byte) {
+func (r *row) identity(scratch []byte, tenantID string) (h idempotency.Hash, _ []byte) {
 	b := append(append(scratch[:0], tenantID...), 1)
 	placement := ""
 	if r.SpatialPlacementID != nil {
@@ -234,7 +235,7 @@ func (r *row) identity(scratch []byte, tenantID string) (h keyHash, _ []byte) {
 }
 
 // nameBy takes a delivery's own fields for its identity: nothing else of it must be the same.
-func (w *work) nameBy(fields []string) keyHash {
+func (w *work) nameBy(fields []string) idempotency.Hash {
 	w.named, w.day, w.body = true, w.day[:0], nil
 	w.scratch = appendLengths(append(append(w.scratch[:0], w.by.TenantID...), 1), "beacon")
 	w.scratch = appendLengths(w.scratch, fields...)

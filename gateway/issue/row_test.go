@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"muniment.example/gateway/api"
+	"muniment.example/gateway/issue/idempotency"
 )
 
 const (
@@ -131,8 +132,8 @@ func TestRowIdentities(t *testing.T) {
 // TestIdentityIsOfWhatNamesTheRow draws rows whose texts are easily taken for one another's: two
 // have one identity if what names them is the same, and one content if all that they say is.
 func TestIdentityIsOfWhatNamesTheRow(t *testing.T) {
-	identities, contents := map[string]keyHash{}, map[string]string{}
-	names, says := map[keyHash]string{}, map[string]string{}
+	identities, contents := map[string]idempotency.Hash{}, map[string]string{}
+	names, says := map[idempotency.Hash]string{}, map[string]string{}
 	text := rapid.SampledFrom([]string{"", "a", "aa", "\x01a", "vendorId"})
 	maybe := func(t *rapid.T, field string) *string {
 		if s := text.Draw(t, field); s != "aa" {

@@ -11,6 +11,7 @@ import (
 	"muniment.example/gate"
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/auth"
+	"muniment.example/gateway/issue/idempotency"
 	"muniment.example/gateway/snapshot"
 	"muniment.example/sealer"
 )
@@ -37,7 +38,7 @@ type work struct {
 	*workspace // nil once the delivery is sealed
 
 	by     Caller
-	claim  heldKey
+	claim  idempotency.Claim
 	record sealer.Record
 	reason gate.Reason
 
@@ -73,7 +74,7 @@ type workspace struct {
 // begin takes the memory for a caller's delivery, without a workspace.
 func (i *Issuer) begin(by Caller) *work {
 	w := i.works.Get().(*work)
-	w.by, w.claim = by, heldKey{}
+	w.by, w.claim = by, idempotency.Claim{}
 	return w
 }
 
@@ -109,10 +110,15 @@ func (w *workspace) readRow(text []byte, vendor string) error {
 	return w.row.decode(text, vendor)
 }
 
+var errNoIdentity = api.InvalidField("identity", "is not a base64url SHA-256")
+
 // identify returns the identity of the row that was read, before a mapping has its part in it.
-func (w *work) identify(of *Row) (h keyHash, err error) {
+func (w *work) identify(of *Row) (h idempotency.Hash, err error) {
 	if given := of.Identity; given != nil {
-		h, err = parseHash(given.Hash)
+		var ok bool
+		if h, ok = idempotency.ParseHash(given.Hash); !ok {
+			err = errNoIdentity
+		}
 		w.day = append(w.day[:0], given.Day...)
 	} else {
 		h, w.scratch = w.row.identity(w.scratch, w.by.TenantID)
@@ -235,11 +241,11 @@ func (i *Issuer) seal(w *work, signer *sealer.Signer) error {
 	s.Idempotency, s.Identity, s.Multiplier = "", sealer.RowIdentity{}, 0
 	switch {
 	case w.isRow:
-		s.Identity, s.Multiplier = sealer.RowIdentity{Hash: w.claim.text(), Day: view(w.day)}, w.row.multiplier
+		s.Identity, s.Multiplier = sealer.RowIdentity{Hash: w.claim.Text(), Day: view(w.day)}, w.row.multiplier
 	case w.named:
-		s.Identity = sealer.RowIdentity{Hash: w.claim.text()}
+		s.Identity = sealer.RowIdentity{Hash: w.claim.Text()}
 	default:
-		s.Idempotency = w.claim.text()
+		s.Idempotency = w.claim.Text()
 	}
 
 	var err error
@@ -278,7 +284,7 @@ func (w *work) commit() {
 		p.Telemetry = w.projection
 	}
 	p.RequestHash = ""
-	if w.claim.held() {
+	if w.claim.Held() {
 		p.RequestHash = w.requestHash(p, w.body)
 	}
 	w.salted = sealer.AppendPrivate(append(w.salted[:0], p.Salt[:]...), p)
@@ -308,7 +314,7 @@ func (i *Issuer) settle(w *work, at sealer.Position, issued time.Time, err error
 		return errLogAway
 	}
 	i.logTrouble.Ends(i.cfg.Logger, appendToLog)
-	w.claim.keep(at, issued)
+	w.claim.Keep(at, issued)
 	i.metrics.recorded(w.reason)
 	return nil
 }

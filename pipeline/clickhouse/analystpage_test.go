@@ -33,6 +33,7 @@ import (
 	"muniment.example/pipeline"
 	"muniment.example/pipeline/sqlite"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // thePage is what analysts read.
@@ -87,7 +88,7 @@ func rowsOfThePage(t *testing.T) (rows []pipeline.Row) {
 				EventID: api.NewID(api.PrefixEvent, r.At), TenantID: tenant, Type: kind, At: r.At, Actor: sealer.Ref{Kind: "key", ID: "key_1"}, Subject: sealer.Ref{Kind: r.SubjectKind, ID: r.SubjectID},
 			}
 			var err error
-			text.Data, err = sealer.Canonical(json.RawMessage(data))
+			text.Data, err = canonical.JSON(json.RawMessage(data))
 			require.NoError(t, err)
 			r.Type, r.EventID = kind, text.EventID
 			r.Event, err = sealer.AppendEvent(nil, &text)

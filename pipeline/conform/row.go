@@ -14,6 +14,7 @@ import (
 	"muniment.example/gate"
 	"muniment.example/pipeline"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // The rows of the suite are those of real records: sealer writes the event, and
@@ -103,7 +104,7 @@ func Said(tenant string, offset int64, eventType, data string) pipeline.Row {
 	return audit(tenant, at(offset), func(e *sealer.Event) {
 		e.Type = eventType
 		var err error
-		if e.Data, err = sealer.Canonical(json.RawMessage(data)); err != nil {
+		if e.Data, err = canonical.JSON(json.RawMessage(data)); err != nil {
 			panic(fmt.Sprintf("conform: %v", err))
 		}
 	})

@@ -17,6 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/merkle"
 )
 
 // object is a JSON object to be changed. Numbers keep their spelling.
@@ -33,7 +35,7 @@ func (s *service) parse(text []byte) object {
 func (s *service) canonical(v any) []byte {
 	text, err := json.Marshal(v)
 	require.NoError(s, err)
-	text, err = sealer.Canonical(text)
+	text, err = canonical.JSON(text)
 	require.NoError(s, err)
 	return text
 }
@@ -69,9 +71,9 @@ type forgery struct {
 
 // stamp has the header's checkpoint say what the header says.
 func (f *forgery) stamp(tenant string, key ed25519.PrivateKey) {
-	root, err := sealer.ParseHash(f.header["rootHash"].(string))
+	root, err := merkle.ParseHash(f.header["rootHash"].(string))
 	require.NoError(f, err)
-	at, err := sealer.ParseTime(f.header["sealedAt"].(string))
+	at, err := canonical.ParseTime(f.header["sealedAt"].(string))
 	require.NoError(f, err)
 	var size uint64
 	_, err = fmt.Sscan(fmt.Sprint(f.header["treeSize"]), &size)
@@ -84,10 +86,10 @@ func (f *forgery) stamp(tenant string, key ed25519.PrivateKey) {
 
 // regrow builds the tree anew over changed entries, with all that follows from it.
 func (f *forgery) regrow() {
-	var leaves []sealer.Hash
+	var leaves []merkle.Hash
 	tree := f.before.Clone()
 	for _, e := range f.events {
-		leaves = append(leaves, sealer.LeafHash(e))
+		leaves = append(leaves, merkle.LeafHash(e))
 		tree.Append(leaves[len(leaves)-1])
 	}
 	proof, err := f.before.Consistency(leaves)
@@ -115,7 +117,7 @@ func (f *forgery) retell(i int, e object) {
 	delete(data, "receipt")
 	delete(data, "signature")
 	node := f.signers[slices.IndexFunc(f.signers, func(s *sealer.Signer) bool { return s.KeyID == was })]
-	receipt["witness"] = fmt.Sprintf("edge:%s:%s", node.Node, sealer.Hash(sha256.Sum256(f.canonical(e))))
+	receipt["witness"] = fmt.Sprintf("edge:%s:%s", node.Node, merkle.Hash(sha256.Sum256(f.canonical(e))))
 	data["receipt"] = map[string]any(receipt)
 	data["signature"] = map[string]any(signature(node.Key.(ed25519.PrivateKey), f.canonical(receipt)))
 	f.change(i, e)

@@ -19,8 +19,8 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"muniment.example/control/settle"
-	"muniment.example/control/settle/rate"
 	"muniment.example/sealer"
+	"muniment.example/sealer/rate"
 	"muniment.example/sealer/verify"
 )
 

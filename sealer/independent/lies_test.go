@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/merkle"
 )
 
 // lies change a pack, which is then signed with the key that seals packs. Each reports whether it
@@ -84,30 +86,30 @@ var lies = []struct {
 		if len(list) == 0 {
 			return false
 		}
-		list[f.IntN(len(list))] = sealer.Hash(f.bytes(32)).String()
+		list[f.IntN(len(list))] = merkle.Hash(f.bytes(32)).String()
 		return true
 	}},
 	{"the proof is too long", func(f *forgery) bool {
-		f.header["consistency"] = append(f.header.list("consistency"), sealer.Hash(f.bytes(32)).String())
+		f.header["consistency"] = append(f.header.list("consistency"), merkle.Hash(f.bytes(32)).String())
 		return true
 	}},
 	{"another tree came before", func(f *forgery) bool {
 		if f.header["previous"] == nil {
 			return false
 		}
-		f.header.in("previous")["rootHash"] = sealer.Hash(f.bytes(32)).String()
+		f.header.in("previous")["rootHash"] = merkle.Hash(f.bytes(32)).String()
 		return true
 	}},
 	{"there is no pack before, or one before the first", func(f *forgery) bool {
 		if f.header["previous"] != nil {
 			f.header["previous"] = nil
 		} else {
-			f.header["previous"] = object{"headerHash": sealer.Hash{}.String(), "packId": f.id("ppk_", epoch), "rootHash": sealer.NewTree().Root().String(), "treeSize": 0}
+			f.header["previous"] = object{"headerHash": merkle.Hash{}.String(), "packId": f.id("ppk_", epoch), "rootHash": merkle.NewTree().Root().String(), "treeSize": 0}
 		}
 		return true
 	}},
 	{"another root", func(f *forgery) bool {
-		f.header["rootHash"] = sealer.Hash(f.bytes(32)).String()
+		f.header["rootHash"] = merkle.Hash(f.bytes(32)).String()
 		f.stamp(f.tenant, f.key)
 		return true
 	}},
@@ -120,7 +122,7 @@ var lies = []struct {
 		return true
 	}},
 	{"a checkpoint of another time", func(f *forgery) bool {
-		f.header["sealedAt"] = sealer.FormatTime(f.Header.SealedAt.Add(-time.Second))
+		f.header["sealedAt"] = canonical.FormatTime(f.Header.SealedAt.Add(-time.Second))
 		return true
 	}},
 	{"another tenant", func(f *forgery) bool {
@@ -144,12 +146,12 @@ var lies = []struct {
 		return true
 	}},
 	{"sealed before the key was valid", func(f *forgery) bool {
-		f.header["sealedAt"] = sealer.FormatTime(epoch.Add(-time.Millisecond))
+		f.header["sealedAt"] = canonical.FormatTime(epoch.Add(-time.Millisecond))
 		f.stamp(f.tenant, f.key)
 		return true
 	}},
 	{"sealed when the delegation of its directory had ended", func(f *forgery) bool {
-		f.header["sealedAt"] = sealer.FormatTime(f.until.Add(time.Duration(f.IntN(2)) * time.Hour))
+		f.header["sealedAt"] = canonical.FormatTime(f.until.Add(time.Duration(f.IntN(2)) * time.Hour))
 		f.stamp(f.tenant, f.key)
 		return true
 	}},
@@ -290,7 +292,7 @@ var lies = []struct {
 	{"a delivery has another id of the same moment", func(f *forgery) bool {
 		i, e, ok := f.someDelivery()
 		if ok {
-			at, err := sealer.ParseTime(e["at"].(string))
+			at, err := canonical.ParseTime(e["at"].(string))
 			require.NoError(f, err)
 			e["eventId"] = f.id("evt_", at)
 			f.change(i, e)
@@ -339,12 +341,12 @@ var lies = []struct {
 			return false
 		}
 		data, metering, receipt := e.in("data"), e.in("data").in("metering"), e.in("data").in("receipt")
-		at, err := sealer.ParseTime(e["at"].(string))
+		at, err := canonical.ParseTime(e["at"].(string))
 		require.NoError(f, err)
 		for {
 			switch f.next("contradiction", 18) {
 			case 0:
-				receipt["renderedAt"] = sealer.FormatTime(at.Add(time.Millisecond))
+				receipt["renderedAt"] = canonical.FormatTime(at.Add(time.Millisecond))
 			case 1:
 				receipt["receiptId"] = f.id("rcp_", at)
 			case 2:
@@ -369,7 +371,7 @@ var lies = []struct {
 			case 8:
 				metering["metered"] = metering["metered"] == false
 			case 9:
-				receipt["issuedAt"] = sealer.FormatTime(at.Add(time.Millisecond))
+				receipt["issuedAt"] = canonical.FormatTime(at.Add(time.Millisecond))
 			case 10:
 				data["rightRevision"] = -1
 			case 11:
@@ -417,7 +419,7 @@ var lies = []struct {
 	{"a notice in another form", func(f *forgery) bool {
 		for i, event := range f.events {
 			if e := f.parse(event); e["type"] != sealer.TypeDelivery {
-				at, err := sealer.ParseTime(e["at"].(string))
+				at, err := canonical.ParseTime(e["at"].(string))
 				require.NoError(f, err)
 				switch f.next("notice", 6) {
 				case 0:
@@ -442,7 +444,7 @@ var lies = []struct {
 	{"a delivery of another moment", func(f *forgery) bool {
 		i, e, ok := f.someDelivery()
 		if ok {
-			e["at"] = sealer.FormatTime(f.now.Add(time.Hour))
+			e["at"] = canonical.FormatTime(f.now.Add(time.Hour))
 			f.change(i, e)
 		}
 		return ok

@@ -14,9 +14,11 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/stretchr/testify/require"
 
-	"muniment.example/control/settle/rate"
 	"muniment.example/gate"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/rate"
 )
 
 // log is the log of one tenant, growing pack by pack.
@@ -26,7 +28,7 @@ type log struct {
 	signers  []*sealer.Signer // of receipts
 	sealing  ed25519.PrivateKey
 	now      time.Time
-	tree     *sealer.Tree
+	tree     *merkle.Tree
 	previous *sealer.PackRef
 	rules    []sealer.SettlementRule
 	priced   bool // it gets settlement rules
@@ -35,7 +37,7 @@ type log struct {
 
 	// What proofs are made of: all events, and the hashes of the log's nodes.
 	events [][]byte
-	grown  *sealer.Tree
+	grown  *merkle.Tree
 	row    []byte
 }
 
@@ -61,7 +63,7 @@ func (s *service) newLog() *log {
 	l := &log{
 		service: s, tenant: s.id("tnt_", epoch), signers: s.nodes, sealing: s.sealing,
 		now:  epoch.Add(time.Hour + time.Duration(s.IntN(1e6))*time.Millisecond),
-		tree: sealer.NewTree(), grown: sealer.NewTree(), priced: s.IntN(2) == 0,
+		tree: merkle.NewTree(), grown: merkle.NewTree(), priced: s.IntN(2) == 0,
 	}
 	if s.IntN(8) == 0 {
 		l.sealing = s.sandbox
@@ -83,7 +85,7 @@ func (l *log) moment() time.Time {
 
 // notice is an event that is no delivery.
 func (l *log) notice() []byte {
-	data, err := sealer.Canonical(l.object(3))
+	data, err := canonical.JSON(l.object(3))
 	require.NoError(l, err)
 	return l.event("right.revised", data)
 }
@@ -126,9 +128,9 @@ func (l *log) rule() []byte {
 	until, state := any(nil), []string{"ACTIVE", "RETIRED"}[l.IntN(2)]
 	switch l.IntN(6) {
 	case 0, 1:
-		until = sealer.FormatTime(from.Add(time.Duration(1+l.IntN(60_000)) * time.Millisecond))
+		until = canonical.FormatTime(from.Add(time.Duration(1+l.IntN(60_000)) * time.Millisecond))
 	case 2: // it was retired before it began
-		until, state = sealer.FormatTime(from), "RETIRED"
+		until, state = canonical.FormatTime(from), "RETIRED"
 	}
 	price := []string{"0", "0.000000001", "0.0000015", "0.5", "12.345678901", "9223372036.854775807"}[l.IntN(6)]
 	if l.IntN(2) == 0 {
@@ -150,8 +152,8 @@ func (l *log) rule() []byte {
 			"rightId": maybe("rgh_0", "rgh_1"), "basisId": maybe("bas_é", "bas_😀"), "substrate": maybe("DOOH", "CTV"), "meteringBasis": maybe("gross", "viewable"),
 			"completion": maybe("none", "complete"), "campaign": maybe("spring", "été"), "label": l.label(),
 		},
-		"effectiveFrom": sealer.FormatTime(from), "effectiveUntil": until, "tiers": tiers, "tiersMode": mode, "timeZone": []string{"UTC", "Europe/Berlin", "Mars/Olympus"}[l.IntN(3)], "priority": l.IntN(3), "state": state,
-		"createdAt": sealer.FormatTime(l.now), "updatedAt": sealer.FormatTime(l.now), "revision": l.IntN(1 << 53),
+		"effectiveFrom": canonical.FormatTime(from), "effectiveUntil": until, "tiers": tiers, "tiersMode": mode, "timeZone": []string{"UTC", "Europe/Berlin", "Mars/Olympus"}[l.IntN(3)], "priority": l.IntN(3), "state": state,
+		"createdAt": canonical.FormatTime(l.now), "updatedAt": canonical.FormatTime(l.now), "revision": l.IntN(1 << 53),
 	}))
 }
 

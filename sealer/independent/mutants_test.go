@@ -15,6 +15,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // A mutant is evidence that must not pass. Spoilt bytes are not signed; a lie
@@ -133,8 +134,8 @@ func (s *service) badDirectory(good []byte) (name string, text []byte) {
 		{"no keys", func() { d["keys"] = []any{} }},
 		{"the directory key is revoked", func() { officer["revokedAt"] = "2030-01-01T00:00:00.000Z" }},
 		{"the directory key is for packs", func() { officer["purpose"] = sealer.PurposePack }},
-		{"issued before the directory key was valid", func() { d["issuedAt"] = sealer.FormatTime(epoch.Add(-1e6)) }},
-		{"issued after the directory key was", func() { officer["notAfter"] = sealer.FormatTime(until) }},
+		{"issued before the directory key was valid", func() { d["issuedAt"] = canonical.FormatTime(epoch.Add(-1e6)) }},
+		{"issued after the directory key was", func() { officer["notAfter"] = canonical.FormatTime(until) }},
 		{"signed by a key without delegation", func() { key = s.sealing }},
 		{"delegated to by another root", func() {
 			root, _ := s.rootKey("root.independent")
@@ -146,7 +147,7 @@ func (s *service) badDirectory(good []byte) (name string, text []byte) {
 		{"delegated to for a time that is over", func() {
 			d["delegation"], _ = sealer.Delegate(s.root, to, epoch, until)
 		}},
-		{"issued when its delegation had ended", func() { d["issuedAt"] = sealer.FormatTime(s.until) }},
+		{"issued when its delegation had ended", func() { d["issuedAt"] = canonical.FormatTime(s.until) }},
 		{"a delegation in another form, or spoilt", func() {
 			said, err := sealer.Delegate(s.root, to, epoch, s.until)
 			require.NoError(s, err)

@@ -12,6 +12,7 @@ import (
 
 	"muniment.example/control/settle"
 	"muniment.example/sealer"
+	"muniment.example/sealer/merkle"
 )
 
 // pack is a sealed pack with all that it was made from.
@@ -19,7 +20,7 @@ type pack struct {
 	*log
 	*sealer.SealedPack
 	sealing ed25519.PrivateKey
-	before  *sealer.Tree
+	before  *merkle.Tree
 	events  [][]byte
 	file    []byte // of either form
 	refused bool   // by the builder
@@ -84,7 +85,7 @@ func (l *log) sealed(events [][]byte, earlier map[string]uint64) *pack {
 	l.events = append(slices.Clip(l.events), events...)
 	l.grown, l.row = l.grown.Clone(), slices.Clip(l.row)
 	for _, e := range events {
-		l.row = l.grown.AppendNodes(l.row, sealer.LeafHash(e))
+		l.row = l.grown.AppendNodes(l.row, merkle.LeafHash(e))
 	}
 
 	if l.IntN(4) == 0 {

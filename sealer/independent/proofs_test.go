@@ -14,10 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/merkle"
 )
 
-func (l *log) node(n sealer.Node) (sealer.Hash, error) {
-	return sealer.Hash(l.row[n.Place()*32:][:32]), nil
+func (l *log) node(n merkle.Node) (merkle.Hash, error) {
+	return merkle.Hash(l.row[n.Place()*32:][:32]), nil
 }
 
 // home is the pack that holds a leaf.
@@ -29,7 +30,7 @@ func (l *log) home(leaf uint64) int {
 func (l *log) inclusion(leaf uint64) *sealer.InclusionProof {
 	home := l.home(leaf)
 	under := l.packs[home+l.IntN(len(l.packs)-home)].Header
-	hashes, err := sealer.ProveInclusion(leaf, under.TreeSize, l.node)
+	hashes, err := merkle.ProveInclusion(leaf, under.TreeSize, l.node)
 	require.NoError(l, err)
 	return &sealer.InclusionProof{Index: leaf, Hashes: hashes, Checkpoint: under.Checkpoint}
 }
@@ -43,7 +44,7 @@ func (s *service) witness() string {
 func (l *log) consistency() *sealer.ConsistencyProof {
 	to := l.IntN(len(l.packs))
 	from := l.packs[l.IntN(to+1)].Header
-	hashes, err := sealer.ProveConsistency(from.TreeSize, l.packs[to].Header.TreeSize, l.node)
+	hashes, err := merkle.ProveConsistency(from.TreeSize, l.packs[to].Header.TreeSize, l.node)
 	require.NoError(l, err)
 	return &sealer.ConsistencyProof{Hashes: hashes, From: from.Checkpoint, To: l.packs[to].Header.Checkpoint}
 }
@@ -60,7 +61,7 @@ func (l *log) export() (*sealer.ExportHeader, [][]byte) {
 		h.Checkpoints = append(h.Checkpoints, p.Header.Checkpoint)
 	}
 	var err error
-	h.Before, h.After, err = sealer.ProveRange(h.FirstIndex, h.Count, packs[len(packs)-1].Header.TreeSize, l.node)
+	h.Before, h.After, err = merkle.ProveRange(h.FirstIndex, h.Count, packs[len(packs)-1].Header.TreeSize, l.node)
 	require.NoError(l, err)
 	return h, l.events[first : first+count]
 }
@@ -106,10 +107,10 @@ func (l *log) proof() (kind string, text []byte) {
 
 // badProof is a proof in its right form that does not prove what it says.
 func (l *log) badProof() (name string, text []byte) {
-	hash := sealer.Hash(l.bytes(32))
+	hash := merkle.Hash(l.bytes(32))
 	other := l.newLog()
 	strange := other.seal(1).Header
-	spoilt := func(hashes []sealer.Hash) []sealer.Hash {
+	spoilt := func(hashes []merkle.Hash) []merkle.Hash {
 		hashes = slices.Clone(hashes)
 		switch n := len(hashes); {
 		case n == 0 || l.IntN(3) == 0:

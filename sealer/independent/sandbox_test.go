@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/verify"
 )
 
@@ -41,7 +42,7 @@ func keyJSON(k *sealer.Key) string {
 		if t == nil {
 			return "null"
 		}
-		return `"` + sealer.FormatTime(*t) + `"`
+		return `"` + canonical.FormatTime(*t) + `"`
 	}
 	return fmt.Sprintf(`{"keyId":%q,"algorithm":%q,"publicKey":%q,"notBefore":%s,"notAfter":%s,"revokedAt":%s,"purpose":%q}`,
 		k.KeyID, k.Algorithm, k.PublicKey, at(&k.NotBefore), at(k.NotAfter), at(k.RevokedAt), k.Purpose)
@@ -60,7 +61,7 @@ func (s *service) runtimeKeys() string {
 		}
 	}
 	return fmt.Sprintf(`{"ok":true,"data":{"keys":[%s],"issuedAt":%q,"snapshotId":%q},"contractVersion":"ws30.v1"}`+"\n",
-		strings.Join(list, ","), sealer.FormatTime(epoch), keyID(s.sandbox))
+		strings.Join(list, ","), canonical.FormatTime(epoch), keyID(s.sandbox))
 }
 
 // asObject is the one object of a bundle.

@@ -18,9 +18,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/mod/sumdb/note"
 
-	"muniment.example/control/settle/rate"
 	"muniment.example/gate"
 	"muniment.example/sealer"
+	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/rate"
 )
 
 // Epoch is when the fixture's world begins: its keys are valid from then on.
@@ -63,7 +64,7 @@ type World struct {
 	Officer  string    // name of the directory key
 	Until    time.Time // the end of its delegation
 	Now      time.Time
-	Tree     *sealer.Tree
+	Tree     *merkle.Tree
 	Previous *sealer.PackRef
 	Rules    []sealer.SettlementRule // of the log
 	Scopes   []sealer.SettlementRight
@@ -87,7 +88,7 @@ func TenantID(name string) string { return Named("tnt_", name) }
 
 // NewWorld returns a service of one tenant, two nodes and no packs.
 func NewWorld(tb testing.TB) *World {
-	w := &World{TB: tb, Tenant: TenantID("fixture"), RootName: "root.example", Now: Epoch, Tree: sealer.NewTree(),
+	w := &World{TB: tb, Tenant: TenantID("fixture"), RootName: "root.example", Now: Epoch, Tree: merkle.NewTree(),
 		PackKey: PrivateKey("pack"), Officer: "directory", Until: Epoch.AddDate(2, 0, 0)}
 	_, w.VKey = RootKey(tb, w.RootName)
 	w.Keys = append(w.Keys,

@@ -11,6 +11,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // keptReceipt is what a pack keeps of a metered receipt for statements. There may be millions.
@@ -120,7 +121,7 @@ func (s *statementFile) recompute(v *verification, before []statementIssued, pre
 		return
 	}
 	if !whole {
-		s.say(StatementUnproven, "the given packs do not hold all of the log from %s up to pack %s: its receipts can't be counted", sealer.FormatTime(s.said.Since.Time), s.said.AsOf.PackID)
+		s.say(StatementUnproven, "the given packs do not hold all of the log from %s up to pack %s: its receipts can't be counted", canonical.FormatTime(s.said.Since.Time), s.said.AsOf.PackID)
 		return
 	}
 	computed := s.said
@@ -173,7 +174,7 @@ func (s *statementFile) months(v *verification, now, then *sealer.Terms, previou
 	}):
 		s.say(StatementRule, "its rules adjust the months %v, the statement says %v", computed.Months, s.said.Months)
 	case !s.said.Since.Equal(since.Time) && (s.said.Correction == nil || previous != nil || since.Before(s.said.Since.Time)):
-		s.say(StatementRule, "it has to count since %s, and says %s", sealer.FormatTime(since.Time), sealer.FormatTime(s.said.Since.Time))
+		s.say(StatementRule, "it has to count since %s, and says %s", canonical.FormatTime(since.Time), canonical.FormatTime(s.said.Since.Time))
 	default:
 		return true
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // answerReader reads JSON with any spacing and order, whose objects have exactly the members
@@ -132,7 +133,7 @@ func (r *answerReader) name(at string, v jsontext.Value) string {
 
 // canonical is the RFC 8785 text of a value.
 func (r *answerReader) canonical(at string, v jsontext.Value) []byte {
-	text, err := sealer.Canonical(v)
+	text, err := canonical.JSON(v)
 	if err != nil {
 		r.fail(at, "%v", err)
 	}
@@ -146,7 +147,7 @@ func (r *answerReader) signature(at string, v jsontext.Value) (keyID string, val
 	if a := r.name(at+"/algorithm", m["algorithm"]); a != sealer.Algorithm {
 		r.fail(at+"/algorithm", "want %q", sealer.Algorithm)
 	}
-	value, err := sealer.DecodeBase64(r.name(at+"/value", m["value"]), ed25519.SignatureSize)
+	value, err := canonical.DecodeBase64(r.name(at+"/value", m["value"]), ed25519.SignatureSize)
 	if err != nil {
 		r.fail(at+"/value", "%v", err)
 	}
@@ -155,7 +156,7 @@ func (r *answerReader) signature(at string, v jsontext.Value) (keyID string, val
 
 // integer reads a whole number of 0 to 2^53 in any spelling.
 func (r *answerReader) integer(at string, v jsontext.Value) int64 {
-	text, err := sealer.Canonical(v)
+	text, err := canonical.JSON(v)
 	n, ok := wholeNumber(text)
 	if err != nil || !ok {
 		r.fail(at, "want a whole number")
@@ -170,7 +171,7 @@ func wholeNumber(text []byte) (int64, bool) {
 }
 
 func (r *answerReader) time(at string, v jsontext.Value) time.Time {
-	t, err := sealer.ParseTime(r.name(at, v))
+	t, err := canonical.ParseTime(r.name(at, v))
 	if err != nil {
 		r.fail(at, "%v", err)
 	}

@@ -14,8 +14,9 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/stretchr/testify/require"
 
-	"muniment.example/control/settle/rate"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/rate"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -25,7 +26,7 @@ func answered(k sealer.Key) string {
 		if t == nil {
 			return "null"
 		}
-		return `"` + sealer.FormatTime(*t) + `"`
+		return `"` + canonical.FormatTime(*t) + `"`
 	}
 	return fmt.Sprintf(`{"keyId":%q,"algorithm":%q,"publicKey":%q,"notBefore":%s,"notAfter":%s,"revokedAt":%s,"purpose":%q}`,
 		k.KeyID, k.Algorithm, k.PublicKey, at(&k.NotBefore), at(k.NotAfter), at(k.RevokedAt), k.Purpose)
@@ -42,7 +43,7 @@ func keysAnswer(keys ...sealer.Key) string {
 		list = append(list, answered(k))
 	}
 	return fmt.Sprintf(`{"ok":true,"data":{"keys":[%s],"issuedAt":%q,"snapshotId":%q},"contractVersion":"ws30.v1"}`,
-		strings.Join(list, ","), sealer.FormatTime(sealertest.Epoch), keys[0].KeyID)
+		strings.Join(list, ","), canonical.FormatTime(sealertest.Epoch), keys[0].KeyID)
 }
 
 // sandboxWorld is that of a tenant of the sandbox: one key signs its packs, another its

@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -20,14 +22,14 @@ type archive struct {
 	events [][]byte
 	packs  []*sealer.SealedPack
 	ends   []uint64 // size of the log after each pack
-	grown  *sealer.Tree
+	grown  *merkle.Tree
 
 	options Options // of verify, but for the names of files
 }
 
 // newArchive seals packs of these many events.
 func newArchive(tb testing.TB, counts ...int) *archive {
-	a := &archive{world: newWorld(tb), grown: sealer.NewTree()}
+	a := &archive{world: newWorld(tb), grown: merkle.NewTree()}
 	for _, n := range counts {
 		a.add(n)
 	}
@@ -51,20 +53,20 @@ func (a *archive) add(n int) {
 func (a *archive) keep(events [][]byte) {
 	a.packs = append(a.packs, a.Seal(events))
 	for _, e := range events {
-		a.row = a.grown.AppendNodes(a.row, sealer.LeafHash(e))
+		a.row = a.grown.AppendNodes(a.row, merkle.LeafHash(e))
 	}
 	a.events = append(a.events, events...)
 	a.ends = append(a.ends, uint64(len(a.events)))
 }
 
-func (a *archive) read(n sealer.Node) (sealer.Hash, error) {
-	return sealer.Hash(a.row[n.Place()*32:][:32]), nil
+func (a *archive) read(n merkle.Node) (merkle.Hash, error) {
+	return merkle.Hash(a.row[n.Place()*32:][:32]), nil
 }
 
 // inclusion proves a leaf under the checkpoint of a pack.
 func (a *archive) inclusion(leaf, pack int) *sealer.InclusionProof {
 	a.TB.Helper()
-	hashes, err := sealer.ProveInclusion(uint64(leaf), a.ends[pack], a.read)
+	hashes, err := merkle.ProveInclusion(uint64(leaf), a.ends[pack], a.read)
 	require.NoError(a.TB, err)
 	return &sealer.InclusionProof{Index: uint64(leaf), Hashes: hashes, Checkpoint: a.packs[pack].Header.Checkpoint}
 }
@@ -84,20 +86,20 @@ func (a *archive) proofAnswer(leaf, pack int) []byte { return wrap(a.proofData(l
 
 func (a *archive) proofData(leaf, pack int) []byte {
 	text := append([]byte(`{"event":`), a.events[leaf]...)
-	text = sealer.AppendString(append(text, `,"proof":`...), a.inclusion(leaf, pack).Text())
+	text = canonical.AppendString(append(text, `,"proof":`...), a.inclusion(leaf, pack).Text())
 	return append(text, '}')
 }
 
 func (a *archive) consistency(from, to int) []byte {
 	a.TB.Helper()
-	hashes, err := sealer.ProveConsistency(a.ends[from], a.ends[to], a.read)
+	hashes, err := merkle.ProveConsistency(a.ends[from], a.ends[to], a.read)
 	require.NoError(a.TB, err)
 	p := sealer.ConsistencyProof{Hashes: hashes, From: a.packs[from].Header.Checkpoint, To: a.packs[to].Header.Checkpoint}
 	return wrap(p.Append(nil))
 }
 
 func (a *archive) checkpointAnswer(pack int) []byte {
-	return wrap(append(sealer.AppendString([]byte(`{"checkpoint":`), a.packs[pack].Header.Checkpoint), '}'))
+	return wrap(append(canonical.AppendString([]byte(`{"checkpoint":`), a.packs[pack].Header.Checkpoint), '}'))
 }
 
 // export exports leaves.
@@ -109,7 +111,7 @@ func (a *archive) export(first, count int, change ...func(*sealer.ExportHeader))
 		h.Checkpoints = append(h.Checkpoints, p.Header.Checkpoint)
 	}
 	var err error
-	h.Before, h.After, err = sealer.ProveRange(h.FirstIndex, h.Count, a.ends[to], a.read)
+	h.Before, h.After, err = merkle.ProveRange(h.FirstIndex, h.Count, a.ends[to], a.read)
 	require.NoError(a.TB, err)
 	for _, c := range change {
 		c(&h)
@@ -191,7 +193,7 @@ func (a *archive) flips(text []byte, others ...file) {
 // TestBeforeIsTheTreeOfThePackBefore restores each pack's tree out of its header.
 func TestBeforeIsTheTreeOfThePackBefore(t *testing.T) {
 	a := newArchive(t, 4, 1, 3, 9, 2)
-	tree := sealer.NewTree()
+	tree := merkle.NewTree()
 	for _, p := range a.packs {
 		h, err := sealer.ParsePackHeader(p.HeaderText)
 		require.NoError(t, err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/merkle"
 )
 
 // packFile is a file with a pack. header is empty if it can't be read.
@@ -176,28 +177,28 @@ func (c *packCheck) settle(vouched bool) {
 type seenRoot struct {
 	file *FileReport
 	size uint64
-	root sealer.Hash
+	root merkle.Hash
 	by   time.Time
 }
 
 // span is a run of leaves of one log that a sound file holds.
 type span struct {
 	file   *FileReport
-	before *sealer.Tree
+	before *merkle.Tree
 	last   uint64        // the size of the log behind the last leaf
-	end    sealer.Hash   // its root
-	leaves []sealer.Hash // empty if they were not kept
+	end    merkle.Hash   // its root
+	leaves []merkle.Hash // empty if they were not kept
 	by     time.Time
 }
 
 // root recomputes the log's root of a size, if the span reaches it.
-func (s *span) root(size uint64) (sealer.Hash, bool) {
+func (s *span) root(size uint64) (merkle.Hash, bool) {
 	first := s.before.Size()
 	switch {
 	case size == s.last:
 		return s.end, true
 	case size < first, size > first+uint64(len(s.leaves)):
-		return sealer.Hash{}, false
+		return merkle.Hash{}, false
 	}
 	tree := s.before.Clone()
 	for _, leaf := range s.leaves[:size-first] {
@@ -207,7 +208,7 @@ func (s *span) root(size uint64) (sealer.Hash, bool) {
 }
 
 // spanOf is the span of a file whose entries a ledger has folded.
-func spanOf(l *sealer.Ledger, f *FileReport, before *sealer.Tree, by time.Time) *span {
+func spanOf(l *sealer.Ledger, f *FileReport, before *merkle.Tree, by time.Time) *span {
 	return &span{f, before, l.Next(), l.Tree.Root(), l.Leaves, by}
 }
 
@@ -227,12 +228,12 @@ func (v *verification) known(origin string) *provenLog {
 	return k
 }
 
-func (k *provenLog) learn(f *FileReport, size uint64, root sealer.Hash, by time.Time) {
+func (k *provenLog) learn(f *FileReport, size uint64, root merkle.Hash, by time.Time) {
 	k.roots = append(k.roots, seenRoot{f, size, root, by})
 }
 
 // vouch says whether the files prove a root, and by when it stood at the latest.
-func (k *provenLog) vouch(size uint64, root sealer.Hash) (by time.Time, ok bool) {
+func (k *provenLog) vouch(size uint64, root merkle.Hash) (by time.Time, ok bool) {
 	note := func(at time.Time) {
 		if !ok || at.Before(by) {
 			by, ok = at, true
@@ -251,13 +252,13 @@ func (k *provenLog) vouch(size uint64, root sealer.Hash) (by time.Time, ok bool)
 	return by, ok
 }
 
-func (s *span) holds(size uint64, root sealer.Hash) bool {
+func (s *span) holds(size uint64, root merkle.Hash) bool {
 	have, ok := s.root(size)
 	return ok && have == root
 }
 
 // rootAt is the root of a size, if the files prove one.
-func (k *provenLog) rootAt(size uint64) (sealer.Hash, bool) {
+func (k *provenLog) rootAt(size uint64) (merkle.Hash, bool) {
 	for _, r := range k.roots {
 		if r.size == size {
 			return r.root, true
@@ -268,7 +269,7 @@ func (k *provenLog) rootAt(size uint64) (sealer.Hash, bool) {
 			return root, true
 		}
 	}
-	return sealer.Hash{}, false
+	return merkle.Hash{}, false
 }
 
 // latest is the last moment at which the log was of a size that the files prove.

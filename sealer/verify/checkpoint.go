@@ -13,6 +13,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // head is a signed checkpoint that came with evidence.
@@ -132,10 +133,10 @@ func (v *verification) checkpoint(f *FileReport, h *head) (by time.Time, ok bool
 		if at := h.latest(); !known || at.Before(by) {
 			by = at
 		}
-		f.say(CheckpointOK, "signed note of %s, size %d, sealed at %s", h.Origin, h.Size, sealer.FormatTime(h.SealedAt))
+		f.say(CheckpointOK, "signed note of %s, size %d, sealed at %s", h.Origin, h.Size, canonical.FormatTime(h.SealedAt))
 	case known:
 		f.say(ChainVouched, "key %s was revoked later; a later checkpoint builds on this one", h.key.KeyID)
-		f.say(CheckpointOK, "signed note of %s, size %d, sealed by %s", h.Origin, h.Size, sealer.FormatTime(by))
+		f.say(CheckpointOK, "signed note of %s, size %d, sealed by %s", h.Origin, h.Size, canonical.FormatTime(by))
 	default:
 		f.say(sealer.KeyRevoked, "the checkpoint is signed by key %s, and nothing proves that it was signed before the revocation", h.key.KeyID)
 		return by, false
@@ -165,7 +166,7 @@ func (v *verification) expect(name string) FileReport {
 	case len(k.roots) == 0:
 		f.say(ConsistencyUnproven, "nothing that was given proves a checkpoint of %s", c.Origin)
 	case k.newest() < c.Size && !c.SealedAt.IsZero() && k.latest().Truncate(time.Second).After(c.SealedAt):
-		f.say(Rollback, "%s had %d leaves at %s, and %d at %s", c.Origin, c.Size, sealer.FormatTime(c.SealedAt), k.newest(), sealer.FormatTime(k.latest()))
+		f.say(Rollback, "%s had %d leaves at %s, and %d at %s", c.Origin, c.Size, canonical.FormatTime(c.SealedAt), k.newest(), canonical.FormatTime(k.latest()))
 	case k.newest() < c.Size:
 		f.say(ConsistencyUnproven, "%s had %d leaves, in what was given it has %d, and nothing of it is newer: either a later pack is missing, or the log was rolled back", c.Origin, c.Size, k.newest())
 	case !known:

@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/signature"
 	"muniment.example/sealer/terminal"
 )
@@ -169,7 +170,7 @@ func (f *FileReport) describe() string {
 	case f.Kind == kindPack && f.pack != nil && f.pack.header != nil:
 		h := f.pack.header
 		return fmt.Sprintf("proof pack %s of %s, %s, sealed %s",
-			h.PackID, h.TenantID, count(h.Count, "entry"), sealer.FormatTime(h.SealedAt))
+			h.PackID, h.TenantID, count(h.Count, "entry"), canonical.FormatTime(h.SealedAt))
 	case f.Kind == kindPack:
 		return "proof pack, whose header can't be read"
 	}

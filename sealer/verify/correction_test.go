@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -38,7 +39,7 @@ func newCorrected(t *testing.T) *corrected {
 func (c *corrected) correct(id string, previous *sealer.Statement, n int) sealer.Statement {
 	c.TB.Helper()
 	s := *previous
-	s.StatementID, s.IssuedAt = id, sealer.Moment{Time: c.Now}
+	s.StatementID, s.IssuedAt = id, canonical.Moment{Time: c.Now}
 	c.overlap(&s, n)
 	s.Excluded = []sealer.StatementExclusion{{DisputeID: "dsp_1", ReceiptIDs: []string{c.receipt}, State: sealer.ExclusionUpheld}}
 	s.Correction = &sealer.StatementCorrection{
@@ -153,7 +154,7 @@ func TestLieInACorrection(t *testing.T) {
 		"its end":        {func(s *sealer.Statement) { s.Correction.Previous.AsOf = c.asOf(2) }, StatementCorrected},
 		"its hash":       {func(s *sealer.Statement) { s.Correction.Previous.SHA256 = "x" }, FormatInvalid},
 		"a later end":    {func(s *sealer.Statement) { s.Correction.Previous.AsOf.TreeSize = s.AsOf.TreeSize + 1 }, FormatInvalid},
-		"another period": {func(s *sealer.Statement) { s.To = sealer.Moment{Time: s.To.Add(time.Hour)}; _ = s.Local(time.UTC) }, StatementCorrected},
+		"another period": {func(s *sealer.Statement) { s.To = canonical.Moment{Time: s.To.Add(time.Hour)}; _ = s.Local(time.UTC) }, StatementCorrected},
 		"of one":         {func(s *sealer.Statement) { s.CounterpartyID = new("cp_studio") }, FormatInvalid},
 		"first again":    {func(s *sealer.Statement) { s.Correction = nil }, StatementOverlap},
 		"upheld, billed": {func(s *sealer.Statement) { s.Excluded = []sealer.StatementExclusion{} }, StatementExcluded},
@@ -182,7 +183,7 @@ func TestOneStatementIsCorrectedOnce(t *testing.T) {
 	require.Equal(t, []sealer.Code{StatementCorrected}, failures(r.Files[len(r.Files)-1].Verdicts))
 
 	twice := clone(t, &c.second) // its id, issued once more
-	twice.IssuedAt = sealer.Moment{Time: twice.IssuedAt.Add(time.Second)}
+	twice.IssuedAt = canonical.Moment{Time: twice.IssuedAt.Add(time.Second)}
 	require.Contains(t, failures(c.beside(&twice, &c.first, &c.second).Files[0].Verdicts), StatementCorrected)
 
 	// An unsigned one is no other correction.
@@ -245,7 +246,7 @@ func TestLogKnowsTheChain(t *testing.T) {
 func (c *corrected) void(previous *sealer.Statement) sealer.Statement {
 	c.TB.Helper()
 	s := sealer.Statement{
-		AsOf: previous.AsOf, Currency: previous.Currency, CounterpartyID: previous.CounterpartyID, From: previous.From, To: previous.To, HeldAmount: "0", IssuedAt: sealer.Moment{Time: c.Now},
+		AsOf: previous.AsOf, Currency: previous.Currency, CounterpartyID: previous.CounterpartyID, From: previous.From, To: previous.To, HeldAmount: "0", IssuedAt: canonical.Moment{Time: c.Now},
 		Since: previous.From, LocalFrom: previous.LocalFrom, LocalTo: previous.LocalTo, TimeZone: previous.TimeZone, StatementID: "stm_void", TenantID: previous.TenantID, Total: "0", V: 1,
 		Correction: &sealer.StatementCorrection{
 			Of: c.first.StatementID, Payees: everybody, VoidReason: new("a wrong price"),
@@ -264,7 +265,7 @@ func TestVoid(t *testing.T) {
 	require.Equal(t, "-"+c.second.Total, void.Correction.Difference)
 	c.pack([][]byte{c.issueEvent(&void)})
 	again := clone(t, &c.third)
-	again.StatementID, again.Correction, again.IssuedAt = "stm_5", nil, sealer.Moment{Time: c.Now}
+	again.StatementID, again.Correction, again.IssuedAt = "stm_5", nil, canonical.Moment{Time: c.Now}
 	c.overlap(&again, 5)
 	c.settle(&again)
 	require.Contains(t, again.Lines[0].Price, "9", "the rules of now rate all")
@@ -308,7 +309,7 @@ func TestPacksCutElsewhere(t *testing.T) {
 	b := &books{world: w}
 	b.pack(append(w.Run(9), w.rule(ruleCreated, w.record(1))))
 	short := sealer.Statement{
-		Currency: "EUR", CounterpartyID: new("cp_agency"), From: sealer.Moment{Time: sealertest.Epoch}, To: sealer.Moment{Time: w.Now.Add(time.Hour)}, IssuedAt: sealer.Moment{Time: w.Now},
+		Currency: "EUR", CounterpartyID: new("cp_agency"), From: canonical.Moment{Time: sealertest.Epoch}, To: canonical.Moment{Time: w.Now.Add(time.Hour)}, IssuedAt: canonical.Moment{Time: w.Now},
 		StatementID: "stm_1", TenantID: w.Tenant, V: 1,
 	}
 	b.overlap(&short, 1)
@@ -318,7 +319,7 @@ func TestPacksCutElsewhere(t *testing.T) {
 	b.pack(append(w.Run(9), b.issueEvent(&short)))
 	b.pack(w.Run(1))
 	s := short
-	s.StatementID, s.CounterpartyID, s.IssuedAt = "stm_2", new("cp_studio"), sealer.Moment{Time: w.Now}
+	s.StatementID, s.CounterpartyID, s.IssuedAt = "stm_2", new("cp_studio"), canonical.Moment{Time: w.Now}
 	b.overlap(&s, 4)
 	b.settle(&s)
 	prices := make(map[string]bool)

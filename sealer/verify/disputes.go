@@ -10,6 +10,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // disputeHistory is what the events of a dispute say.
@@ -53,11 +54,11 @@ func newExclusions(list []sealer.StatementExclusion) (e exclusions, err error) {
 		if x.RightID == nil {
 			continue
 		}
-		from, err := sealer.ParseTime(*x.From)
+		from, err := canonical.ParseTime(*x.From)
 		if err != nil {
 			return e, err
 		}
-		to, err := sealer.ParseTime(*x.To)
+		to, err := canonical.ParseTime(*x.To)
 		if err != nil {
 			return e, err
 		}
@@ -195,8 +196,8 @@ func (s *statementFile) concerned(disputes map[string]disputeHistory) map[string
 	found, named := make(map[string]bool), make(map[ulid.ULID][]string)
 	for disputeID, d := range disputes {
 		if d.RightID != nil && d.Window.From != nil && d.Window.To != nil {
-			begin, err := sealer.ParseTime(*d.Window.From)
-			end, fault := sealer.ParseTime(*d.Window.To)
+			begin, err := canonical.ParseTime(*d.Window.From)
+			end, fault := canonical.ParseTime(*d.Window.To)
 			found[disputeID] = err == nil && fault == nil && begin.Before(to) && from.Before(end)
 			continue
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -43,7 +44,7 @@ func TestDisputeBehindTheIssue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBooks(t)
 			s := &b.statement
-			s.IssuedAt = sealer.Moment{Time: b.Now}
+			s.IssuedAt = canonical.Moment{Time: b.Now}
 			packs := append(b.packs, b.issue(s))
 			b.Now = s.IssuedAt.Add(-behind)
 			packs = append(packs, b.opened(b.billed()))
@@ -54,7 +55,7 @@ func TestDisputeBehindTheIssue(t *testing.T) {
 	// One that is earlier in the log counts, even if its clock was ahead.
 	b := newBooks(t)
 	s := &b.statement
-	s.IssuedAt = sealer.Moment{Time: b.Now}
+	s.IssuedAt = canonical.Moment{Time: b.Now}
 	b.Now = b.Now.Add(time.Minute)
 	packs := append(b.packs, b.opened(b.billed()), b.issue(s))
 	require.Contains(t, failures(b.verify(s, packs...).Files[0].Verdicts), StatementExcluded)
@@ -68,7 +69,7 @@ func TestDisputeOfAnotherTime(t *testing.T) {
 	s.From.Time, s.To.Time = disputed.RenderedAt.Add(time.Millisecond), sealertest.Epoch.AddDate(0, 0, 20) // it reaches the end of no month
 	b.settle(s)
 	require.False(t, disputed.IssuedAt.Before(s.From.Time))
-	s.IssuedAt = sealer.Moment{Time: b.Now.Add(time.Minute)}
+	s.IssuedAt = canonical.Moment{Time: b.Now.Add(time.Minute)}
 	packs := append(b.packs, b.opened(disputed), b.issue(s))
 	require.NotContains(t, failures(b.verify(s, packs...).Files[0].Verdicts), StatementExcluded)
 	s.From.Time = disputed.RenderedAt
@@ -84,7 +85,7 @@ func TestManyWindows(t *testing.T) {
 	var list []sealer.StatementExclusion
 	window := func(rightID string, from, to int, state string) {
 		at := func(n int) *string {
-			return new(sealer.FormatTime(sealertest.Epoch.Add(time.Duration(n) * time.Millisecond)))
+			return new(canonical.FormatTime(sealertest.Epoch.Add(time.Duration(n) * time.Millisecond)))
 		}
 		list = append(list, sealer.StatementExclusion{DisputeID: fmt.Sprint(len(list)), State: state, RightID: &rightID, From: at(from), To: at(to), ReceiptIDs: []string{}})
 	}
@@ -98,7 +99,7 @@ func TestManyWindows(t *testing.T) {
 	for _, rightID := range []string{right, other, "rgh_3"} {
 		for n := -1; n < 2100; n++ {
 			r := &keptReceipt{renderedAt: sealertest.Epoch.UnixMilli() + int64(n)}
-			want, now := "", sealer.FormatTime(time.UnixMilli(r.renderedAt))
+			want, now := "", canonical.FormatTime(time.UnixMilli(r.renderedAt))
 			for _, x := range list {
 				if *x.RightID == rightID && *x.From <= now && now < *x.To {
 					want = max(want, x.State)
@@ -167,7 +168,7 @@ func TestStatementOfAnotherDispute(t *testing.T) {
 				packs = append(packs, b.event(disputeResolved, dispute, `{"outcome":"`+c.outcome+`"}`))
 			}
 			s := &b.statement
-			s.IssuedAt = sealer.Moment{Time: b.Now}
+			s.IssuedAt = canonical.Moment{Time: b.Now}
 			s.Excluded[0].State = c.state
 			if c.state == "" {
 				s.Excluded = []sealer.StatementExclusion{}

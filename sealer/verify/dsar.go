@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/merkle"
 )
 
 // dsarCheck is the verification of one DSAR bundle.
@@ -92,7 +94,7 @@ func (c *dsarCheck) verify(ctx context.Context, v *verification) {
 		c.noDirectory()
 		return
 	}
-	createdAt, _ := sealer.ParseTime(c.manifest.CreatedAt) // it was read before
+	createdAt, _ := canonical.ParseTime(c.manifest.CreatedAt) // it was read before
 	key, code := packKey(v.trust.newer, c.manifest.SigningKeyID, createdAt)
 	if code == sealer.KeyUnknown && v.trust.lists(c.manifest.Directory, c.manifest.SigningKeyID) {
 		code = KeyMismatch
@@ -154,7 +156,7 @@ func (c *dsarCheck) files(ctx context.Context, file *os.File, r *zip.Reader) err
 	}
 	if c.ok() {
 		c.say(FilesOK, "%s with %d rows, each as the manifest states", count(len(c.manifest.Files), "file"), rows)
-		createdAt, _ := sealer.ParseTime(c.manifest.CreatedAt) // it was read before
+		createdAt, _ := canonical.ParseTime(c.manifest.CreatedAt) // it was read before
 		c.about = fmt.Sprintf("The bundle of personal data holds %s with %s, as the service made them by %s.", count(len(c.manifest.Files), "file"), count(int(rows), "row"), moment(createdAt))
 	}
 	return nil
@@ -172,7 +174,7 @@ func readSection(file io.ReaderAt, f *zip.File, format, signed string) (got seal
 	if err != nil {
 		return got, err
 	}
-	got = sealer.DSARFile{Name: f.Name, PackedBytes: packedBytes, PackedSHA256: sealer.Hash(packed.Sum(nil)).String()}
+	got = sealer.DSARFile{Name: f.Name, PackedBytes: packedBytes, PackedSHA256: merkle.Hash(packed.Sum(nil)).String()}
 	if got.PackedSHA256 != signed {
 		return got, nil
 	}
@@ -194,7 +196,7 @@ func readSection(file io.ReaderAt, f *zip.File, format, signed string) (got seal
 		_, err = io.Copy(io.Discard, in)
 	}
 	got.Bytes = int64(f.UncompressedSize64) // reading to the end has found no others
-	got.Rows, got.SHA256 = rows, sealer.Hash(plain.Sum(nil)).String()
+	got.Rows, got.SHA256 = rows, merkle.Hash(plain.Sum(nil)).String()
 	return got, err
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // tombstone is what an event of an erasure says.
@@ -109,14 +110,14 @@ func (e *erasureFile) verify(v *verification) {
 	}
 	key, code := e.signedBy(v.trust.newer)
 	if code != "" {
-		e.say(code, "the certificate of erasure %s, completed %s, is not signed by a key for packs that held then", e.said.ErasureID, sealer.FormatTime(e.said.CompletedAt))
+		e.say(code, "the certificate of erasure %s, completed %s, is not signed by a key for packs that held then", e.said.ErasureID, canonical.FormatTime(e.said.CompletedAt))
 		return
 	}
 	beside := ""
 	if e.answered {
 		beside = "; not signed is what the response has besides, such as who requested it"
 	}
-	e.say(SignatureOK, "person %s of %s was erased up to %s, signed by key %s at %s%s", e.said.SubjectHash, e.said.TenantID, sealer.FormatTime(e.said.Until), key.KeyID, sealer.FormatTime(e.said.CompletedAt), beside)
+	e.say(SignatureOK, "person %s of %s was erased up to %s, signed by key %s at %s%s", e.said.SubjectHash, e.said.TenantID, canonical.FormatTime(e.said.Until), key.KeyID, canonical.FormatTime(e.said.CompletedAt), beside)
 	if sealer.PurposeOf(key.Purpose).Sandbox {
 		e.noteSandbox(key.KeyID)
 	}
@@ -160,7 +161,7 @@ func (e *erasureFile) tombstone(v *verification) {
 			case !f.ok():
 				e.say(InclusionMismatch, "leaf %d of %s, in %s, which is not sound itself", t.leaf, sealer.Origin(e.said.TenantID), f.File)
 				return
-			case t.SubjectHash != e.said.SubjectHash || t.Until != sealer.FormatTime(e.said.Until):
+			case t.SubjectHash != e.said.SubjectHash || t.Until != canonical.FormatTime(e.said.Until):
 				e.say(sealer.EntryAltered, "leaf %d of %s, in %s, says something else", t.leaf, sealer.Origin(e.said.TenantID), f.File)
 				return
 			default:

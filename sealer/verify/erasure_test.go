@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -24,7 +25,7 @@ func (a *archive) erasure(key string, change ...func(*sealer.ErasureCertificate)
 	}
 	event, err := sealer.AppendEvent(nil, &sealer.Event{
 		EventID: c.EventID, TenantID: a.Tenant, Type: sealer.TypeErased, At: a.Now, Actor: sealer.Ref{Kind: "key", ID: "key_fixture"}, Subject: sealer.Ref{Kind: "erasure", ID: c.ErasureID},
-		Data: fmt.Appendf(nil, `{"subjectHash":"hash","until":"%s"}`, sealer.FormatTime(c.Until)),
+		Data: fmt.Appendf(nil, `{"subjectHash":"hash","until":"%s"}`, canonical.FormatTime(c.Until)),
 	})
 	require.NoError(a.TB, err)
 	a.keep([][]byte{event})

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/merkle"
 )
 
 // exportCheck is the verification of one audit export.
@@ -150,7 +152,7 @@ func (e *exportCheck) form(ctx context.Context, _ *verification, file io.Reader)
 // run folds the entries, one checkpoint after the other.
 func (e *exportCheck) run(ctx context.Context, v *verification, file io.Reader) error {
 	h := e.header
-	before, err := sealer.RestoreTree(h.FirstIndex, h.Before)
+	before, err := merkle.RestoreTree(h.FirstIndex, h.Before)
 	if err != nil {
 		e.say(FormatInvalid, "%v", err)
 		return nil
@@ -234,10 +236,10 @@ func (e *exportCheck) root(v *verification, l *sealer.Ledger, c *head) bool {
 }
 
 // settle adds the verdicts, once all roots agree.
-func (e *exportCheck) settle(v *verification, l *sealer.Ledger, before *sealer.Tree) {
+func (e *exportCheck) settle(v *verification, l *sealer.Ledger, before *merkle.Tree) {
 	h, last := e.header, e.heads[len(e.heads)-1]
 	e.say(CheckpointOK, "%s of %s, the last of size %d, sealed at %s",
-		count(len(e.heads), "signed note"), last.head.Origin, last.head.Size, sealer.FormatTime(last.head.SealedAt))
+		count(len(e.heads), "signed note"), last.head.Origin, last.head.Size, canonical.FormatTime(last.head.SealedAt))
 	e.say(InclusionOK, "leaves %d to %d under root %s", h.FirstIndex, h.FirstIndex+h.Count-1, last.head.Root)
 	if e.faults(v, l) {
 		return

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -58,9 +59,9 @@ func TestBadExports(t *testing.T) {
 		"first":                  {header(func(h *sealer.ExportHeader) { h.FirstIndex++ }), []sealer.Code{RootMismatch}},
 		"first, far":             {header(func(h *sealer.ExportHeader) { h.FirstIndex = 1 << 52 }), []sealer.Code{CheckpointMismatch}},
 		"before, missing":        {header(func(h *sealer.ExportHeader) { h.Before = nil }), []sealer.Code{FormatInvalid}},
-		"before, another":        {header(func(h *sealer.ExportHeader) { h.Before = []sealer.Hash{sealer.LeafHash(nil)} }), []sealer.Code{RootMismatch}},
+		"before, another":        {header(func(h *sealer.ExportHeader) { h.Before = []merkle.Hash{merkle.LeafHash(nil)} }), []sealer.Code{RootMismatch}},
 		"after, missing":         {header(func(h *sealer.ExportHeader) { h.After = nil }), []sealer.Code{FormatInvalid}},
-		"after, another":         {header(func(h *sealer.ExportHeader) { h.After = []sealer.Hash{sealer.LeafHash(nil)} }), []sealer.Code{RootMismatch}},
+		"after, another":         {header(func(h *sealer.ExportHeader) { h.After = []merkle.Hash{merkle.LeafHash(nil)} }), []sealer.Code{RootMismatch}},
 		"no checkpoint":          {header(func(h *sealer.ExportHeader) { h.Checkpoints = nil }), []sealer.Code{FormatInvalid}},
 		"first checkpoint only":  {header(func(h *sealer.ExportHeader) { h.Checkpoints = h.Checkpoints[:1] }), []sealer.Code{CheckpointMismatch}},
 		"last checkpoint only":   {header(func(h *sealer.ExportHeader) { h.Checkpoints = h.Checkpoints[1:] }), nil},
@@ -71,8 +72,8 @@ func TestBadExports(t *testing.T) {
 		"no note":                {header(func(h *sealer.ExportHeader) { h.Checkpoints[0] = "x" }), []sealer.Code{FormatInvalid}},
 		"tenant":                 {header(func(h *sealer.ExportHeader) { h.TenantID = sealertest.TenantID("other") }), []sealer.Code{sealer.TenantMismatch}},
 		"directory":              {header(func(h *sealer.ExportHeader) { h.Directory = []byte(`{"delegation":"x"}`) }), []sealer.Code{DirectoryInvalid}},
-		"after, where none is":   {a.export(4, 3, func(h *sealer.ExportHeader) { h.After = []sealer.Hash{{}} }), []sealer.Code{FormatInvalid}},
-		"an entry of no receipt": {a.export(2, 3, func(h *sealer.ExportHeader) { h.After = append(h.After, sealer.Hash{}) }), []sealer.Code{FormatInvalid}},
+		"after, where none is":   {a.export(4, 3, func(h *sealer.ExportHeader) { h.After = []merkle.Hash{{}} }), []sealer.Code{FormatInvalid}},
+		"an entry of no receipt": {a.export(2, 3, func(h *sealer.ExportHeader) { h.After = append(h.After, merkle.Hash{}) }), []sealer.Code{FormatInvalid}},
 	} {
 		r := a.verify(keys, nil, file{"export", c.text})
 		require.Equal(t, c.want, failures(r.Files[0].Verdicts), "%s: %+v", about, r.Files)

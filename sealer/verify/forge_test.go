@@ -10,8 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment.example/control/settle/rate"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/rate"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -63,7 +64,7 @@ func signatureLine(keyID string, signature []byte) []byte {
 }
 
 func isCanonical(text []byte) bool {
-	again, err := sealer.Canonical(text)
+	again, err := canonical.JSON(text)
 	return err == nil && bytes.Equal(again, text)
 }
 

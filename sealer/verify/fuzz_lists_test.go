@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -37,9 +38,9 @@ func FuzzReadKeys(f *testing.F) {
 		for i := range d.Keys {
 			keys = append(keys, keyObject(&d.Keys[i]))
 		}
-		list, err := sealer.Canonical(map[string]any{"issuedAt": sealer.FormatTime(d.IssuedAt), "keys": keys, "snapshotId": d.SnapshotID})
+		list, err := canonical.JSON(map[string]any{"issuedAt": canonical.FormatTime(d.IssuedAt), "keys": keys, "snapshotId": d.SnapshotID})
 		require.NoError(t, err)
-		said, err := sealer.Canonical(text)
+		said, err := canonical.JSON(text)
 		require.NoError(t, err)
 		if bytes.HasPrefix(said, []byte(`{"contractVersion":`)) {
 			list = append(append([]byte(`{"contractVersion":"ws30.v1","data":`), list...), `,"ok":true}`...)

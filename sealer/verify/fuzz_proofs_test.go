@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // FuzzInclusionProof: what is read is written the same again, in its form.
@@ -21,7 +22,7 @@ func FuzzInclusionProof(f *testing.F) {
 			require.Equal(t, string(text), p.Text())
 		}
 		if event, p, err := sealer.ParseProvenEvent(unwrap(string(text))); err == nil {
-			data := sealer.AppendString(append(append([]byte(`{"event":`), event...), `,"proof":`...), p.Text())
+			data := canonical.AppendString(append(append([]byte(`{"event":`), event...), `,"proof":`...), p.Text())
 			require.Equal(t, unwrap(string(text)), string(data)+"}")
 		}
 	})

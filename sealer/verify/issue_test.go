@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // issueOf is the data of the event of a statement's issue.
@@ -20,7 +21,7 @@ func (b *books) issueOf(s *sealer.Statement, change ...string) string {
 	if s.Correction != nil {
 		record["corrects"], record["voidReason"] = s.Correction.Of, s.Correction.VoidReason
 	}
-	data, err := sealer.Canonical(record)
+	data, err := canonical.JSON(record)
 	require.NoError(b.TB, err)
 	return strings.NewReplacer(change...).Replace(string(data))
 }
@@ -39,7 +40,7 @@ func TestIssueIsOfTheText(t *testing.T) {
 		{`"from":"2`, `"from":"1`}, {`"to":`, `"too":`}, {`"packId":"ppk_0`, `"packId":"ppk_1`}, {`"treeSize":`, `"treeSize":1`}, {`"voidReason":null`, `"voidReason":"none"`},
 	} {
 		b := newBooks(t)
-		b.statement.IssuedAt = sealer.Moment{Time: b.Now}
+		b.statement.IssuedAt = canonical.Moment{Time: b.Now}
 		verdicts := b.verify(&b.statement, append(b.packs, b.issue(&b.statement, change...))...).Files[0].Verdicts
 		if change == nil {
 			require.Empty(t, failures(verdicts))
@@ -73,7 +74,7 @@ func TestStatementsOverlap(t *testing.T) {
 			c.first(b, &first)
 			b.pack([][]byte{b.issueEvent(&first)})
 			s := &b.statement
-			s.IssuedAt = sealer.Moment{Time: b.Now}
+			s.IssuedAt = canonical.Moment{Time: b.Now}
 			if b.overlap(s, 3); !c.overlaps {
 				s.Overlaps = nil
 			}
@@ -102,6 +103,6 @@ func TestStatementsOverlap(t *testing.T) {
 	b.pack([][]byte{b.issueEvent(&one)})
 	b.overlap(&other, 3)
 	b.settle(&other)
-	other.IssuedAt = sealer.Moment{Time: b.Now}
+	other.IssuedAt = canonical.Moment{Time: b.Now}
 	require.Empty(t, failures(b.verify(&other, append(b.packs, b.issue(&other))...).Files[0].Verdicts), "each its own shares")
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/merkle"
 )
 
 // packCheck is the verification of one pack.
@@ -34,7 +36,7 @@ type packCheck struct {
 	// revoked is set if all that speaks against the pack's key is a revocation
 	// after sealedAt: then a later pack of the chain may vouch for this one.
 	revoked bool
-	before  *sealer.Tree // of the log before the first entry
+	before  *merkle.Tree // of the log before the first entry
 	ledger  *sealer.Ledger
 	conduct *conduct
 	// recording is what it says of plays.
@@ -125,7 +127,7 @@ func (c *packCheck) key(d *sealer.Directory) (pub ed25519.PublicKey, receipts st
 	if code = KeyFault(d, h.SigningKeyID, h.SealedAt, code); code == sealer.KeyUnknown && c.trust.lists(h.Directory, h.SigningKeyID) {
 		c.say(KeyMismatch, "the pack is signed by key %s, which the directory in it lists, and the newer one that decides does not", h.SigningKeyID)
 	} else if code != "" {
-		c.say(code, "the pack is signed by key %s at %s", h.SigningKeyID, sealer.FormatTime(h.SealedAt))
+		c.say(code, "the pack is signed by key %s at %s", h.SigningKeyID, canonical.FormatTime(h.SealedAt))
 	}
 	return pub, receipts
 }
@@ -145,12 +147,12 @@ func (c *packCheck) beside(k *sealer.Key, d *sealer.Directory) {
 		contradicts(k.NotAfter, known.NotAfter), contradicts(k.RevokedAt, known.RevokedAt):
 		c.say(KeyMismatch, "the key %s beside the pack is not as the keys at hand have it", k.KeyID)
 	case k.NotAfter != nil && !h.SealedAt.Before(*k.NotAfter):
-		c.say(sealer.KeyOutsideWindow, "by the answer the key %s signed no more from %s on", k.KeyID, sealer.FormatTime(*k.NotAfter))
+		c.say(sealer.KeyOutsideWindow, "by the answer the key %s signed no more from %s on", k.KeyID, canonical.FormatTime(*k.NotAfter))
 	case k.RevokedAt == nil || known.RevokedAt != nil:
 	case h.SealedAt.Before(*k.RevokedAt):
 		c.revoked = true
 	default:
-		c.say(sealer.KeyOutsideWindow, "by the answer the key %s was revoked at %s", k.KeyID, sealer.FormatTime(*k.RevokedAt))
+		c.say(sealer.KeyOutsideWindow, "by the answer the key %s was revoked at %s", k.KeyID, canonical.FormatTime(*k.RevokedAt))
 	}
 }
 
@@ -159,24 +161,24 @@ func contradicts(a, b *time.Time) bool { return a != nil && b != nil && !a.Equal
 
 // consistency checks the proof from the previous tree and returns that tree, an
 // empty one if the proof is no good.
-func (c *packCheck) consistency() *sealer.Tree {
+func (c *packCheck) consistency() *merkle.Tree {
 	h := c.header
 	if h.Previous == nil {
 		if len(h.Consistency) != 0 {
 			c.say(ConsistencyMismatch, "the first pack of a log has a consistency proof")
 		}
-		return sealer.NewTree()
+		return merkle.NewTree()
 	}
-	err := sealer.VerifyConsistency(h.FirstIndex, h.TreeSize, h.Previous.RootHash, h.RootHash, h.Consistency)
+	err := merkle.VerifyConsistency(h.FirstIndex, h.TreeSize, h.Previous.RootHash, h.RootHash, h.Consistency)
 	if err == nil {
-		var before *sealer.Tree
+		var before *merkle.Tree
 		if before, err = h.Before(); err == nil {
 			c.say(ConsistencyOK, "extends the tree of %d leaves that %s ended with", h.FirstIndex, h.Previous.PackID)
 			return before
 		}
 	}
 	c.say(ConsistencyMismatch, "the log does not extend that of %s: %v", h.Previous.PackID, err)
-	return sealer.NewTree()
+	return merkle.NewTree()
 }
 
 // entries folds all entries into the ledger.
@@ -225,7 +227,7 @@ func (c *packCheck) read(ctx context.Context, p *sealer.PackReader, add func(eve
 		case err != nil:
 			return err
 		case n == c.header.Count:
-			return fmt.Errorf("%w: more than %d entries", sealer.ErrNotCanonical, n)
+			return fmt.Errorf("%w: more than %d entries", canonical.ErrNotCanonical, n)
 		}
 		add(event)
 		if err := ctx.Err(); err != nil {
@@ -266,7 +268,7 @@ func (c *packCheck) checkpoint(pub ed25519.PublicKey) {
 	case err != nil:
 		c.say(CheckpointMismatch, "%v", err)
 	case point != sealer.Checkpoint{Origin: origin, Size: h.TreeSize, Root: h.RootHash, SealedAt: h.SealedAt.Truncate(time.Second)}:
-		c.say(CheckpointMismatch, "the checkpoint states size %d and root %s, sealed at %s", point.Size, point.Root, sealer.FormatTime(point.SealedAt))
+		c.say(CheckpointMismatch, "the checkpoint states size %d and root %s, sealed at %s", point.Size, point.Root, canonical.FormatTime(point.SealedAt))
 	default:
 		c.say(CheckpointOK, "signed note of %s, size %d", origin, h.TreeSize)
 	}

@@ -15,8 +15,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment.example/control/settle/rate"
 	"muniment.example/sealer"
+	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/rate"
 	"muniment.example/sealer/sealertest"
 	"muniment.example/sealer/signature"
 )
@@ -298,14 +299,14 @@ func TestForgedPacks(t *testing.T) {
 	t.Run("by a node's key", func(t *testing.T) {
 		w := newWorld(t)
 		_, err := sealer.NewPackBuilder(sealer.PackConfig{
-			PackID: w.PackID(1), TenantID: w.Tenant, Before: sealer.NewTree(), SealedAt: sealertest.Epoch, Directory: w.Directory(), Key: w.Nodes[0].Key,
+			PackID: w.PackID(1), TenantID: w.Tenant, Before: merkle.NewTree(), SealedAt: sealertest.Epoch, Directory: w.Directory(), Key: w.Nodes[0].Key,
 		})
 		require.ErrorContains(t, err, string(sealer.KeyPurpose))
 	})
 	t.Run("behind another pack", func(t *testing.T) {
 		w := newWorld(t)
 		w.Seal(w.Run(3))
-		w.Previous.RootHash = sealer.Hash{}
+		w.Previous.RootHash = merkle.Hash{}
 		_, err := sealer.NewPackBuilder(sealer.PackConfig{
 			PackID: w.PackID(2), TenantID: w.Tenant, Before: w.Tree, Previous: w.Previous, SealedAt: w.Now, Directory: w.Directory(), Key: w.PackKey,
 		})
@@ -385,7 +386,7 @@ func TestPacksOfALiar(t *testing.T) {
 		"another tenant": {func(h *sealer.PackHeader) { h.TenantID = sealertest.TenantID("other") }, sealer.TenantMismatch},
 		"another root":   {func(h *sealer.PackHeader) { h.RootHash[0] ^= 1 }, RootMismatch},
 		"another previous": {func(h *sealer.PackHeader) {
-			h.Previous = &sealer.PackRef{HeaderHash: sealer.Hash{}, PackID: sealertest.Named("ppk_", "another"), RootHash: h.RootHash, TreeSize: h.FirstIndex}
+			h.Previous = &sealer.PackRef{HeaderHash: merkle.Hash{}, PackID: sealertest.Named("ppk_", "another"), RootHash: h.RootHash, TreeSize: h.FirstIndex}
 		}, ConsistencyMismatch},
 		"checkpoint of before": {func(h *sealer.PackHeader) { h.Checkpoint = checkpointOf(t, w, h.FirstIndex) }, CheckpointMismatch},
 		"proof left out":       {func(h *sealer.PackHeader) { h.Consistency = nil }, ConsistencyMismatch},
@@ -402,7 +403,7 @@ func TestPacksOfALiar(t *testing.T) {
 func TestFirstPackHasNoConsistencyProof(t *testing.T) {
 	w := newWorld(t)
 	events := w.Run(3)
-	pack := w.resign(w.Seal(events), events, func(h *sealer.PackHeader) { h.Consistency = []sealer.Hash{h.RootHash} })
+	pack := w.resign(w.Seal(events), events, func(h *sealer.PackHeader) { h.Consistency = []merkle.Hash{h.RootHash} })
 	require.Equal(t, []sealer.Code{ConsistencyMismatch}, failures(w.verdicts(pack)))
 }
 

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/merkle"
 )
 
 // proofFiles are the files that hold neither packs nor receipts nor keys, read but
@@ -44,7 +46,7 @@ type inclusionFile struct {
 type eventFile struct {
 	*FileReport
 	text []byte
-	leaf sealer.Hash
+	leaf merkle.Hash
 	// place says where the leaf was found, in proof or pack by; empty until it was.
 	place string
 	by    *FileReport
@@ -80,7 +82,7 @@ func (p *proofFiles) open(v *verification, f *FileReport, text []byte) {
 		}
 	case kindEvent:
 		event := []byte(unwrap(string(text)))
-		p.events = append(p.events, &eventFile{FileReport: f, text: event, leaf: sealer.LeafHash(event)})
+		p.events = append(p.events, &eventFile{FileReport: f, text: event, leaf: merkle.LeafHash(event)})
 	case kindExport:
 		e := &exportCheck{FileReport: f}
 		if err = e.open(v); err == nil {
@@ -177,7 +179,7 @@ func (c *headFile) sign(v *verification, d *sealer.Directory) {
 		c.say(code, "%v", err)
 		return
 	case code != "" && !h.revoked:
-		c.say(KeyFault(d, h.key.KeyID, h.SealedAt, code), "the checkpoint of %s is signed by key %s at %s", h.Origin, h.key.KeyID, sealer.FormatTime(h.SealedAt))
+		c.say(KeyFault(d, h.key.KeyID, h.SealedAt, code), "the checkpoint of %s is signed by key %s at %s", h.Origin, h.key.KeyID, canonical.FormatTime(h.SealedAt))
 		return
 	}
 	c.head, c.good = h, true
@@ -200,7 +202,7 @@ func (c *consistencyFile) verify(v *verification) {
 		return
 	}
 	by, ok := v.checkpoint(c.FileReport, to)
-	if err := sealer.VerifyConsistency(from.Size, to.Size, from.Root, to.Root, c.proof.Hashes); err != nil {
+	if err := merkle.VerifyConsistency(from.Size, to.Size, from.Root, to.Root, c.proof.Hashes); err != nil {
 		c.say(ConsistencyMismatch, "the tree of %d leaves does not extend that of %d: %v", to.Size, from.Size, err)
 		return
 	}
@@ -224,7 +226,7 @@ func (i *inclusionFile) verify(v *verification, events []*eventFile) {
 			return
 		}
 	}
-	if err := i.leads(sealer.LeafHash(i.event)); err != nil {
+	if err := i.leads(merkle.LeafHash(i.event)); err != nil {
 		i.say(InclusionMismatch, "the event is not leaf %d of %d: %v", i.proof.Index, i.head.Size, err)
 	} else {
 		i.say(InclusionOK, "leaf %d under root %s", i.proof.Index, i.head.Root)
@@ -250,7 +252,7 @@ func (i *inclusionFile) verify(v *verification, events []*eventFile) {
 		i.say(sealer.TenantMismatch, "event %s is of %s", f.Event.EventID, f.Event.TenantID)
 	case f.Delivery != nil:
 		i.say(WitnessOK, "the receipt stands in the event that it was signed for")
-		i.say(SignatureOK, "receipt %s, signed by key %s at %s", f.Delivery.Receipt.ReceiptID, f.Delivery.KeyID, sealer.FormatTime(f.Delivery.Receipt.IssuedAt))
+		i.say(SignatureOK, "receipt %s, signed by key %s at %s", f.Delivery.Receipt.ReceiptID, f.Delivery.KeyID, canonical.FormatTime(f.Delivery.Receipt.IssuedAt))
 		v.sight(i.FileReport, f.Delivery, by, "leaf %d of %s, as %s proves", i.proof.Index, i.head.Origin, i.File)
 	default:
 		i.say(WitnessOK, "event %s, %s, carries no receipt", f.Event.EventID, f.Event.Type)
@@ -258,8 +260,8 @@ func (i *inclusionFile) verify(v *verification, events []*eventFile) {
 }
 
 // leads is nil if the proof leads from a leaf to the checkpoint.
-func (i *inclusionFile) leads(leaf sealer.Hash) error {
-	return sealer.VerifyInclusion(i.proof.Index, i.head.Size, leaf, i.head.Root, i.proof.Hashes)
+func (i *inclusionFile) leads(leaf merkle.Hash) error {
+	return merkle.VerifyInclusion(i.proof.Index, i.head.Size, leaf, i.head.Root, i.proof.Hashes)
 }
 
 // choose picks the event that a bare proof is about: the one that it leads from, or

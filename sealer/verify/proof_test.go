@@ -13,6 +13,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -231,7 +232,7 @@ func TestProofOfForeignEvent(t *testing.T) {
 	a, other := newArchive(t, 3), newArchive(t)
 	other.Tenant = sealertest.TenantID("other")
 	other.add(1)
-	c := sealer.Checkpoint{Origin: sealer.Origin(a.Tenant), Size: 1, Root: sealer.LeafHash(other.events[0]), SealedAt: a.Now}
+	c := sealer.Checkpoint{Origin: sealer.Origin(a.Tenant), Size: 1, Root: merkle.LeafHash(other.events[0]), SealedAt: a.Now}
 	note, err := sealer.SignCheckpoint(c, a.PackKey)
 	require.NoError(t, err)
 	p := sealer.InclusionProof{Checkpoint: note}
@@ -348,7 +349,7 @@ func TestRevokedPackKey(t *testing.T) {
 	require.True(t, a.verify(keys, nil, file{"export", a.export(1, 4)}).OK, "its last checkpoint proves the first")
 
 	// Who stole the key signs another root, or an earlier time.
-	c := sealer.Checkpoint{Origin: sealer.Origin(a.Tenant), Size: 3, Root: sealer.LeafHash(nil), SealedAt: sealertest.Epoch}
+	c := sealer.Checkpoint{Origin: sealer.Origin(a.Tenant), Size: 3, Root: merkle.LeafHash(nil), SealedAt: sealertest.Epoch}
 	forged, err := sealer.SignCheckpoint(c, old)
 	require.NoError(t, err)
 	require.Equal(t, [][]sealer.Code{nil, {sealer.KeyRevoked}}, fails(a.verify(keys, nil, file{"by", a.consistency(0, 2)}, file{"note", []byte(forged)})))
@@ -376,7 +377,7 @@ func TestForksAcrossFiles(t *testing.T) {
 	} {
 		require.Equal(t, forked, fails(a.verify(keys, nil, files...)), about)
 	}
-	within := sealer.Checkpoint{Origin: sealer.Origin(a.Tenant), Size: 5, Root: sealer.LeafHash(nil), SealedAt: a.Now}
+	within := sealer.Checkpoint{Origin: sealer.Origin(a.Tenant), Size: 5, Root: merkle.LeafHash(nil), SealedAt: a.Now}
 	note, err := sealer.SignCheckpoint(within, a.PackKey)
 	require.NoError(t, err)
 	require.Equal(t, forked, fails(a.verify(keys, nil, packA, file{"b", []byte(note)})), "a root within a pack")
@@ -394,7 +395,7 @@ func TestExpectedCheckpoint(t *testing.T) {
 		return file{"pack" + string(rune('1'+i)), sealertest.Bundle(t, a.packs[i], a.events[first:a.ends[i]])}
 	}
 	note := func(a *archive, i int) []byte { return []byte(a.packs[i].Header.Checkpoint) }
-	c := sealer.Checkpoint{Origin: sealer.Origin(a.Tenant), Size: 5, Root: sealer.LeafHash(nil), SealedAt: a.Now}
+	c := sealer.Checkpoint{Origin: sealer.Origin(a.Tenant), Size: 5, Root: merkle.LeafHash(nil), SealedAt: a.Now}
 	within, err := sealer.SignCheckpoint(c, a.PackKey)
 	require.NoError(t, err)
 	later := sealer.Checkpoint{Origin: sealer.Origin(a.Tenant), Size: a.ends[1], Root: a.packs[1].Header.RootHash, SealedAt: a.packs[2].Header.SealedAt.Add(time.Second)}

@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // signedReceipt is a receipt as a caller holds it: the data of an answer that has one, or
@@ -181,7 +182,7 @@ func (r *signedReceipt) verify(d *sealer.Directory, in []*receiptPlace) []Verdic
 		pub, code = d.FindSealed(r.keyID, purpose, r.receipt.IssuedAt, *sealedAt)
 	}
 	code = KeyFault(d, r.keyID, r.receipt.IssuedAt, code)
-	about := fmt.Sprintf("receipt %s, signed by key %s at %s", r.receipt.ReceiptID, r.keyID, sealer.FormatTime(r.receipt.IssuedAt))
+	about := fmt.Sprintf("receipt %s, signed by key %s at %s", r.receipt.ReceiptID, r.keyID, canonical.FormatTime(r.receipt.IssuedAt))
 	switch {
 	case code != "":
 		say(code, about)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -28,7 +29,7 @@ func reordered(t *testing.T, answer []byte) []byte {
 	t.Helper()
 	var in struct{ Data jsontext.Value }
 	require.NoError(t, json.Unmarshal(answer, &in, json.MatchCaseInsensitiveNames(true)))
-	text, err := sealer.Canonical(in.Data)
+	text, err := canonical.JSON(in.Data)
 	require.NoError(t, err)
 	return append(text, '\n')
 }

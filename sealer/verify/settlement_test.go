@@ -15,18 +15,20 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment.example/control/settle/rate"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/rate"
 	"muniment.example/sealer/sealertest"
 )
 
 // record is the record of the n-th rule, with whatever is changed: pairs of old and new.
 func (w *world) record(n int, change ...string) string {
-	moment := sealer.FormatTime(w.Now)
+	moment := canonical.FormatTime(w.Now)
 	text := fmt.Sprintf(`{"cap":null,"createdAt":"%s","currency":"EUR","effectiveFrom":"%s","effectiveUntil":null,"id":"%s",`+
 		`"match":{"basisId":null,"campaign":null,"completion":null,"label":null,"meteringBasis":null,"rightId":null,"substrate":null},"minimum":null,"price":"0.125","priority":0,"revision":%d,`+
 		`"shares":[{"bps":6667,"counterpartyId":"cp_studio"},{"bps":3333,"counterpartyId":"cp_agency"}],"state":"ACTIVE","tiers":[],"tiersMode":null,"timeZone":"UTC","unit":"SECOND","updatedAt":"%s"}`,
-		moment, sealer.FormatTime(sealertest.Epoch), sealertest.Named("rule_", fmt.Sprint(n)), 40+n, moment)
+		moment, canonical.FormatTime(sealertest.Epoch), sealertest.Named("rule_", fmt.Sprint(n)), 40+n, moment)
 	for i := 0; i < len(change); i += 2 {
 		require.Contains(w.TB, text, change[i])
 		text = strings.Replace(text, change[i], change[i+1], 1)
@@ -287,7 +289,7 @@ func (w *world) files(t *testing.T, texts ...[]byte) Report {
 // ledgerOf folds the entries of a pack as its verification does.
 func ledgerOf(t testing.TB, w *world, h *sealer.PackHeader, events [][]byte) *sealer.Ledger {
 	t.Helper()
-	l := sealer.NewLedger(h.TenantID, h.FirstIndex, sealer.NewTree(), nil)
+	l := sealer.NewLedger(h.TenantID, h.FirstIndex, merkle.NewTree(), nil)
 	l.Claim, l.Settles = claimOf(h), true
 	l.Adopt(h.Rules())
 	d, err := sealer.ReadDirectory(w.Directory())

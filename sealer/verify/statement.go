@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/merkle"
 )
 
 // Types of events that statements depend on.
@@ -119,7 +121,7 @@ func (v *verification) openStatement(f *FileReport, file []byte) {
 	if err == nil {
 		s.out, err = newExclusions(s.said.Excluded)
 	}
-	s.sha256 = sealer.Hash(sha256.Sum256(file)).String()
+	s.sha256 = merkle.Hash(sha256.Sum256(file)).String()
 	if err != nil {
 		f.say(FormatInvalid, "%v", err)
 		return
@@ -172,7 +174,7 @@ func (s *statementFile) authenticate(v *verification) {
 	}
 	switch {
 	case code != "":
-		s.say(code, "the statement is signed by key %s at %s", s.keyID, sealer.FormatTime(said.IssuedAt.Time))
+		s.say(code, "the statement is signed by key %s at %s", s.keyID, canonical.FormatTime(said.IssuedAt.Time))
 		return
 	case !s.authentic:
 		s.say(sealer.SignatureInvalid, "the statement is not what key %s has signed", s.keyID)
@@ -180,7 +182,7 @@ func (s *statementFile) authenticate(v *verification) {
 	}
 	s.signed = true
 	s.findPacks(v)
-	s.say(SignatureOK, "statement %s of %s, issued %s", said.StatementID, said.TenantID, sealer.FormatTime(said.IssuedAt.Time))
+	s.say(SignatureOK, "statement %s of %s, issued %s", said.StatementID, said.TenantID, canonical.FormatTime(said.IssuedAt.Time))
 	if sealer.PurposeOf(v.trust.newer.Key(s.keyID).Purpose).Sandbox {
 		s.noteSandbox(s.keyID)
 	}
@@ -354,7 +356,7 @@ func (s *statementFile) issuedBefore(v *verification) (before []statementIssued,
 		stated := e.leaf < s.said.AsOf.TreeSize
 		switch earlier := stated || s.issue != nil && e.leaf < s.issue.leaf; {
 		case !isListed && earlier && e.overlaps(&s.said):
-			s.say(StatementOverlap, "by leaf %d the statement %s, of %s to %s, was issued before, and is not listed", e.leaf, e.id, sealer.FormatTime(e.From), sealer.FormatTime(e.To))
+			s.say(StatementOverlap, "by leaf %d the statement %s, of %s to %s, was issued before, and is not listed", e.leaf, e.id, canonical.FormatTime(e.From), canonical.FormatTime(e.To))
 			return nil, false
 		case !isListed:
 		case e.TreeSize > e.leaf:
@@ -384,7 +386,7 @@ func (s *statementFile) isFirst(before []statementIssued) bool {
 		switch over := slices.ContainsFunc(before, func(end statementIssued) bool { return end.VoidReason != nil && end.first() == e.first() }); {
 		case over, !s.said.From.Before(e.To), e.Currency != s.said.Currency, e.CounterpartyID != nil && s.said.CounterpartyID != nil && *e.CounterpartyID != *s.said.CounterpartyID:
 		default:
-			s.say(StatementOverlap, "by leaf %d the statement %s, of %s to %s, was issued before, and bills receipts of that time", e.leaf, e.id, sealer.FormatTime(e.From), sealer.FormatTime(e.To))
+			s.say(StatementOverlap, "by leaf %d the statement %s, of %s to %s, was issued before, and bills receipts of that time", e.leaf, e.id, canonical.FormatTime(e.From), canonical.FormatTime(e.To))
 			return false
 		}
 	}

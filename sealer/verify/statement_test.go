@@ -14,8 +14,10 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/stretchr/testify/require"
 
-	"muniment.example/control/settle/rate"
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/rate"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -56,7 +58,7 @@ func newBooks(t *testing.T) *books {
 	require.NoError(t, err)
 	b.pack(append(w.Run(9), opened))
 	b.statement = sealer.Statement{
-		AsOf: b.asOf(2), Currency: "EUR", From: sealer.Moment{Time: month}, To: sealer.Moment{Time: month.AddDate(0, 1, 0)}, IssuedAt: sealer.Moment{Time: w.Now},
+		AsOf: b.asOf(2), Currency: "EUR", From: canonical.Moment{Time: month}, To: canonical.Moment{Time: month.AddDate(0, 1, 0)}, IssuedAt: canonical.Moment{Time: w.Now},
 		Excluded:    []sealer.StatementExclusion{{DisputeID: "dsp_1", ReceiptIDs: []string{b.receipt}, State: sealer.ExclusionHeld}},
 		StatementID: "stm_1", TenantID: w.Tenant, V: 1,
 	}
@@ -177,7 +179,7 @@ func (b *books) overlap(s *sealer.Statement, n int) {
 // naming is how others name a statement.
 func (b *books) naming(s *sealer.Statement) sealer.StatementOverlap {
 	b.TB.Helper()
-	return sealer.StatementOverlap{SHA256: sealer.Hash(sha256.Sum256(b.signed(s))).String(), StatementID: s.StatementID}
+	return sealer.StatementOverlap{SHA256: merkle.Hash(sha256.Sum256(b.signed(s))).String(), StatementID: s.StatementID}
 }
 
 // verify signs a statement and verifies it with packs.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // stopRecord is what all sound files of one log say of rights and API keys.
@@ -145,7 +146,7 @@ func graver(a, b Verdict) Verdict {
 // delivery judges one delivery; the code is empty if nothing is wrong.
 func (s *stopRecord) delivery(d *decidedDelivery) Verdict {
 	if at, ok := s.keys[d.key]; ok && s.behind(d, at) {
-		return found(APIKeyRevoked, fmt.Sprintf("issued at %s, by the API key %s that was revoked at %s", sealer.FormatTime(d.at), d.key.Value(), sealer.FormatTime(at)))
+		return found(APIKeyRevoked, fmt.Sprintf("issued at %s, by the API key %s that was revoked at %s", canonical.FormatTime(d.at), d.key.Value(), canonical.FormatTime(at)))
 	}
 	v := s.own(d)
 	for _, ancestor := range s.ancestors(d.right) {
@@ -198,7 +199,7 @@ func (s *stopRecord) played(d *decidedDelivery, moves []rightMove) Verdict {
 func (d *decidedDelivery) playedIn(m *rightMove) Verdict {
 	v := d.verdict(RightStopped, m)
 	v.Message = fmt.Sprintf("rendered at %s, while the right %s was suspended, since %s, with revision %d; this was decided on revision %d of %s and issued at %s",
-		sealer.FormatTime(d.rendered), m.right.Value(), sealer.FormatTime(m.at), m.revision, d.revision, d.right.Value(), sealer.FormatTime(d.at))
+		canonical.FormatTime(d.rendered), m.right.Value(), canonical.FormatTime(m.at), m.revision, d.revision, d.right.Value(), canonical.FormatTime(d.at))
 	return v
 }
 
@@ -309,7 +310,7 @@ func (d *decidedDelivery) verdict(code sealer.Code, by *rightMove) Verdict {
 		whose += " derives from " + by.right.Value() + ", which"
 	}
 	message := fmt.Sprintf("%s was %s at %s, with revision %d; this was decided on revision %d and issued at %s",
-		whose, strings.TrimPrefix(by.kind, "right."), sealer.FormatTime(by.at), by.revision, d.revision, sealer.FormatTime(d.at))
+		whose, strings.TrimPrefix(by.kind, "right."), canonical.FormatTime(by.at), by.revision, d.revision, canonical.FormatTime(d.at))
 	switch {
 	case code == RightUnproven:
 		message += "; no given file shows that the right was resumed"

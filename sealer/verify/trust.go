@@ -13,6 +13,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/signature"
 )
 
@@ -135,7 +136,7 @@ func (t *trust) directory(text []byte, signers ...string) Verdict {
 		return found(DirectoryInvalid, t.fault.Error())
 	case t.root == "":
 		return found(AnchorKeys, fmt.Sprintf(
-			"keys are taken from %s on trust; the directory of %s in here is not checked against a root key", t.file, sealer.FormatTime(d.IssuedAt)))
+			"keys are taken from %s on trust; the directory of %s in here is not checked against a root key", t.file, canonical.FormatTime(d.IssuedAt)))
 	}
 	// Only the directory that decides may revoke: a thief must not revoke a later key.
 	if k := t.newer.Key(d.SigningKeyID()); k != nil && k.RevokedAt != nil {
@@ -143,10 +144,10 @@ func (t *trust) directory(text []byte, signers ...string) Verdict {
 		if len(signers) == 0 {
 			code = DirectoryRevoked
 		}
-		return found(code, fmt.Sprintf("the directory key %s is revoked: that of the directory of %s, delegated to later, decides", k.KeyID, sealer.FormatTime(t.newer.IssuedAt)))
+		return found(code, fmt.Sprintf("the directory key %s is revoked: that of the directory of %s, delegated to later, decides", k.KeyID, canonical.FormatTime(t.newer.IssuedAt)))
 	}
 	name, _, _ := strings.Cut(t.root, "+")
-	return found(DirectoryOK, fmt.Sprintf("%s, as of %s, under root key %s", count(len(d.Keys), "key"), sealer.FormatTime(d.IssuedAt), name))
+	return found(DirectoryOK, fmt.Sprintf("%s, as of %s, under root key %s", count(len(d.Keys), "key"), canonical.FormatTime(d.IssuedAt), name))
 }
 
 // listsAny reports whether the directory that decides lists one of the keys.

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -34,8 +35,8 @@ func (w *world) revoke(name string) {
 // all keys but his.
 func (a *archive) thief() *archive {
 	stolen := *a.world
-	b := &archive{world: &stolen, grown: sealer.NewTree()}
-	b.Tenant, b.Tree, b.Previous = sealertest.TenantID("stolen"), sealer.NewTree(), nil
+	b := &archive{world: &stolen, grown: merkle.NewTree()}
+	b.Tenant, b.Tree, b.Previous = sealertest.TenantID("stolen"), merkle.NewTree(), nil
 	b.PackKey, b.Nodes = sealertest.PrivateKey("thief"), []*sealer.Signer{{KeyID: sealer.KeyID(sealertest.Public(sealertest.PrivateKey("thief's node"))), Node: "nod_thief", Key: sealertest.PrivateKey("thief's node")}}
 	b.Keys = slices.Clone(a.Keys)
 	b.Now = b.Until.Add(-time.Hour)
@@ -215,13 +216,13 @@ func TestIDsOfPacksAndTenants(t *testing.T) {
 	} {
 		require.Equal(t, [][]sealer.Code{{FormatInvalid}}, fails(a.verify(keys, nil, pack(func(h *sealer.PackHeader) { h.TenantID = id }))), id)
 		require.Equal(t, [][]sealer.Code{{FormatInvalid}}, fails(a.verify(keys, nil, file{"export", a.export(0, 2, func(h *sealer.ExportHeader) { h.TenantID = id })})), id)
-		_, err := sealer.SignCheckpoint(sealer.Checkpoint{Origin: sealer.Origin(id), Size: 1, Root: sealer.Hash{}, SealedAt: sealertest.Epoch}, a.PackKey)
+		_, err := sealer.SignCheckpoint(sealer.Checkpoint{Origin: sealer.Origin(id), Size: 1, Root: merkle.Hash{}, SealedAt: sealertest.Epoch}, a.PackKey)
 		require.Error(t, err, id)
 		note := strings.ReplaceAll(a.packs[1].Header.Checkpoint, a.Tenant, id)
 		require.Equal(t, [][]sealer.Code{{FormatInvalid}}, fails(a.verify(keys, nil, file{"note", []byte(note)})), id)
 		require.Equal(t, [][]sealer.Code{{FormatInvalid}}, fails(a.verify(keys, []byte(note))), id)
 	}
-	b := &archive{world: newWorld(t), grown: sealer.NewTree()}
+	b := &archive{world: newWorld(t), grown: merkle.NewTree()}
 	b.Tenant = "tnt_system"
 	b.add(3)
 	require.True(t, b.verify(keys, nil, file{"pack", sealertest.Bundle(t, b.packs[0], b.events)}, file{"export", b.export(0, 2)}, file{"proof", b.proofAnswer(1, 0)}).OK)

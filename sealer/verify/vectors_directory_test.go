@@ -11,6 +11,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -59,9 +60,9 @@ func (v *vectors) directories() {
 // delegations are directories that the root has not delegated to in the one way.
 func (v *vectors) delegations(a *archive) {
 	for _, c := range []struct{ name, about, old, new string }{
-		{"delegation-open", "the delegation has no end", sealer.FormatTime(a.Until), "-"},
-		{"delegation-over", "the delegation had ended when it was issued", sealer.FormatTime(a.Until), sealer.FormatTime(a.Now)},
-		{"delegation-backwards", "the delegation ends before it begins", sealer.FormatTime(a.Until), sealer.FormatTime(sealertest.Epoch)},
+		{"delegation-open", "the delegation has no end", canonical.FormatTime(a.Until), "-"},
+		{"delegation-over", "the delegation had ended when it was issued", canonical.FormatTime(a.Until), canonical.FormatTime(a.Now)},
+		{"delegation-backwards", "the delegation ends before it begins", canonical.FormatTime(a.Until), canonical.FormatTime(sealertest.Epoch)},
 	} {
 		v.cases = append(v.cases, vector{
 			Name: c.name, About: c.about, Files: []string{v.put("bad/"+c.name+".json", a.delegatedAnew(c.old, c.new))}, Failures: [][]sealer.Code{{DirectoryInvalid}},
@@ -96,13 +97,13 @@ func (w *world) signed(d *sealer.Directory) []byte {
 	for i := range d.Keys {
 		keys = append(keys, keyObject(&d.Keys[i]))
 	}
-	object := map[string]any{"delegation": d.Delegation, "issuedAt": sealer.FormatTime(d.IssuedAt), "keys": keys, "snapshotId": d.SnapshotID}
-	text, err := sealer.Canonical(object)
+	object := map[string]any{"delegation": d.Delegation, "issuedAt": canonical.FormatTime(d.IssuedAt), "keys": keys, "snapshotId": d.SnapshotID}
+	text, err := canonical.JSON(object)
 	require.NoError(w.TB, err)
 	signature, err := sign(key, text)
 	require.NoError(w.TB, err)
 	object["signature"] = jsontext.Value(appendSignature(nil, sealer.KeyID(sealertest.Public(key)), signature))
-	text, err = sealer.Canonical(object)
+	text, err = canonical.JSON(object)
 	require.NoError(w.TB, err)
 	return text
 }
@@ -113,10 +114,10 @@ func keyObject(k *sealer.Key) map[string]any {
 		if t == nil {
 			return nil
 		}
-		return sealer.FormatTime(*t)
+		return canonical.FormatTime(*t)
 	}
 	return map[string]any{
-		"algorithm": k.Algorithm, "keyId": k.KeyID, "notAfter": moment(k.NotAfter), "notBefore": sealer.FormatTime(k.NotBefore),
+		"algorithm": k.Algorithm, "keyId": k.KeyID, "notAfter": moment(k.NotAfter), "notBefore": canonical.FormatTime(k.NotBefore),
 		"publicKey": k.PublicKey, "purpose": k.Purpose, "revokedAt": moment(k.RevokedAt),
 	}
 }

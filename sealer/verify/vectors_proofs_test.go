@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -92,7 +94,7 @@ func (v *vectors) proofs() {
 		[]sealer.Code{InclusionMismatch}, []sealer.Code{InclusionUnproven})
 	v.unsound("event alone", "nothing proves it", []string{eventFile}, []sealer.Code{InclusionUnproven})
 
-	bad("consistency-hash.json", "a hash of the proof is another", replaced(consistency, `{"consistency":["`, `{"consistency":["`+sealer.Hash{}.String()+`","`), ConsistencyMismatch)
+	bad("consistency-hash.json", "a hash of the proof is another", replaced(consistency, `{"consistency":["`, `{"consistency":["`+merkle.Hash{}.String()+`","`), ConsistencyMismatch)
 	bad("consistency-reversed.json", "from the third pack to the first", wrap(reversed(v.t, consistency)), ConsistencyMismatch)
 	bad("consistency-size.json", "a checkpoint states another size", replaced(consistency, `\n3\n`, `\n4\n`), sealer.SignatureInvalid)
 	bad("checkpoint-root.note", "another root", replaced(note, "\n8\n", "\n8\nA"), sealer.SignatureInvalid)
@@ -106,7 +108,7 @@ func (v *vectors) proofs() {
 	bad("export-quantity.ndjson", "an entry states another quantity", replaced(export, `"quantityMs":6000`, `"quantityMs":9000`), RootMismatch, sealer.WitnessMismatch)
 	bad("export-swapped.ndjson", "two entries are swapped", v.swapped(export), RootMismatch, sealer.EntryAfterSeal)
 	bad("export-first.ndjson", "it claims other leaves", a.export(2, 5, func(h *sealer.ExportHeader) { h.FirstIndex = 1 }), RootMismatch, sealer.EntryAfterSeal)
-	bad("export-before.ndjson", "a hash before the entries is another", a.export(2, 5, func(h *sealer.ExportHeader) { h.Before[0] = sealer.Hash{} }), RootMismatch)
+	bad("export-before.ndjson", "a hash before the entries is another", a.export(2, 5, func(h *sealer.ExportHeader) { h.Before[0] = merkle.Hash{} }), RootMismatch)
 	bad("export-after.ndjson", "a hash behind the entries is missing", a.export(2, 5, func(h *sealer.ExportHeader) { h.After = nil }), FormatInvalid)
 	bad("export-checkpoint.ndjson", "the checkpoint of the first pack covers not all", a.export(2, 5, func(h *sealer.ExportHeader) { h.Checkpoints = h.Checkpoints[:1] }), CheckpointMismatch)
 	bad("export-tenant.ndjson", "it names another tenant", a.export(2, 5, func(h *sealer.ExportHeader) { h.TenantID = sealertest.TenantID("other") }), sealer.TenantMismatch)
@@ -163,7 +165,7 @@ func (v *vectors) sealedBefore(a *archive) []byte {
 // proofOf is the answer with an event and its proof.
 func proofOf(event []byte, p *sealer.InclusionProof) []byte {
 	text := append([]byte(`{"event":`), event...)
-	return wrap(append(sealer.AppendString(append(text, `,"proof":`...), p.Text()), '}'))
+	return wrap(append(canonical.AppendString(append(text, `,"proof":`...), p.Text()), '}'))
 }
 
 // otherTime moves the second that the first checkpoint states.
@@ -192,7 +194,7 @@ func (v *vectors) signedBy(a *archive, key string) []byte {
 
 // forked is a checkpoint of the second size with another root.
 func (v *vectors) forked(a *archive) []byte {
-	text, err := sealer.SignCheckpoint(sealer.Checkpoint{Origin: sealer.Origin(a.Tenant), Size: a.ends[1], Root: sealer.LeafHash(nil), SealedAt: a.Now}, a.PackKey)
+	text, err := sealer.SignCheckpoint(sealer.Checkpoint{Origin: sealer.Origin(a.Tenant), Size: a.ends[1], Root: merkle.LeafHash(nil), SealedAt: a.Now}, a.PackKey)
 	require.NoError(v.t, err)
 	return []byte(text)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -21,7 +22,7 @@ func (v *vectors) settlement() {
 	settled1 := v.put("good/settled-1.ndjson", sealertest.Bundle(v.t, one, first))
 	settled2 := v.put("good/settled-2.ndjson", sealertest.Bundle(v.t, two, second))
 	amended := [][]byte{
-		w.rule("settlement_rule.retired", w.record(2, `"effectiveUntil":null`, `"effectiveUntil":"`+sealer.FormatTime(w.Now)+`"`, "ACTIVE", "RETIRED")),
+		w.rule("settlement_rule.retired", w.record(2, `"effectiveUntil":null`, `"effectiveUntil":"`+canonical.FormatTime(w.Now)+`"`, "ACTIVE", "RETIRED")),
 		w.rule(ruleCreated, w.record(3, `"meteringBasis":null`, `"meteringBasis":"viewable"`, `"substrate":null`, `"substrate":"CTV"`, `"priority":0`, `"priority":2`,
 			`"0.125"`, `"9223372036.854775807"`, "SECOND", "MS")),
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -94,7 +95,7 @@ func (v *vectors) statements() {
 	lie("statement-price", "a price is not the rule's", &c.third, func(s *sealer.Statement) { s.Lines[0].Price = "9.5" }, []sealer.Code{StatementRule}, second, first)
 	lie("statement-receipts", "it counts a receipt more than the packs hold", &c.third, func(s *sealer.Statement) { s.Lines[0].Receipts++ }, []sealer.Code{StatementReceipts}, second, first)
 	lie("statement-held", "another amount is held", &c.third, func(s *sealer.Statement) { s.HeldAmount = "7" }, []sealer.Code{StatementTotal}, second, first)
-	lie("statement-end", "the log ended otherwise", &c.third, func(s *sealer.Statement) { s.AsOf.RootHash = sealer.Hash{}.String() }, []sealer.Code{StatementLog}, second, first)
+	lie("statement-end", "the log ended otherwise", &c.third, func(s *sealer.Statement) { s.AsOf.RootHash = merkle.Hash{}.String() }, []sealer.Code{StatementLog}, second, first)
 	lie("statement-overlaps", "it does not list what was issued before", &c.third, func(s *sealer.Statement) { s.Overlaps = s.Overlaps[:1] }, []sealer.Code{StatementOverlap}, second, first)
 	lie("statement-disputed", "it leaves out another receipt than was disputed", &c.third, func(s *sealer.Statement) {
 		s.Excluded[0].ReceiptIDs = []string{sealertest.Named("rcp_", "another")}

@@ -17,8 +17,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment.example/control/settle/rate"
 	"muniment.example/sealer"
+	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/rate"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -311,7 +312,7 @@ func (v *vectors) worked(t *testing.T) []byte {
 		"receipt":           string(parts.Receipt),
 		"signature":         string(parts.Signature),
 		"event":             string(event),
-		"leafHash":          sealer.LeafHash(event).String(),
+		"leafHash":          merkle.LeafHash(event).String(),
 	}, "", "  ")
 	require.NoError(t, err)
 	return append(text, '\n')

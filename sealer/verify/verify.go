@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/canonical"
 )
 
 // verification verifies many files together: packs of one log prove each other,
@@ -137,9 +138,9 @@ func (r *Report) decide() {
 func (v *verification) open(f *FileReport) {
 	text, err := f.open()
 	switch {
-	case (errors.Is(err, errTooLarge) || errors.Is(err, sealer.ErrNotCanonical)) && f.Kind == kindUnknown:
+	case (errors.Is(err, errTooLarge) || errors.Is(err, canonical.ErrNotCanonical)) && f.Kind == kindUnknown:
 		f.say(FormatUnknown, "%v", err)
-	case errors.Is(err, errTooLarge), errors.Is(err, sealer.ErrNotCanonical):
+	case errors.Is(err, errTooLarge), errors.Is(err, canonical.ErrNotCanonical):
 		f.say(FormatInvalid, "%v", err)
 	case err != nil:
 		f.unreadable(err)

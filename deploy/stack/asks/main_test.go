@@ -10,7 +10,7 @@ import (
 // TestAsks: who asks for an engine is listed, by its own call or by another's, and nobody else.
 func TestAsks(t *testing.T) {
 	t.Chdir("../../..")
-	lines, err := run("./pipeline/clickhouse", "./control/calendar")
+	lines, err := run("./pipeline/clickhouse", "./sealer/calendar")
 	require.NoError(t, err)
 	require.Len(t, lines, 1, "the calendar needs no engine")
 	folder, pattern, _ := strings.Cut(lines[0], " ")

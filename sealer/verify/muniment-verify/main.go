@@ -20,7 +20,7 @@ import (
 	"strings"
 	"syscall"
 
-	"muniment.example/control/settle/rate"
+	"muniment.example/sealer/rate"
 	"muniment.example/sealer/terminal"
 	"muniment.example/sealer/verify"
 )

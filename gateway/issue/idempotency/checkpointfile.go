@@ -1,4 +1,4 @@
-package issue
+package idempotency
 
 import (
 	"encoding/binary"
@@ -109,7 +109,7 @@ func readCheckpoint(dir, name string) (s checkpoint, keys []byte, err error) {
 // entry is the first of some keys of the span.
 func (s *checkpoint) entry(keys []byte) keptEntry {
 	le := binary.LittleEndian
-	return keptEntry{claimKey(keys[:16]), place{
+	return keptEntry{claimKey(keys[:16]), Place{
 		generation: s.from.Generation, offset: s.from.Offset + int64(le.Uint32(keys[16:])), second: le.Uint32(keys[20:]),
 	}}
 }

@@ -1,7 +1,12 @@
-package sealer
+// Package merkle is the tree of RFC 6962 over a tenant's events: its root, which a checkpoint signs, and the
+// proofs that a leaf is in it and that a later tree extends it. It is pure, and knows leaves as hashes
+// alone; the nodes of a large tree are read from wherever they are kept (NodeReader). Package sealer
+// specifies what a leaf is, and the texts of proofs.
+package merkle
 
 import (
 	"crypto/sha256"
+	"encoding/base64"
 	"fmt"
 	"math/bits"
 
@@ -16,11 +21,14 @@ type Hash [sha256.Size]byte
 // String is base64url without padding, as in our JSON.
 func (h Hash) String() string { return base64url.EncodeToString(h[:]) }
 
+var base64url = base64.RawURLEncoding.Strict()
+
 // ParseHash reads what String writes.
 func ParseHash(s string) (Hash, error) {
-	b, err := DecodeBase64(s, len(Hash{}))
-	if err != nil {
-		return Hash{}, err
+	b, err := base64url.DecodeString(s)
+	// The decoder skips line breaks; the length leaves no room for them.
+	if err != nil || len(b) != len(Hash{}) || len(s) != base64url.EncodedLen(len(b)) {
+		return Hash{}, fmt.Errorf("%q is not %d bytes in base64url", s, len(Hash{}))
 	}
 	return Hash(b), nil
 }
@@ -222,23 +230,11 @@ func VerifyConsistency(size1, size2 uint64, root1, root2 Hash, list []Hash) erro
 	return proof.VerifyConsistency(rfc6962.DefaultHasher, size1, size2, bare(list), root1[:], root2[:])
 }
 
-// Before returns the tree that the pack was built on, from its consistency proof.
-func (h *PackHeader) Before() (*Tree, error) {
-	if h.Previous == nil {
-		return NewTree(), nil
-	}
-	t, err := treeBefore(h.FirstIndex, h.TreeSize, h.Previous.RootHash, h.Consistency)
-	if err != nil {
-		return nil, fmt.Errorf("cannot find the tree before pack %s: %w", h.PackID, err)
-	}
-	return t, nil
-}
-
-// treeBefore returns the tree of size1 leaves from a consistency proof to size2: the
+// TreeBefore returns the tree of size1 leaves from a consistency proof to size2: the
 // proof's nodes over old leaves are exactly the old tree's perfect subtrees, except for a size
 // of a power of two, whose only subtree is the root. A caller that appends the new leaves and
 // gets the new root has so verified the whole proof.
-func treeBefore(size1, size2 uint64, root1 Hash, list []Hash) (*Tree, error) {
+func TreeBefore(size1, size2 uint64, root1 Hash, list []Hash) (*Tree, error) {
 	if size1 == 0 {
 		return NewTree(), nil
 	}

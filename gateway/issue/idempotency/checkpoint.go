@@ -1,4 +1,4 @@
-package issue
+package idempotency
 
 import (
 	"context"
@@ -14,15 +14,14 @@ import (
 	"muniment.example/sealer/keyfile"
 )
 
-// Every checkpointEvery a checkpoint is written if checkpointRecords are in the log behind the
-// newest one: a start reads these from the log. A file is full with checkpointKeys.
+// A checkpoint is written if checkpointRecords are in the log behind the newest one: a start reads these from
+// the log. A file is full with checkpointKeys.
 const (
-	checkpointEvery   = time.Second
 	checkpointRecords = 32 << 10
 	checkpointKeys    = 32 << 10
 )
 
-// checkpoints keeps the claims in files of Config.CheckpointDir, each of which covers a
+// checkpoints keeps the claims in files of Config.Dir, each of which covers a
 // span of the log (see checkpoint). A full file is never written again: what is written a
 // key is its 24 bytes, and at most a file at a time. A file that can't be written, or is not
 // believed, costs the next start the reading of its span.
@@ -39,12 +38,18 @@ type checkpoints struct {
 	from, written sealer.Position
 	open          []keptEntry
 	files         []checkpoint // in their order, also the one that is not full
-	trouble       Outage
 }
 
+// Checkpoint writes what came into the log since the last one, if that is much. It is to be called each
+// second, and waits for requests that hold a key.
+func (cs *Claims) Checkpoint(ctx context.Context) { cs.checkpoint(ctx, checkpointRecords) }
+
+// CheckpointAll writes what came into the log since the last one, for the end.
+func (cs *Claims) CheckpointAll(ctx context.Context) { cs.checkpoint(ctx, 1) }
+
 // checkpoint writes what came into the log since the last one, if that is as many records.
-func (i *Issuer) checkpoint(ctx context.Context, least int64) {
-	c := &i.checkpoints
+func (cs *Claims) checkpoint(ctx context.Context, least int64) {
+	c := &cs.checkpoints
 	if c.dir == "" {
 		return
 	}
@@ -53,49 +58,49 @@ func (i *Issuer) checkpoint(ctx context.Context, least int64) {
 	if !c.rebuilt {
 		return
 	}
-	_, end, err := i.cfg.Log.Bounds(ctx, 0)
+	_, end, err := cs.cfg.Log.Bounds(ctx, 0)
 	if err != nil || end.Offset-c.written.Offset < least {
 		return // the log's failures are logged where it is written
 	}
 	// A record before the end may be of a request that has not remembered its key yet: that
 	// request still holds its claim.
-	for _, ended := range i.claims.held() {
+	for _, ended := range cs.held() {
 		select {
 		case <-ended:
 		case <-ctx.Done():
 			return
 		}
 	}
-	c.open = i.claims.takeFresh(c.open)
-	i.cut(ctx, end)
+	c.open = cs.takeFresh(c.open)
+	cs.cut(ctx, end)
 }
 
 // cut writes the open file up to a position. If it can't, the span is left out.
-func (i *Issuer) cut(ctx context.Context, to sealer.Position) {
-	c := &i.checkpoints
+func (cs *Claims) cut(ctx context.Context, to sealer.Position) {
+	c := &cs.checkpoints
 	if c.dir == "" || to.Compare(c.from) <= 0 {
 		return
 	}
 	n, err := c.write(ctx, to)
 	switch {
 	case err == nil:
-		i.checkpointTrouble(nil)
+		cs.cfg.Trouble(nil)
 	case ctx.Err() != nil:
 		return
 	default:
-		i.checkpointTrouble(err)
+		cs.cfg.Trouble(err)
 	}
 	c.written = to
 	if err != nil || n >= c.full || to.Offset-c.from.Offset > maxCheckpoint/2 {
 		c.from, c.open = to, append(c.open[:0], c.open[n:]...)
 	}
-	c.expire(i.cfg.Now())
+	c.expire(cs.cfg.Now())
 }
 
 // write writes the open file, with the claims before a position, which are c.open[:n] then.
 func (c *checkpoints) write(ctx context.Context, to sealer.Position) (n int, err error) {
-	slices.SortFunc(c.open, func(a, b keptEntry) int { return a.position().Compare(b.position()) })
-	n, _ = slices.BinarySearchFunc(c.open, to, func(e keptEntry, at sealer.Position) int { return e.position().Compare(at) })
+	slices.SortFunc(c.open, func(a, b keptEntry) int { return a.Position().Compare(b.Position()) })
+	n, _ = slices.BinarySearchFunc(c.open, to, func(e keptEntry, at sealer.Position) int { return e.Position().Compare(at) })
 	last := to
 	last.Offset--
 	e, err := c.log.Read(ctx, last)
@@ -149,16 +154,7 @@ func (c *checkpoints) belongs(ctx context.Context, s *checkpoint) error {
 	return nil
 }
 
-const keepCheckpoints = "keep checkpoints of idempotency keys: the next start reads more of the log"
-
-func (i *Issuer) checkpointTrouble(err error) {
-	if t := &i.checkpoints.trouble; err != nil {
-		t.Begins(i.cfg.Logger, keepCheckpoints, err)
-	} else {
-		t.Ends(i.cfg.Logger, keepCheckpoints)
-	}
-}
-
-func (p place) position() sealer.Position {
+// Position is where the event stands.
+func (p Place) Position() sealer.Position {
 	return sealer.Position{Generation: p.generation, Partition: p.partition, Offset: p.offset}
 }

@@ -1,4 +1,4 @@
-package sealer
+package canonical
 
 import (
 	"math"
@@ -53,30 +53,30 @@ func TestCanonical(t *testing.T) {
 		{`1.7976931348623157e308`, `1.7976931348623157e+308`},
 		{`1e-400`, `0`},
 	} {
-		got, err := Canonical([]byte(c.in))
+		got, err := JSON([]byte(c.in))
 		require.NoError(t, err, c.in)
 		require.Equal(t, c.want, string(got))
-		require.True(t, isCanonical(got))
+		require.True(t, IsJSON(got))
 	}
 	for _, bad := range []string{
 		``, `{`, `{"a":1}x`, `1e400`, `{"a":[-1e999]}`, `{"a":1,"a":1}`, `{"a":1,"\u0061":2}`, "\"\xff\"", `"\ud800"`, `01`, `NaN`,
 	} {
-		_, err := Canonical([]byte(bad))
+		_, err := JSON([]byte(bad))
 		require.Error(t, err, bad)
 	}
 }
 
 func TestCanonicalOfGoValues(t *testing.T) {
-	got, err := Canonical(map[string]any{"rightId": "rgh_1", "at": 1.5, "list": []string{}})
+	got, err := JSON(map[string]any{"rightId": "rgh_1", "at": 1.5, "list": []string{}})
 	require.NoError(t, err)
 	require.Equal(t, `{"at":1.5,"list":[],"rightId":"rgh_1"}`, string(got))
-	_, err = Canonical(math.Inf(1))
+	_, err = JSON(math.Inf(1))
 	require.Error(t, err)
 }
 
 func TestCanonicalKeepsItsInput(t *testing.T) {
 	in := []byte(`{"b":1,"a":2}`)
-	_, err := Canonical(in)
+	_, err := JSON(in)
 	require.NoError(t, err)
 	require.Equal(t, `{"b":1,"a":2}`, string(in))
 }
@@ -93,16 +93,16 @@ func TestBase64IsStrict(t *testing.T) {
 
 // TestBase64IsCheckedAsItIsDecoded: the check that allocates nothing is the same.
 func TestBase64IsCheckedAsItIsDecoded(t *testing.T) {
-	require.False(t, isBase64("A\nA", 2), "the decoder skips line breaks")
+	require.False(t, IsBase64("A\nA", 2), "the decoder skips line breaks")
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(0, 48).Draw(t, "n")
-		text := []byte(base64url.EncodeToString(rapid.SliceOfN(rapid.Byte(), n, n).Draw(t, "raw")))
+		text := []byte(Base64.EncodeToString(rapid.SliceOfN(rapid.Byte(), n, n).Draw(t, "raw")))
 		if n > 0 && rapid.Bool().Draw(t, "spoil") {
 			text[rapid.IntRange(0, len(text)-1).Draw(t, "at")] = rapid.SampledFrom([]byte("AB_-=+/\n\x00\xff")).Draw(t, "by")
 		}
 		size := rapid.SampledFrom([]int{n, n, n, 16, 32}).Draw(t, "asked")
 		_, err := DecodeBase64(string(text), size)
-		require.Equal(t, err == nil, isBase64(string(text), size), "%q", text)
+		require.Equal(t, err == nil, IsBase64(string(text), size), "%q", text)
 	})
 }
 

@@ -1,6 +1,7 @@
-// Package rate computes amounts from metered receipts and settlement rules. It is pure: its results
-// depend on its arguments alone, so anyone who holds a proof pack computes the same amounts, at any
-// time and in any language.
+// Package rate computes amounts from metered receipts and settlement rules. A rate is what a rule asks
+// for each receipt, each impression or a time shown: a price in a currency, and how it is shared among
+// counterparties. The package is pure: its results depend on its arguments alone, so anyone who holds a
+// proof pack computes the same amounts, at any time and in any language.
 //
 //   - A rule fits a receipt if the receipt has every value that the rule's match names (right,
 //     basis, a campaign and a label of the right's scope, substrate, metering basis, completion),

@@ -1,4 +1,4 @@
-package sealer
+package canonical
 
 import (
 	"testing"
@@ -21,8 +21,8 @@ func TestObjectEnds(t *testing.T) {
 		`{"a":"b"`:               "",
 		`["a"]`:                  "",
 	} {
-		s := scanner{text: text}
-		require.Equal(t, object, s.object(), text)
-		require.Equal(t, object == "", s.fault != nil, text)
+		s := Scanner{Text: text}
+		require.Equal(t, object, s.Object(), text)
+		require.Equal(t, object == "", s.Fault != nil, text)
 	}
 }

@@ -1,4 +1,7 @@
-package sealer
+// Package canonical is the one form of each text that is signed or hashed: JSON as of RFC 8785, times with
+// three decimals, bytes as base64url. It writes the form, and its Scanner reads nothing else. Package
+// sealer specifies which texts there are.
+package canonical
 
 import (
 	"bytes"
@@ -7,12 +10,10 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/oklog/ulid/v2"
 )
 
 // ErrNotCanonical says that a text is not in the one form that is accepted in its
@@ -20,13 +21,13 @@ import (
 // invalid JSON.
 var ErrNotCanonical = errors.New("not canonical")
 
-// Canonical returns the RFC 8785 text of v. A []byte or jsontext.Value is taken
+// JSON returns the RFC 8785 text of v. A []byte or jsontext.Value is taken
 // as JSON text, anything else is marshalled first.
 //
 // It refuses duplicate names, invalid UTF-8, lone surrogates, and numbers outside
 // the range of float64, such as 1e400: a canonicaliser that rounded them to the
 // largest float64 would give two different texts one hash.
-func Canonical(v any) ([]byte, error) {
+func JSON(v any) ([]byte, error) {
 	var text jsontext.Value
 	switch v := v.(type) {
 	case []byte:
@@ -66,8 +67,8 @@ func checkNumbers(text jsontext.Value) error {
 	}
 }
 
-// isCanonical reports whether text is one JSON value in RFC 8785 form.
-func isCanonical(text []byte) bool {
+// IsJSON reports whether text is one JSON value in RFC 8785 form.
+func IsJSON(text []byte) bool {
 	v := jsontext.Value(bytes.Clone(text))
 	// A number beyond float64 is rewritten, so the comparison refuses it.
 	return v.Canonicalize() == nil && bytes.Equal(v, text)
@@ -126,42 +127,42 @@ func AppendString(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// appendNullString appends s, or null.
-func appendNullString(dst []byte, s *string) []byte {
+// AppendNullString appends s, or null.
+func AppendNullString(dst []byte, s *string) []byte {
 	if s == nil {
 		return append(dst, "null"...)
 	}
 	return AppendString(dst, *s)
 }
 
-// appendQuotedTime appends t as a JSON string.
-func appendQuotedTime(dst []byte, t time.Time) []byte {
+// AppendQuotedTime appends t as a JSON string.
+func AppendQuotedTime(dst []byte, t time.Time) []byte {
 	dst = append(dst, '"')
 	dst = AppendTime(dst, t)
 	return append(dst, '"')
 }
 
-// base64url is the one encoding of bytes in our JSON: URL alphabet, no padding,
+// Base64 is the one encoding of bytes in our JSON: URL alphabet, no padding,
 // and unused bits zero, so that no two texts mean the same bytes.
-var base64url = base64.RawURLEncoding.Strict()
+var Base64 = base64.RawURLEncoding.Strict()
 
-// DecodeBase64 decodes n bytes, and accepts only what base64url encodes them to.
+// DecodeBase64 decodes n bytes, and accepts only what Base64 encodes them to.
 func DecodeBase64(s string, n int) ([]byte, error) {
 	// The decoder skips line breaks; the length leaves no room for them.
-	if b, err := base64url.DecodeString(s); err == nil && len(b) == n && len(s) == base64url.EncodedLen(n) {
+	if b, err := Base64.DecodeString(s); err == nil && len(b) == n && len(s) == Base64.EncodedLen(n) {
 		return b, nil
 	}
 	return nil, fmt.Errorf("%q is not %d bytes in base64url: %w", s, n, ErrNotCanonical)
 }
 
-// isBase64 reports whether DecodeBase64 accepts s, without an allocation. n is
+// IsBase64 reports whether DecodeBase64 accepts s, without an allocation. n is
 // at most 48.
-func isBase64(s string, n int) bool {
+func IsBase64(s string, n int) bool {
 	var text, raw [64]byte
-	if len(s) > len(text) || len(s) != base64url.EncodedLen(n) {
+	if len(s) > len(text) || len(s) != Base64.EncodedLen(n) {
 		return false
 	}
-	decoded, err := base64url.Decode(raw[:], text[:copy(text[:], s)])
+	decoded, err := Base64.Decode(raw[:], text[:copy(text[:], s)])
 	return err == nil && decoded == n
 }
 
@@ -204,65 +205,11 @@ func ParseTime(s string) (time.Time, error) {
 type Moment struct{ time.Time }
 
 // MarshalJSON implements json.Marshaler.
-func (m Moment) MarshalJSON() ([]byte, error) { return appendQuotedTime(nil, m.Time), nil }
+func (m Moment) MarshalJSON() ([]byte, error) { return AppendQuotedTime(nil, m.Time), nil }
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (m *Moment) UnmarshalJSON(text []byte) (err error) {
-	s := scanner{text: string(text)}
-	m.Time = s.time()
-	return s.end()
-}
-
-// Prefixes of ids.
-const (
-	eventPrefix   = "evt_"
-	ReceiptPrefix = "rcp_"
-	PackPrefix    = "ppk_"
-	tenantPrefix  = "tnt_"
-)
-
-// originPrefix begins the name of every log of ours.
-const originPrefix = "muniment/"
-
-// systemTenant owns the events of nodes and operators. Only its id has no ULID.
-const systemTenant = "tnt_system"
-
-// ParseID reads prefix + ULID, the ULID in upper case.
-func ParseID(prefix, id string) (ulid.ULID, error) {
-	text, ok := strings.CutPrefix(id, prefix)
-	u, err := ulid.ParseStrict(text)
-	if !ok || err != nil || u.String() != text {
-		return ulid.ULID{}, fmt.Errorf("%q is not an id of the form %s + ULID", id, prefix)
-	}
-	return u, nil
-}
-
-// checkTenant checks that id is the id of a tenant.
-func checkTenant(id string) error {
-	if id == systemTenant {
-		return nil
-	}
-	_, err := ParseID(tenantPrefix, id)
-	return err
-}
-
-// CheckOrigin checks that origin names the log of a tenant.
-func CheckOrigin(origin string) error {
-	tenantID, ok := strings.CutPrefix(origin, originPrefix)
-	if !ok {
-		return fmt.Errorf("%q is not an origin of the form %s + tenant", origin, originPrefix)
-	}
-	return checkTenant(tenantID)
-}
-
-// checkID checks that id is prefix + a ULID of the moment at, to the millisecond.
-func checkID(prefix, id string, at time.Time) (ulid.ULID, error) {
-	u, err := ParseID(prefix, id)
-	if err != nil {
-		return u, err
-	}
-	if int64(u.Time()) != at.UnixMilli() {
-		return u, fmt.Errorf("id %s is of %s, not of %s", id, FormatTime(u.Timestamp()), FormatTime(at))
-	}
-	return u, nil
+	s := Scanner{Text: string(text)}
+	m.Time = s.Time()
+	return s.End()
 }

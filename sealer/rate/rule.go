@@ -10,7 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"muniment.example/control/calendar"
+	"muniment.example/sealer/calendar"
 )
 
 // Unit is what a price applies to.

@@ -1,5 +1,5 @@
 // Package calendar knows when the days, weeks and months of an IANA time zone begin, and reads periods
-// that are named by them.
+// that are named by them. Settlement rules are of months, so whoever checks a statement needs it too.
 //
 // The rules of the zones are the machine's, or those built into the program if the machine has none. They
 // change when governments change clocks, so what must last names the moments too.

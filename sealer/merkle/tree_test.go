@@ -1,4 +1,4 @@
-package sealer
+package merkle
 
 import (
 	"crypto/sha256"
@@ -68,11 +68,11 @@ func TestTreeAgreesWithTlog(t *testing.T) {
 		require.NoError(t, VerifyConsistency(uint64(m), uint64(n), rootM, rootN, proof))
 
 		// The verifier gets the old tree back out of the proof.
-		before, err := treeBefore(uint64(m), uint64(n), rootM, proof)
+		before, err := TreeBefore(uint64(m), uint64(n), rootM, proof)
 		require.NoError(t, err)
 		require.Equal(t, trees[m].State(), before.State())
 		if m&(m-1) != 0 {
-			_, err = treeBefore(uint64(m), uint64(n), rootN, proof)
+			_, err = TreeBefore(uint64(m), uint64(n), rootN, proof)
 			require.Error(t, err, "another root")
 		}
 
@@ -134,7 +134,7 @@ func TestTreeBeforeRefusesShortProofs(t *testing.T) {
 	proof, err := tree.Consistency(more)
 	require.NoError(t, err)
 	for n := range proof {
-		_, err := treeBefore(7, 9, tree.Root(), proof[:n])
+		_, err := TreeBefore(7, 9, tree.Root(), proof[:n])
 		require.Error(t, err)
 	}
 }

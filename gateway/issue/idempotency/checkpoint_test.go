@@ -1,4 +1,4 @@
-package issue
+package idempotency
 
 import (
 	"context"
@@ -29,7 +29,7 @@ type checkpointed struct {
 	dir   string
 	log   *scannedLog
 	limit int
-	*Issuer
+	*Claims
 }
 
 // scannedLog counts what Scan hands out.
@@ -51,25 +51,23 @@ func newCheckpointed(t require.TestingT, dir string, limit int) *checkpointed {
 	return c
 }
 
-// issuer is one over the log, without rights and keys to sign with.
-func (c *checkpointed) issuer(dir string) *Issuer {
-	cfg := Config{NodeID: "nod_1", Log: c.log, CheckpointDir: dir, IdempotencyEntries: c.limit}
-	i := &Issuer{claims: newClaims(c.limit, dir != "")}
-	cfg.Now = func() time.Time { return issuetest.Today }
-	cfg.Logger = slog.New(slog.DiscardHandler)
-	i.cfg = cfg
-	i.checkpoints = checkpoints{dir: dir, log: c.log, limit: c.limit, full: 8}
-	return i
+// claims are some over the log.
+func (c *checkpointed) claims(dir string) *Claims {
+	cs := New(Config{
+		Log: c.log, Limit: c.limit, Dir: dir, Now: func() time.Time { return issuetest.Today }, Logger: slog.New(slog.DiscardHandler), Trouble: func(error) {},
+	})
+	cs.checkpoints.full = 8
+	return cs
 }
 
 // start begins the next life.
 func (c *checkpointed) start() {
 	c.log.scanned = 0
-	c.Issuer = c.issuer(c.dir)
+	c.Claims = c.claims(c.dir)
 	require.NoError(c.t, c.Rebuild(context.Background()))
 }
 
-func hashOf(key int) (h keyHash) {
+func hashOf(key int) (h Hash) {
 	for i := range h {
 		h[i] = byte(key>>(i%3*5)) ^ byte(i*key)
 	}
@@ -93,27 +91,27 @@ func (c *checkpointed) write(key int, at time.Time) (p sealer.Position) {
 	return p
 }
 
-// deliver issues with a key, unless that is known.
+// deliver answers a key, unless that is known.
 func (c *checkpointed) deliver(key int) {
 	if key < 0 {
 		c.write(key, issuetest.Today)
 		return
 	}
 	h := hashOf(key)
-	var hold heldKey
-	if _, known, _ := c.claims.find(&h, issuetest.Today, &hold); !known {
-		hold.keep(c.write(key, issuetest.Today), issuetest.Today)
+	var hold Claim
+	if _, known, _ := c.Find(&h, issuetest.Today, &hold); !known {
+		hold.Keep(c.write(key, issuetest.Today), issuetest.Today)
 	}
 }
 
 // requireAsTheLog compares what is remembered with what the log alone has.
 func (c *checkpointed) requireAsTheLog(keys int) {
-	plain := c.issuer("")
+	plain := c.claims("")
 	require.NoError(c.t, plain.Rebuild(context.Background()))
 	for key := range keys {
 		h := hashOf(key)
-		want, known := plain.claims.shard(&h).kept.get((*claimKey)(h[:16]))
-		got, found := c.claims.shard(&h).kept.get((*claimKey)(h[:16]))
+		want, known := plain.shard(&h).kept.get((*claimKey)(h[:16]))
+		got, found := c.shard(&h).kept.get((*claimKey)(h[:16]))
 		require.Equal(c.t, known, found, "key %d", key)
 		require.Equal(c.t, want, got, "key %d", key)
 	}
@@ -269,9 +267,9 @@ func TestCheckpointsThatNobodyNeedsGo(t *testing.T) {
 	later := issuetest.Today.Add(keepKeys + time.Hour)
 	c.cfg.Now = func() time.Time { return later }
 	h := hashOf(1000)
-	var hold heldKey
-	c.claims.find(&h, later, &hold)
-	hold.keep(c.write(1000, later), later)
+	var hold Claim
+	c.Find(&h, later, &hold)
+	hold.Keep(c.write(1000, later), later)
 	c.checkpoint(t.Context(), 1)
 	names, err = checkpointNames(c.dir)
 	require.NoError(t, err)
@@ -285,8 +283,8 @@ func TestCheckpointWaitsForWhoHoldsAKey(t *testing.T) {
 		c := newCheckpointed(t, filepath.Join(t.TempDir(), "keys"), 64*1000)
 		c.checkpoints.full = 2
 		h := hashOf(1)
-		var slow heldKey
-		c.claims.find(&h, issuetest.Today, &slow)
+		var slow Claim
+		c.Find(&h, issuetest.Today, &slow)
 		at := c.write(1, issuetest.Today)
 		c.deliver(2)
 		done := make(chan struct{})
@@ -301,7 +299,7 @@ func TestCheckpointWaitsForWhoHoldsAKey(t *testing.T) {
 			t.Fatal("it did not wait")
 		default:
 		}
-		slow.keep(at, issuetest.Today)
+		slow.Keep(at, issuetest.Today)
 		<-done
 		require.Len(t, c.checkpoints.open, 1)
 		c.deliver(4)
@@ -346,7 +344,7 @@ func TestCheckpointFormatIsFixed(t *testing.T) {
 		from: sealer.Position{Generation: 2, Offset: 0x0102}, to: sealer.Position{Generation: 2, Offset: 0x0304},
 		last: sha256.Sum256([]byte("event")), second: 0x05060708, keys: 1,
 	}
-	entry := keptEntry{claimKey{1, 2, 3, 15: 16}, place{generation: 2, offset: 0x0103, second: 0x05060707}}
+	entry := keptEntry{claimKey{1, 2, 3, 15: 16}, Place{generation: 2, offset: 0x0103, second: 0x05060707}}
 	text := s.encode([]keptEntry{entry})
 	require.Equal(t, ""+
 		"6d756e696964656d"+"01000000"+"02000000"+"0201000000000000"+"0403000000000000"+

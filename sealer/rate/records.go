@@ -6,8 +6,9 @@ import (
 	"iter"
 	"time"
 
-	"muniment.example/control/calendar"
 	"muniment.example/sealer"
+	"muniment.example/sealer/calendar"
+	"muniment.example/sealer/canonical"
 )
 
 // Rating computes the settlement of packs and statements. Who seals and who verifies both use it.
@@ -155,7 +156,7 @@ func months(rule sealer.SettlementRule, from, to time.Time) (list []sealer.State
 	}
 	for _, at := range starts {
 		if next := calendar.Next(at); at.Year() >= 1970 && !next.After(to) && r.InForce(at, next) {
-			list = append(list, sealer.StatementMonth{From: sealer.Moment{Time: at.UTC()}, Month: at.Format("2006-01"), TimeZone: r.TimeZone, To: sealer.Moment{Time: next.UTC()}})
+			list = append(list, sealer.StatementMonth{From: canonical.Moment{Time: at.UTC()}, Month: at.Format("2006-01"), TimeZone: r.TimeZone, To: canonical.Moment{Time: next.UTC()}})
 		}
 	}
 	return list, nil

@@ -1,4 +1,4 @@
-package issue
+package idempotency
 
 import (
 	"encoding/binary"
@@ -15,7 +15,7 @@ func TestKept(t *testing.T) {
 		k := kept{limit: rapid.IntRange(1, 300).Draw(t, "limit")}
 		marks := rapid.SampledFrom([]uint32{0, 1, 2, 3, 6, 7, 1<<32 - 2, 1<<32 - 1})
 		var keys []claimKey // oldest first
-		places := map[claimKey]place{}
+		places := map[claimKey]Place{}
 		for step := range rapid.IntRange(1, 500).Draw(t, "steps") {
 			key := claimKey{byte(rapid.IntRange(0, 40).Draw(t, "rest"))}
 			binary.LittleEndian.PutUint32(key[8:], marks.Draw(t, "mark"))
@@ -24,7 +24,7 @@ func TestKept(t *testing.T) {
 				delete(places, keys[0])
 				keys = keys[1:]
 			}
-			p := place{offset: int64(step)}
+			p := Place{offset: int64(step)}
 			k.put(&key, p)
 			if _, known := places[key]; !known {
 				if keys = append(keys, key); len(keys) > k.limit {

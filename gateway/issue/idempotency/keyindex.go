@@ -1,4 +1,4 @@
-package issue
+package idempotency
 
 import (
 	"encoding/binary"
@@ -23,7 +23,7 @@ type block[T any] struct{ all []T }
 
 type keptEntry struct {
 	key claimKey
-	place
+	Place
 }
 
 // slot names an entry, by its number in the ring plus 1; 0 is a free slot.
@@ -49,19 +49,19 @@ func (k *kept) find(key *claimKey) (at int, found bool) {
 }
 
 // get returns the place of a key's event.
-func (k *kept) get(key *claimKey) (p place, found bool) {
+func (k *kept) get(key *claimKey) (p Place, found bool) {
 	at, found := k.find(key)
 	if found {
-		p = k.entries.all[k.slots.all[at].number-1].place
+		p = k.entries.all[k.slots.all[at].number-1].Place
 	}
 	return p, found
 }
 
 // put adds a key or changes its place; at the limit it drops the oldest.
-func (k *kept) put(key *claimKey, p place) {
+func (k *kept) put(key *claimKey, p Place) {
 	at, found := k.find(key)
 	if found {
-		k.entries.all[k.slots.all[at].number-1].place = p
+		k.entries.all[k.slots.all[at].number-1].Place = p
 		return
 	}
 	switch {

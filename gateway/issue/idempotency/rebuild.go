@@ -1,4 +1,4 @@
-package issue
+package idempotency
 
 import (
 	"context"
@@ -18,52 +18,52 @@ import (
 )
 
 // Rebuild reads the Idempotency-Keys and identities of the last 24 hours back: from the
-// checkpoints, and what they don't cover from the log. It is called before the first Issue.
-func (i *Issuer) Rebuild(ctx context.Context) error {
-	c := &i.checkpoints
+// checkpoints, and what they don't cover from the log. It is called before the first Find.
+func (cs *Claims) Rebuild(ctx context.Context) error {
+	c := &cs.checkpoints
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	since := i.cfg.Now().Add(-keepKeys)
-	first, end, err := i.cfg.Log.Bounds(ctx, 0)
+	since := cs.cfg.Now().Add(-keepKeys)
+	first, end, err := cs.cfg.Log.Bounds(ctx, 0)
 	if err != nil {
 		return err
 	}
-	at, err := firstSince(ctx, i.cfg.Log, first, end, since.Add(-clockSlack))
+	at, err := firstSince(ctx, cs.cfg.Log, first, end, since.Add(-clockSlack))
 	if err != nil {
 		return err
 	}
-	checkpoints, at, err := i.usableCheckpoints(ctx, at)
+	checkpoints, at, err := cs.usableCheckpoints(ctx, at)
 	if err != nil {
 		return err
 	}
 	for _, s := range checkpoints {
 		if at.Compare(s.from) < 0 {
-			if err := i.scan(ctx, at, s.from, since); err != nil {
+			if err := cs.scan(ctx, at, s.from, since); err != nil {
 				return err
 			}
-			i.cut(ctx, s.from)
+			cs.cut(ctx, s.from)
 		}
-		if i.load(&s, since) == nil { // or the gap before the next one begins here
+		if cs.load(&s, since) == nil { // or the gap before the next one begins here
 			at = s.to
 		}
 	}
-	if err := i.scan(ctx, at, end, since); err != nil {
+	if err := cs.scan(ctx, at, end, since); err != nil {
 		return err
 	}
 	c.rebuilt = true
 	return nil
 }
 
-// believed are the checkpoints that are to be loaded, in their order, and from where on the
+// usableCheckpoints are the checkpoints that are to be loaded, in their order, and from where on the
 // keys are needed. Files that are of no use are removed.
-func (i *Issuer) usableCheckpoints(ctx context.Context, at sealer.Position) (list []checkpoint, from sealer.Position, err error) {
-	c := &i.checkpoints
+func (cs *Claims) usableCheckpoints(ctx context.Context, at sealer.Position) (list []checkpoint, from sealer.Position, err error) {
+	c := &cs.checkpoints
 	if c.dir == "" {
 		return nil, at, nil
 	}
 	names, err := checkpointNames(c.dir)
 	if err = errors.Join(err, keyfile.Sweep(c.dir)); err != nil {
-		i.checkpointTrouble(err)
+		cs.cfg.Trouble(err)
 	}
 	keys := 0
 	for _, name := range slices.Backward(names) {
@@ -79,7 +79,7 @@ func (i *Issuer) usableCheckpoints(ctx context.Context, at sealer.Position) (lis
 			list, keys = append(list, s), keys+s.keys
 			continue
 		case wanted:
-			i.cfg.Logger.Warn("a checkpoint of idempotency keys is not believed: its part of the log is read", "file", name, "err", err)
+			cs.cfg.Logger.Warn("a checkpoint of idempotency keys is not believed: its part of the log is read", "file", name, "err", err)
 		}
 		_ = os.Remove(filepath.Join(c.dir, name))
 	}
@@ -91,8 +91,8 @@ func (i *Issuer) usableCheckpoints(ctx context.Context, at sealer.Position) (lis
 }
 
 // load remembers the keys of a checkpoint.
-func (i *Issuer) load(s *checkpoint, since time.Time) error {
-	c := &i.checkpoints
+func (cs *Claims) load(s *checkpoint, since time.Time) error {
+	c := &cs.checkpoints
 	_, keys, err := readCheckpoint(c.dir, s.name())
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func (i *Issuer) load(s *checkpoint, since time.Time) error {
 			c.open = append(c.open, e)
 		}
 		if int64(e.second) >= since.Unix() {
-			i.claims.put(&e)
+			cs.put(&e)
 		}
 	}
 	return nil
@@ -117,43 +117,43 @@ func (i *Issuer) load(s *checkpoint, since time.Time) error {
 
 // scan remembers the keys of a part of the log, and writes checkpoints of it, but for the
 // last.
-func (i *Issuer) scan(ctx context.Context, from, to sealer.Position, since time.Time) error {
-	c := &i.checkpoints
+func (cs *Claims) scan(ctx context.Context, from, to sealer.Position, since time.Time) error {
+	c := &cs.checkpoints
 	if c.written != from { // else the open file goes on
 		c.from, c.written, c.open = from, from, c.open[:0]
 	}
-	err := i.cfg.Log.Scan(ctx, from, to, func(e sealer.Entry) error {
+	err := cs.cfg.Log.Scan(ctx, from, to, func(e sealer.Entry) error {
 		if e.Generation != c.from.Generation {
-			i.generation(ctx, e.Position)
+			cs.generation(ctx, e.Position)
 		}
 		at, ok := eventTime(e.EventID)
 		if !ok || at.Before(since) {
 			return nil
 		}
-		h, ok := claimOf(e.Event)
+		h, ok := HashOf(e.Event)
 		if !ok {
 			return nil
 		}
-		claim := keptEntry{claimKey(h[:16]), place{e.Offset, e.Partition, e.Generation, uint32(at.Unix())}}
-		i.claims.put(&claim)
+		claim := keptEntry{claimKey(h[:16]), Place{e.Offset, e.Partition, e.Generation, uint32(at.Unix())}}
+		cs.put(&claim)
 		if c.dir == "" {
 			return nil
 		}
 		if c.open = append(c.open, claim); len(c.open) >= c.full {
-			i.cut(ctx, e.Position.Next())
+			cs.cut(ctx, e.Position.Next())
 		}
 		return nil
 	})
 	if to.Generation != c.from.Generation {
-		i.generation(ctx, to)
+		cs.generation(ctx, to)
 	}
 	return err
 }
 
 // generation ends the open file where another generation of the log begins.
-func (i *Issuer) generation(ctx context.Context, begins sealer.Position) {
-	c := &i.checkpoints
-	i.cut(ctx, sealer.Position{Generation: c.from.Generation, Offset: begins.Offset})
+func (cs *Claims) generation(ctx context.Context, begins sealer.Position) {
+	c := &cs.checkpoints
+	cs.cut(ctx, sealer.Position{Generation: c.from.Generation, Offset: begins.Offset})
 	c.from, c.written, c.open = begins, begins, c.open[:0]
 }
 

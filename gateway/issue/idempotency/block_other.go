@@ -1,6 +1,6 @@
 //go:build !linux
 
-package issue
+package idempotency
 
 // newBlock makes an array of n zero values.
 func newBlock[T any](n int) *block[T] { return &block[T]{make([]T, n)} }

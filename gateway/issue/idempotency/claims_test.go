@@ -1,4 +1,4 @@
-package issue
+package idempotency
 
 import (
 	"errors"
@@ -14,11 +14,11 @@ import (
 )
 
 func TestClaimsKeepTheNewestOfADay(t *testing.T) {
-	cs := newClaims(claimShards*4, false)
+	cs := New(Config{Limit: claimShards * 4})
 	s := &cs.shards[0]
 	key := func(i int) *claimKey { return &claimKey{0, byte(i), byte(i >> 8)} }
 	for i := range 10 {
-		s.put(key(i), place{offset: int64(i), second: uint32(1000 + i)})
+		s.put(key(i), Place{offset: int64(i), second: uint32(1000 + i)})
 	}
 	require.Equal(t, 4, s.kept.n)
 	for i := range 10 {
@@ -26,31 +26,31 @@ func TestClaimsKeepTheNewestOfADay(t *testing.T) {
 		require.Equal(t, i >= 6, found, i)
 		require.True(t, !found || at.offset == int64(i), i)
 	}
-	s.put(key(10), place{second: 1008 + 24*3600})
+	s.put(key(10), Place{second: 1008 + 24*3600})
 	require.Equal(t, 3, s.kept.n, "those of more than a day before are gone")
 
 	// An entry that nothing pushed out is too old all the same.
-	h := keyHash{0, 10}
-	var c heldKey
-	_, known, _ := cs.find(&h, time.Unix(1008+24*3600, 0).Add(keepKeys), &c)
+	h := Hash{0, 10}
+	var c Claim
+	_, known, _ := cs.Find(&h, time.Unix(1008+24*3600, 0).Add(keepKeys), &c)
 	require.True(t, known)
-	_, known, running := cs.find(&h, time.Unix(1009+24*3600, 0).Add(keepKeys), &c)
+	_, known, running := cs.Find(&h, time.Unix(1009+24*3600, 0).Add(keepKeys), &c)
 	require.False(t, known)
 	require.Nil(t, running)
-	require.True(t, c.held())
+	require.True(t, c.Held())
 }
 
 func TestOneOwnerOfAClaim(t *testing.T) {
-	cs := newClaims(1000, false)
-	h := keyHash{1}
+	cs := New(Config{Limit: 1000})
+	h := Hash{1}
 	var owners, replays int
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	for range 64 {
 		all.Go(func() {
-			var c heldKey
+			var c Claim
 			for {
-				p, known, running := cs.find(&h, issuetest.Today, &c)
+				p, known, running := cs.Find(&h, issuetest.Today, &c)
 				if running != nil {
 					<-running
 					continue
@@ -64,11 +64,11 @@ func TestOneOwnerOfAClaim(t *testing.T) {
 				}
 				owners++
 				if owners < 3 { // the first two fail
-					c.free()
+					c.Free()
 					return
 				}
-				c.keep(sealer.Position{Offset: 5}, issuetest.Today)
-				c.free()
+				c.Keep(sealer.Position{Offset: 5}, issuetest.Today)
+				c.Free()
 				return
 			}
 		})

@@ -1,0 +1,100 @@
+package adminapi
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"muniment.example/gateway/certs"
+)
+
+// Server is the running server that an administrative command calls.
+type Server struct {
+	Data  string `default:"./muniment-data" env:"MUNIMENT_DATA" help:"Data folder of the running server, which holds its admin token." type:"path"`
+	Admin string `env:"MUNIMENT_ADMIN" address:"" help:"Address of its admin listener; default: what the data folder says." placeholder:"HOST:PORT"`
+
+	AdminCA   string `env:"MUNIMENT_ADMIN_CA" help:"Certificate authorities to trust as that server (PEM); default: the server's own certificate, which the data folder names." placeholder:"FILE" type:"path"`
+	AdminCert string `env:"MUNIMENT_ADMIN_CERT" help:"Certificate to present to it (PEM)." placeholder:"FILE" type:"path"`
+	AdminKey  string `env:"MUNIMENT_ADMIN_KEY" help:"Key of that certificate (PEM)." placeholder:"FILE" type:"path"`
+}
+
+// Do calls the server's admin listener, and decodes the data of its response into out. The error is a sentence for
+// the operator: what the server refuses, or why it can't be reached.
+func (c *Server) Do(ctx context.Context, method, path string, in, out any) error {
+	access, err := c.access()
+	if err != nil {
+		return err
+	}
+	over, err := c.trusted(access)
+	if err != nil {
+		return err
+	}
+	client := Client{API: access.URL, Key: access.Token, HTTP: over}
+	err = client.Do(ctx, method, path, in, out)
+	if _, unanswered := errors.AsType[*url.Error](err); !unanswered || ctx.Err() != nil {
+		return sentence(err)
+	}
+	return fmt.Errorf("no answer from %s, which %s names: start the server, or say where it listens with --admin HOST:PORT, for example --admin 127.0.0.1:9090: %w", access.URL, cmp.Or(access.flag, filepath.Join(c.Data, File)), err)
+}
+
+// Base is the admin listener's URL. One that listens on every address is reached as localhost.
+func (c *Server) Base() (string, error) {
+	access, err := c.access()
+	if err != nil {
+		return "", err
+	}
+	at, err := url.Parse(access.URL)
+	if err != nil {
+		return "", fmt.Errorf("cannot read %s: %w", File, err)
+	}
+	if ip := net.ParseIP(at.Hostname()); ip != nil && ip.IsUnspecified() {
+		at.Host = net.JoinHostPort("localhost", at.Port())
+	}
+	return at.String(), nil
+}
+
+// trusted is how to reach the server: nil without TLS.
+func (c *Server) trusted(access Access) (*http.Client, error) {
+	if !strings.HasPrefix(access.URL, "https://") {
+		return nil, nil
+	}
+	var client *certs.Client
+	var err error
+	flags := certs.ClientFlags{TLS: true, CA: c.AdminCA, Cert: c.AdminCert, Key: c.AdminKey}
+	if c.AdminCA == "" && access.Certificate != "" {
+		client, err = certs.NewPinned(certs.Options{Use: "admin"}, flags, access.Certificate)
+	} else {
+		client, err = certs.NewClient(certs.Options{Use: "admin"}, flags)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return client.HTTP(), nil
+}
+
+// access is how to reach the server, and its token.
+func (c *Server) access() (access Access, err error) {
+	text, err := os.ReadFile(filepath.Join(c.Data, File))
+	if errors.Is(err, os.ErrNotExist) {
+		return access, fmt.Errorf("no server runs on %s (start one with: muniment up --data %s)", c.Data, c.Data)
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &access)
+	}
+	if err != nil {
+		return access, fmt.Errorf("cannot read %s: %w", File, err)
+	}
+	if c.Admin != "" {
+		scheme, _, _ := strings.Cut(access.URL, "://")
+		access.URL, access.flag = scheme+"://"+c.Admin, "--admin"
+	}
+	return access, nil
+}
