@@ -155,6 +155,7 @@ var adapters = map[string][]string{
 	"golang.org/x/oauth2":              {"control/oidc"},
 	"github.com/go-jose":               {},
 	"github.com/transparency-dev":      {"sealer"},
+	"github.com/google/btree":          {"sealer"},
 	"filippo.io/edwards25519":          {"sealer/signature"},
 	"modernc.org/sqlite":               {"bench/system/storytest", "control/backup", "control/export", "control/store", "control/store/storetest", "pipeline/sqlite"},
 	"github.com/jackc/pgx":             {"control/store", "control/store/storetest"},
