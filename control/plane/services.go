@@ -153,7 +153,7 @@ func (p *Plane) openEvidence(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	p.payees, err = payeelink.New(payeelink.Config{DB: cfg.DB, Papers: p.statements, Log: evidence{cfg.Warehouse, p.packs}, PublicURL: cfg.Flags.publicURL(cfg.Listening), Logger: cfg.Logger})
+	p.payees, err = payeelink.New(payeelink.Config{DB: cfg.DB, Statements: p.statements, Log: evidence{cfg.Warehouse, p.packs}, PublicURL: cfg.Flags.publicURL(cfg.Listening), Logger: cfg.Logger})
 	if err != nil {
 		return err
 	}
