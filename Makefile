@@ -4,7 +4,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.7.0
 FUZZTIME ?= 2m
 FUZZ = $(shell grep -rlE '^func Fuzz' --include='*_test.go' . | xargs grep -oE '^func Fuzz[A-Za-z]+' | sed -E 's|/[^/]+:func |:|' | sort)
 
-.PHONY: demo demo-stack run build build-bench module release release-test upgrade-data test test-faults test-full test-independent check lint-openapi race contract chromium test-playground test-clients test-http-clients stack stack-down test-stack test-stack-tls test-oidc test-cluster deploy-test faults alert-drills fuzz bench bench-parts bench-update bench-stack bench-stack-update bench-tenant bench-load bench-scale bench-settlement soak help
+.PHONY: demo demo-stack run build build-bench module release release-test upgrade-data test test-faults test-full test-independent check lint-openapi race contract chromium test-playground test-clients test-http-clients stack stack-down test-stack test-stack-tls test-oidc test-cluster deploy-test faults alert-drills fuzz bench bench-parts bench-stack bench-tenant bench-load bench-scale bench-settlement soak help
 
 demo: build ## the whole story: deliver, kill -9, seal, verify (needs Go, nothing else)
 	@./bin/muniment demo
@@ -222,18 +222,12 @@ fuzz: ## each fuzz target for FUZZTIME (default 2m)
 		go test -run '^$$' -fuzz "^$${target##*:}$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1s $${target%%:*} || failed="$$failed $$target"; \
 	done; test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 
-bench-parts: # what a receipt is made of
-	@mkdir -p bin
-	@echo "measuring the parts of a receipt: about two minutes"
-	@go test -run '^$$' -bench . -benchmem ./gate ./sealer ./gateway ./gateway/issue ./pipeline/segment > bin/parts.txt || { cat bin/parts.txt; exit 1; }
-	@go test -run '^$$' -bench '^BenchmarkLoad$$' ./pipeline/sqlite >> bin/parts.txt || { cat bin/parts.txt; exit 1; }
-	@grep ^Benchmark bin/parts.txt
+bench-parts: ## what a receipt is made of: Go benchmarks, two minutes
+	go test -run '^$$' -bench . -benchmem ./gate ./sealer ./gateway ./gateway/issue ./pipeline/segment
+	go test -run '^$$' -bench '^BenchmarkLoad$$' ./pipeline/sqlite
 
 bench: build-bench bench-parts ## what a receipt is made of, then the product against servers that do less (a quarter of an hour)
-	./bin/muniment-bench compare --dir bin --parts bin/parts.txt
-
-bench-update: build-bench bench-parts ## the same, written into bench/README.md
-	./bin/muniment-bench compare --dir bin --parts bin/parts.txt --readme bench/README.md
+	./bin/muniment-bench compare --dir bin
 
 # Where the engines are is what make stack says, or MUNIMENT_KAFKA, MUNIMENT_CLICKHOUSE and MUNIMENT_DATABASE.
 BENCH_STACK = ./bin/muniment-bench stack --dir bin --kafka "$${MUNIMENT_KAFKA:-$$MUNIMENT_TEST_KAFKA}" \
@@ -241,9 +235,6 @@ BENCH_STACK = ./bin/muniment-bench stack --dir bin --kafka "$${MUNIMENT_KAFKA:-$
 
 bench-stack: build-bench ## an edge node on Kafka against servers that do less, and the loader; engines must run (eight minutes)
 	$(BENCH_STACK)
-
-bench-stack-update: build-bench ## the same, written into bench/README.md
-	$(BENCH_STACK) --readme bench/README.md
 
 bench-tenant: build-bench ## what one tenant, who is in one partition, can sustain, beside 64; engines must run (two minutes)
 	$(subst bench stack,bench tenant,$(BENCH_STACK))

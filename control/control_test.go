@@ -153,7 +153,7 @@ func newFixtureOn(t *testing.T, dir string, nodes node.Config, now ...func() tim
 	require.NoError(t, err)
 	payables, err := payable.New(h.db)
 	require.NoError(t, err)
-	payees, err := payeelink.New(payeelink.Config{DB: h.db, Papers: statements, Log: noEvents{}, PublicURL: "https://muniment.example"})
+	payees, err := payeelink.New(payeelink.Config{DB: h.db, Statements: statements, Log: noEvents{}, PublicURL: "https://muniment.example"})
 	require.NoError(t, err)
 	bundles, err := objects.Open(filepath.Join(dir, "bundles"), dsar.BundleType)
 	require.NoError(t, err)

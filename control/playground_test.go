@@ -86,11 +86,11 @@ func TestPlaygroundIsWithinTheLimits(t *testing.T) {
 	refusal(t, v.call("", "GET", "/api/playground/events", "", "Cookie", "svc_sandbox_tenant="+v.cookie), 429, sandbox.RateLimited)
 	require.Equal(t, 200, v.call("", "GET", "/playground", "").status, "the page is no visitor's request")
 
-	p = openPlayground(t, newFixture(t), sandbox.Config{Bytes: 64 * 80_000, Limits: sandbox.Limits{Burst: 1000, Sustained: 1000}, Deliver: deliveries})
+	p = openPlayground(t, newFixture(t), sandbox.Config{Events: 64 * 20, Limits: sandbox.Limits{Burst: 1000, Sustained: 1000}, Deliver: deliveries})
 	v, _ = p.visit()
 	for v.play(observed).status == 200 {
 	}
-	require.Contains(t, refusal(t, v.play(observed), 503, sandbox.HandlerError), "all the space")
+	require.Contains(t, refusal(t, v.play(observed), 429, sandbox.RateLimited), "all the events")
 }
 
 func TestPlaygroundDeliversForALiveKey(t *testing.T) {

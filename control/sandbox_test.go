@@ -35,9 +35,6 @@ func openPlayground(t *testing.T, h *fixture, cfg sandbox.Config) *playground {
 	t.Helper()
 	p := &playground{h, page.NewFeed()}
 	cfg.DB, cfg.Tables, cfg.Keys = h.db, control.Tables, h.keys
-	if cfg.Bytes == 0 {
-		cfg.Bytes = 1 << 40
-	}
 	if cfg.Deliver == nil {
 		cfg.Deliver = noDelivery
 	}

@@ -100,7 +100,7 @@ func appendRef(dst []byte, r Ref) []byte {
 
 // check checks all of an event except its data.
 func (e *Event) check() error {
-	if _, err := checkID(eventPrefix, e.EventID, e.At); err != nil {
+	if err := checkID(eventPrefix, e.EventID, e.At); err != nil {
 		return err
 	}
 	return e.checkText()

@@ -53,13 +53,13 @@ func CheckOrigin(origin string) error {
 }
 
 // checkID checks that id is prefix + a ULID of the moment at, to the millisecond.
-func checkID(prefix, id string, at time.Time) (ulid.ULID, error) {
+func checkID(prefix, id string, at time.Time) error {
 	u, err := ParseID(prefix, id)
 	if err != nil {
-		return u, err
+		return err
 	}
 	if int64(u.Time()) != at.UnixMilli() {
-		return u, fmt.Errorf("id %s is of %s, not of %s", id, canonical.FormatTime(u.Timestamp()), canonical.FormatTime(at))
+		return fmt.Errorf("id %s is of %s, not of %s", id, canonical.FormatTime(u.Timestamp()), canonical.FormatTime(at))
 	}
-	return u, nil
+	return nil
 }

@@ -140,7 +140,7 @@ func (l *Ledger) Unknown(leaf uint64) bool { return leaf < l.first && !l.history
 func (l *Ledger) Complete() bool { return l.history.below.complete(l.first) }
 
 // Keyed counts the deliveries that can be duplicates.
-func (l *Ledger) Keyed() int { return l.history.seen.count + len(l.history.late) }
+func (l *Ledger) Keyed() int { return l.history.seen.Len() + len(l.history.late) }
 
 // Forget drops the history of these entries; no History can join them then.
 func (l *Ledger) Forget() { l.history = nil }

@@ -226,7 +226,7 @@ func (d *Delivery) check() error {
 
 // CheckReceipt checks the bounds of a receipt, except its witness.
 func CheckReceipt(r *Receipt) error {
-	if _, err := checkID(ReceiptPrefix, r.ReceiptID, r.IssuedAt); err != nil {
+	if err := checkID(ReceiptPrefix, r.ReceiptID, r.IssuedAt); err != nil {
 		return err
 	}
 	switch {

@@ -25,7 +25,6 @@ type comparison struct {
 	During      time.Duration `default:"3s" help:"How long it counts."`
 	Profile     time.Duration `default:"15s" help:"How long the product's CPU is profiled (needs the Go tool), of stack half of it; 0: not at all."`
 	JSON        string        `help:"Write every measurement into this file." placeholder:"FILE" type:"path"`
-	Readme      string        `help:"Write the figures into this file, between its two marks." placeholder:"FILE" type:"path"`
 }
 
 // Validate refuses what can't be measured.
@@ -34,9 +33,6 @@ func (c *comparison) Validate() error {
 		if n < 1 || n > 4000 {
 			return errors.New("--connections must be from 1 to 4000")
 		}
-	}
-	if c.Quick && c.Readme != "" {
-		return errors.New("what --quick measures is not for a README")
 	}
 	if c.Rounds < 1 || c.During <= 0 || c.Warm < 0 {
 		return errors.New("--rounds and --during must not be 0")
@@ -58,7 +54,7 @@ func (c *comparison) in(dir string, out io.Writer, connections ...int) (compare.
 
 // publish fails unless every figure that must hold does.
 func (c *comparison) publish(report *compare.Report, out io.Writer) error {
-	if err := report.Publish(out, c.JSON, c.Readme); err != nil {
+	if err := report.Publish(out, c.JSON); err != nil {
 		return err
 	}
 	return report.Failed()
@@ -67,13 +63,9 @@ func (c *comparison) publish(report *compare.Report, out io.Writer) error {
 type compareCmd struct {
 	comparison
 	Sustain time.Duration `default:"5m" help:"How long the product with its loader is watched under the most connections."`
-	Parts   string        `help:"What go test -bench printed of the parts of a receipt; shown with the figures." placeholder:"FILE" type:"existingfile"`
 }
 
 func (c *compareCmd) Run(ctx context.Context, out io.Writer) error {
-	if err := compare.CheckReadme(c.Readme, false); err != nil { // before a quarter of an hour is lost
-		return err
-	}
 	dir, remove, err := c.folder()
 	if err != nil {
 		return err
@@ -87,17 +79,10 @@ func (c *compareCmd) Run(ctx context.Context, out io.Writer) error {
 	if c.Quick {
 		measured.Shorten()
 	}
-	var parts []compare.Part
-	if c.Parts != "" {
-		if parts, err = compare.ReadParts(c.Parts); err != nil {
-			return err
-		}
-	}
 	report, err := measured.Run(ctx)
 	if err != nil {
 		return err
 	}
-	report.Parts = parts
 	return c.publish(report, out)
 }
 
@@ -161,9 +146,6 @@ type stackCmd struct {
 }
 
 func (c *stackCmd) Run(ctx context.Context, out io.Writer) error {
-	if err := compare.CheckReadme(c.Readme, true); err != nil {
-		return err
-	}
 	dir, remove, err := c.folder()
 	if err != nil {
 		return err

@@ -53,14 +53,3 @@ func bench(t *testing.T, args ...string) string {
 	require.NoError(t, err, "%q: %s", args, &said)
 	return string(out)
 }
-
-// TestReadme: a README without marks is refused before a quarter of an hour is lost.
-func TestReadme(t *testing.T) {
-	readme := filepath.Join(t.TempDir(), "README.md")
-	require.NoError(t, os.WriteFile(readme, []byte("# Figures\n"), 0o600))
-	for flags, want := range map[string]string{"--rounds=1": "marks", "--quick": "not for a README"} {
-		out, err := exec.CommandContext(t.Context(), "muniment-bench", "--readme", readme, flags).CombinedOutput()
-		require.Error(t, err)
-		require.Contains(t, string(out), want)
-	}
-}

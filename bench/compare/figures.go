@@ -31,7 +31,6 @@ type Report struct {
 	Append    *Append    `json:",omitempty"`
 	Sustained *Sustained `json:",omitempty"`
 	Where     []Usage    `json:",omitempty"`
-	Parts     []Part     `json:",omitempty"`
 	// Batched is what becomes of batches.
 	Batched *Batched `json:",omitempty"`
 	// Loading is what loaders of the scaled service did, in a StackComparison.

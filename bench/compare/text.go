@@ -2,7 +2,6 @@ package compare
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -41,10 +40,6 @@ func (r *Report) WriteText(w io.Writer) error {
 	if len(r.Where) > 0 {
 		b.WriteString("\n")
 		writeUsage(&b, r.Where, r.compares())
-	}
-	if len(r.Parts) > 0 {
-		b.WriteString("\n")
-		writeParts(&b, r.Parts)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -125,76 +120,14 @@ func writeUsage(b *strings.Builder, all []Usage, l lineup) {
 	measure.Table(b, append(rows, []string{"together", "", fmt.Sprintf("%.1f µs", sum.Micros), fmt.Sprintf("%.1f µs", sum.Less)}))
 }
 
-// marks are around the part of a README that update writes.
-type marks struct{ begin, end string }
-
-var (
-	figures      = marks{"<!-- figures: make bench-update writes what stands here -->\n", "<!-- end of figures -->\n"}
-	stackFigures = marks{"<!-- figures of the stack: make bench-stack-update writes what stands here -->\n", "<!-- end of figures of the stack -->\n"}
-)
-
-// around returns what stands in a README before and behind its figures.
-func (m marks) around(file string) (before, after string, err error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return "", "", err
+// Publish writes the figures as text, and as JSON if a file for it is named.
+func (r *Report) Publish(w io.Writer, jsonFile string) error {
+	if err := r.WriteText(w); err != nil || jsonFile == "" {
+		return err
 	}
-	before, rest, begins := strings.Cut(string(text), m.begin)
-	_, after, ends := strings.Cut(rest, m.end)
-	if !begins || !ends {
-		return "", "", errors.New(file + " has no marks around its figures")
-	}
-	return before, after, nil
-}
-
-// CheckReadme returns an error unless a README, if one is named, has the marks between which the
-// figures of a Comparison, or of a StackComparison, belong.
-func CheckReadme(file string, stack bool) error {
-	if file == "" {
-		return nil
-	}
-	at := figures
-	if stack {
-		at = stackFigures
-	}
-	_, _, err := at.around(file)
-	return err
-}
-
-// update puts the figures into a README, between its two marks.
-func (r *Report) update(file string) error {
-	at := figures
-	if r.Loading != nil {
-		at = stackFigures
-	}
-	before, after, err := at.around(file)
+	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
 	}
-	var b strings.Builder
-	if err := r.WriteText(&b); err != nil {
-		return err
-	}
-	return os.WriteFile(file, []byte(before+at.begin+b.String()+at.end+after), 0o644)
-}
-
-// Publish writes the figures as text, and as JSON and into a README if these are
-// named.
-func (r *Report) Publish(w io.Writer, jsonFile, readme string) error {
-	if err := r.WriteText(w); err != nil {
-		return err
-	}
-	if jsonFile != "" {
-		text, err := json.MarshalIndent(r, "", "  ")
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(jsonFile, append(text, '\n'), 0o644); err != nil {
-			return err
-		}
-	}
-	if readme != "" {
-		return r.update(readme)
-	}
-	return nil
+	return os.WriteFile(jsonFile, append(text, '\n'), 0o644)
 }

@@ -133,12 +133,12 @@ func TestSandboxOtherSites(t *testing.T) {
 	}
 }
 
-// TestSandboxTakesWhatItCounts: what a visitor takes on disk is not more than what is
-// counted, is bounded, and goes with the visitor.
-func TestSandboxTakesWhatItCounts(t *testing.T) {
+// TestSandboxIsBounded: the events of a visitor are counted and bounded, each takes no more than the page for operators says, and
+// what they take goes with the visitor.
+func TestSandboxIsBounded(t *testing.T) {
 	t.Parallel()
 	h := systemtest.NewService(t, "--sandbox-burst", "1000", "--sandbox-sustained", "1000", "--sandbox-free", "0",
-		"--sandbox-bytes", "268435456") // 4 MiB each
+		"--sandbox-events", "64000") // 1,000 each
 	v, next := &systemtest.Browser{T: t, URL: h.Server.API}, &systemtest.Browser{T: t, URL: h.Server.API}
 	var made struct{ TenantID string }
 	v.Does("POST", "/tenant", "", &made)
@@ -147,21 +147,19 @@ func TestSandboxTakesWhatItCounts(t *testing.T) {
 	for {
 		a := v.Send("POST", "/run-demo", `{"eventCount":100}`)
 		if a.Status != 200 {
-			require.Equal(t, 503, a.Status, a.Body)
-			require.Contains(t, a.Body, "all the space that a visitor has")
+			require.Equal(t, 429, a.Status, a.Body)
+			require.Contains(t, a.Body, "all the events that an address may")
 			break
 		}
 		runs++
 		require.Less(t, runs, 20, "nothing bounds a visitor")
 	}
-	require.Greater(t, runs, 4)
+	require.Equal(t, 9, runs)
 	v.Does("GET", "/proof-packs", "", &struct{}{})
 	took := h.Taken(made.TenantID)
-	counted := h.Query("control.db", `SELECT SUM(bytes) FROM sandbox_log`)
-	require.GreaterOrEqual(t, counted, took.Log-started.Log, "in the log")
-	counted += h.Query("control.db", `SELECT kept_bytes FROM sandbox_tenants`)
-	require.GreaterOrEqual(t, counted, took.Sum()-started.Sum())
-	require.Less(t, counted, 2*(took.Sum()-started.Sum()), "nor is it far more")
+	counted := h.Query("control.db", `SELECT SUM(events) FROM sandbox_events`)
+	require.Equal(t, int64(12+9*101), counted)
+	require.InDelta(t, 4000, (took.Sum()-started.Sum())/counted, 2000)
 
 	v.Does("POST", "/reset", "", &struct{}{})
 	waittest.Until(t, func() bool {

@@ -151,7 +151,7 @@ func (s *Settlement) fromSums(ctx context.Context) (err error) {
 		if got, err := d.statement.Text(); err != nil || string(got) != string(want) {
 			return errors.Join(err, errors.New("the statement from sums is not that from rows"))
 		}
-		m, _, _, err := s.bare(ctx, "", from, to)
+		m, _, err := s.bare(ctx, "", from, to)
 		if err != nil {
 			return err
 		}

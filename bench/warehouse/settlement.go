@@ -120,12 +120,13 @@ func (m *measurement) watch(ctx context.Context) context.Context {
 
 // bare is the sum that settlement is held against: of the rows as they are stored, or, with FINAL, of
 // each once, by the settings that the product has for it.
-func (s *Settlement) bare(ctx context.Context, final string, from, to time.Time) (m measurement, sum, n int64, err error) {
+func (s *Settlement) bare(ctx context.Context, final string, from, to time.Time) (m measurement, n int64, err error) {
+	var sum int64
 	begun := time.Now()
 	err = s.conn.QueryRow(m.watch(ctx), fmt.Sprintf("SELECT sum(quantity_ms), toInt64(count()) FROM events%s WHERE tenant_id = '%s' AND rendered_at >= toDateTime(%d, 'UTC') AND rendered_at < toDateTime(%d, 'UTC')"+
 		" SETTINGS do_not_merge_across_partitions_select_final = 1", final, tenantOf(0), from.Unix(), to.Unix())).Scan(&sum, &n)
 	m.took = time.Since(begun)
-	return m, sum, n, err
+	return m, n, err
 }
 
 // settled is a statement, and what its parts took: the question to the warehouse, rating, and
@@ -199,11 +200,11 @@ func (s *Settlement) agree(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, _, once, err := s.bare(ctx, " FINAL", from, to)
+	_, once, err := s.bare(ctx, " FINAL", from, to)
 	if err != nil {
 		return err
 	}
-	_, _, stored, err := s.bare(ctx, "", from, to)
+	_, stored, err := s.bare(ctx, "", from, to)
 	if err != nil {
 		return err
 	}
@@ -254,7 +255,7 @@ func (s *Settlement) compare(ctx context.Context) error {
 		rates, written = append(rates, measure.Milliseconds(d.rates)), append(written, measure.Milliseconds(d.written))
 		last["settlement"] = d.query
 		for _, final := range []string{without, with} {
-			m, _, _, err := s.bare(ctx, final, from, to)
+			m, _, err := s.bare(ctx, final, from, to)
 			if err != nil {
 				return err
 			}

@@ -130,19 +130,14 @@ func queueMail(ctx context.Context, tx *store.Tx, a *Application) error {
 	return err
 }
 
-// execer is a change, or a transaction.
-type execer interface {
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-}
-
 // noteMail notes how far a mail is; false if that approval was followed by another.
-func noteMail(ctx context.Context, q execer, m mailing, mail Mail) (noted bool, err error) {
+func noteMail(ctx context.Context, q store.Execer, m mailing, mail Mail) (noted bool, err error) {
 	return store.Affected(q.ExecContext(ctx, updateMail, m.args(mail)...))
 }
 
 // claimMail is noteMail for an application in the state in which the mail is sent; false in any other. A change of the same
 // application at that time waits for this one, or this one for it.
-func claimMail(ctx context.Context, q execer, m mailing, mail Mail) (claimed bool, err error) {
+func claimMail(ctx context.Context, q store.Execer, m mailing, mail Mail) (claimed bool, err error) {
 	return store.Affected(q.ExecContext(ctx, updateMail+` AND state = $8`, append(m.args(mail), string(m.state()))...))
 }
 
@@ -152,7 +147,7 @@ func (m mailing) args(mail Mail) []any {
 	return []any{m.ApplicationID, m.Approval, string(mail.State), mail.Attempts, mail.Code, mail.Detail, mail.At}
 }
 
-func insertToken(ctx context.Context, q execer, token, applicationID string, expires store.Instant) error {
+func insertToken(ctx context.Context, q store.Execer, token, applicationID string, expires store.Instant) error {
 	_, err := q.ExecContext(ctx, `INSERT INTO access_tokens (token_hash, tenant_id, application_id, expires_at) VALUES ($1, $2, $3, $4)`,
 		api.HashSecret(token), api.SystemTenant, applicationID, expires)
 	return err

@@ -153,7 +153,7 @@ func (w *work) run(ctx context.Context) error {
 		}
 		return err
 	}
-	_, err = w.move(ctx, Finish, func(next *Job) error {
+	err = w.move(ctx, Finish, func(next *Job) error {
 		next.Progress = w.progress
 		next.Progress.RowsExpected, next.Progress.BytesPackaged = next.Progress.RowsCollected, size
 		next.Bundle = Bundle{StoreKey: &key, Bytes: size, SHA256: &digest, ExpiresAt: store.At(next.UpdatedAt.Add(w.cfg.Keep)), Secret: newSecret()}
@@ -205,12 +205,12 @@ func (j *Job) key(collection int64) string { return fmt.Sprintf("%s%d.zip", j.fo
 
 // move moves the job. It fails if this worker no longer has the lease, and with errStale if the
 // collected data is outdated.
-func (w *work) move(ctx context.Context, a Action, edit func(*Job) error) (next Job, err error) {
-	err = w.db.Change(ctx, func(tx *store.Tx) error {
+func (w *work) move(ctx context.Context, a Action, edit func(*Job) error) error {
+	return w.db.Change(ctx, func(tx *store.Tx) error {
 		if err := w.job.Hold(ctx, tx); err != nil {
 			return err
 		}
-		next, err = move(ctx, tx, w.of.TenantID, w.of.ID, a, store.BySystem(), "", func(next *Job) error {
+		_, err := move(ctx, tx, w.of.TenantID, w.of.ID, a, store.BySystem(), "", func(next *Job) error {
 			if next.Collection != w.of.Collection {
 				return errStale
 			}
@@ -218,7 +218,6 @@ func (w *work) move(ctx context.Context, a Action, edit func(*Job) error) (next 
 		})
 		return err
 	})
-	return next, err
 }
 
 // fill writes the bundle.
@@ -230,7 +229,7 @@ func (w *work) fill(ctx context.Context, to io.Writer) (size int64, digest strin
 		return 0, "", err
 	}
 	w.collecting = false
-	if _, err := w.move(ctx, Package, func(next *Job) error {
+	if err := w.move(ctx, Package, func(next *Job) error {
 		next.Progress = w.progress
 		return nil
 	}); err != nil {

@@ -20,14 +20,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"muniment.example/control/reserve"
+	"muniment.example/gateway/remote"
 	"muniment.example/sealer/keyfile"
 )
 
@@ -138,14 +137,10 @@ type run struct {
 }
 
 func newRun(cfg Config) (*run, error) {
-	base, err := url.Parse(cfg.URL)
+	base, err := remote.Base(cfg.URL, cfg.Key)
 	switch {
-	case err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" || base.RawQuery != "" || base.Fragment != "" || base.User != nil:
-		return nil, fmt.Errorf("the URL of the service %q is invalid: it must be like https://muniment.example", cfg.URL)
-	case cfg.Key == "":
-		return nil, errors.New("the API key is missing")
-	case strings.ContainsFunc(cfg.Key, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
-		return nil, errors.New("the API key is malformed") // and not shown: a part of it may be right
+	case err != nil:
+		return nil, err
 	case !slices.Contains([]Format{Parquet, SQLite}, cfg.Format):
 		return nil, fmt.Errorf("the format is %q: it must be parquet or sqlite", cfg.Format)
 	case cfg.Out == "":
@@ -165,13 +160,8 @@ func newRun(cfg Config) (*run, error) {
 	if cfg.LeastFree <= 0 {
 		cfg.LeastFree = defaultLeastFree
 	}
-	if cfg.HTTP == nil {
-		cfg.HTTP = http.DefaultTransport
-	}
 	cfg.Out = filepath.Clean(cfg.Out)
-	r := &run{cfg: cfg, base: strings.TrimSuffix(base.String(), "/")}
-	r.http = http.Client{Transport: cfg.HTTP, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	return r, nil
+	return &run{cfg: cfg, base: base, http: remote.Client(cfg.HTTP)}, nil
 }
 
 // nameIsFree returns an error if something has the name of the export.

@@ -27,6 +27,7 @@ import (
 	"muniment.example/control/store"
 	"muniment.example/control/table"
 	"muniment.example/gateway/api"
+	"muniment.example/gateway/remote"
 	"muniment.example/sealer"
 )
 
@@ -318,7 +319,7 @@ func TestGivenUp(t *testing.T) {
 	err := Run(t.Context(), cfg)
 	require.ErrorContains(t, err, "given up after 1ms")
 	require.ErrorContains(t, err, "503")
-	require.True(t, errors.As(err, new(*refusal)))
+	require.True(t, errors.As(err, new(*remote.Refusal)))
 }
 
 // TestEventTypes: the events of rights and rules that are exported are kinds of these packages, and no rule has others.

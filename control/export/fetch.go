@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -17,16 +16,13 @@ import (
 	"muniment.example/control/analyst"
 	"muniment.example/control/route"
 	"muniment.example/gateway/api"
+	"muniment.example/gateway/remote"
 	"muniment.example/sealer"
-	"muniment.example/sealer/terminal"
 )
 
 const (
 	// silence is how long the service may send nothing.
 	silence = 5 * time.Minute
-	// firstDelay doubles with each attempt, up to mostDelay.
-	firstDelay = 500 * time.Millisecond
-	mostDelay  = 30 * time.Second
 	// rowsACommit is how many receipts become durable at once; eventsAPage how many events are.
 	rowsACommit = 5000
 	eventsAPage = 500
@@ -34,33 +30,6 @@ const (
 	maxLine    = 1 << 20
 	maxRefusal = 1 << 16
 )
-
-// refusal is an answer that is no success.
-type refusal struct {
-	status        int
-	code, message string
-	after         time.Duration // Retry-After
-}
-
-func (r *refusal) Error() string {
-	text := terminal.Text(r.message)
-	if text == "" {
-		text = http.StatusText(r.status)
-	}
-	if r.code != "" {
-		text = terminal.Text(r.code) + ": " + text
-	}
-	return fmt.Sprintf("the service answers %d %s", r.status, text)
-}
-
-// passing says that the same request may be answered later.
-func (r *refusal) passing() bool {
-	switch r.status {
-	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
-		return true
-	}
-	return r.status >= 500
-}
 
 // broken is a transfer that has ended too early, or did not begin.
 type broken struct{ err error }
@@ -79,12 +48,12 @@ func (r *run) again(ctx context.Context, do func() (progress bool, err error)) e
 		if err == nil {
 			return nil
 		}
-		var refused *refusal
+		var refused *remote.Refusal
 		var cut *broken
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.As(err, &refused) && refused.passing() || errors.As(err, &cut) || errors.Is(err, errNotLoaded):
+		case errors.As(err, &refused) && refused.Passing() || errors.As(err, &cut) || errors.Is(err, errNotLoaded):
 		default:
 			return err
 		}
@@ -97,17 +66,7 @@ func (r *run) again(ctx context.Context, do func() (progress bool, err error)) e
 		p := r.progress
 		p.Trouble = err.Error()
 		r.report(p, true)
-		wait := min(firstDelay<<min(attempt, 10), mostDelay)
-		wait = wait/2 + rand.N(wait/2+1)
-		if refused != nil && refused.after > 0 {
-			wait += refused.after
-		}
-		t := time.NewTimer(wait)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-		}
+		remote.Wait(ctx, attempt, refused)
 	}
 }
 
@@ -154,16 +113,8 @@ func (r *run) get(ctx context.Context, path string, query url.Values) (*answer, 
 		return body, response.Header, nil
 	}
 	defer body.Close()
-	refused := &refusal{status: response.StatusCode}
-	if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil && seconds > 0 {
-		refused.after = min(time.Duration(seconds)*time.Second, time.Hour)
-	}
 	text, _ := io.ReadAll(io.LimitReader(body, maxRefusal))
-	var said struct{ Error, Message string }
-	if json.Unmarshal(text, &said) == nil {
-		refused.code, refused.message = said.Error, said.Message[:min(len(said.Message), 1000)]
-	}
-	return nil, nil, refused
+	return nil, nil, remote.ReadRefusal(response, text)
 }
 
 // ofTenant learns whose the key is, by the first event of its tenant.

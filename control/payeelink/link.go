@@ -124,22 +124,17 @@ func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, e
 	return true, links.Restore(ctx, tx, was, said)
 }
 
-// Papers has the method of statement.Service that links need, with its contract.
-type Papers interface {
-	PartOf(ctx context.Context, tenantID, statementID, counterpartyID string) (*statement.Part, error)
-}
-
 // Log finds and proves events: Events is pipeline.Warehouse's, Inclusion proof.Service's, each with its contract.
 type Log interface {
 	Events(ctx context.Context, q pipeline.EventQuery) ([]pipeline.Row, error)
 	Inclusion(ctx context.Context, row pipeline.Row, latest bool) (proof sealer.InclusionProof, found bool, err error)
 }
 
-// Config of the service. DB, Papers, Log and PublicURL are required.
+// Config of the service. DB, Statements, Log and PublicURL are required.
 type Config struct {
-	DB     *store.DB
-	Papers Papers
-	Log    Log
+	DB         *store.DB
+	Statements *statement.Service
+	Log        Log
 	// PublicURL is where browsers reach the pages, without a slash at its end.
 	PublicURL string
 	// Logger; nil is slog.Default.
@@ -155,8 +150,8 @@ type Service struct {
 
 // New returns the service.
 func New(cfg Config) (*Service, error) {
-	if cfg.DB == nil || cfg.Papers == nil || cfg.Log == nil || cfg.PublicURL == "" {
-		return nil, errors.New("cannot open the payees' links: DB, Papers, Log or PublicURL is missing")
+	if cfg.DB == nil || cfg.Statements == nil || cfg.Log == nil || cfg.PublicURL == "" {
+		return nil, errors.New("cannot open the payees' links: DB, Statements, Log or PublicURL is missing")
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
@@ -173,7 +168,7 @@ func (s *Service) create(ctx context.Context, l Link, by sealer.Ref) (Link, stri
 	if err != nil {
 		return l, "", err
 	}
-	if _, err := s.cfg.Papers.PartOf(ctx, l.TenantID, l.StatementID, l.CounterpartyID); err != nil {
+	if _, err := s.cfg.Statements.PartOf(ctx, l.TenantID, l.StatementID, l.CounterpartyID); err != nil {
 		return l, "", err
 	}
 	token := api.NewSecret()

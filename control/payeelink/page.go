@@ -91,7 +91,7 @@ func (s *Service) answer(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	defer release()
-	part, err := s.cfg.Papers.PartOf(ctx, l.TenantID, l.StatementID, l.CounterpartyID)
+	part, err := s.cfg.Statements.PartOf(ctx, l.TenantID, l.StatementID, l.CounterpartyID)
 	if err != nil {
 		return answer{}, err
 	}

@@ -153,7 +153,7 @@ func (p *Plane) openEvidence(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	p.payees, err = payeelink.New(payeelink.Config{DB: cfg.DB, Papers: p.statements, Log: evidence{cfg.Warehouse, p.packs}, PublicURL: cfg.Flags.publicURL(cfg.Listening), Logger: cfg.Logger})
+	p.payees, err = payeelink.New(payeelink.Config{DB: cfg.DB, Statements: p.statements, Log: evidence{cfg.Warehouse, p.packs}, PublicURL: cfg.Flags.publicURL(cfg.Listening), Logger: cfg.Logger})
 	if err != nil {
 		return err
 	}
@@ -246,7 +246,7 @@ func (p *Plane) openSandbox(ctx context.Context) (err error) {
 			return p.Call(ctx, caller, method, target, body)
 		},
 		Deliver: p.watched.Watch(p.deliverSandbox), Dropped: p.watched.Dropped, CountPacks: p.packs.CountPacks, DropPacks: p.packs.Drop, MaxTenants: int64(cfg.Flags.Sandbox.Tenants),
-		Bytes: cfg.Flags.Sandbox.Bytes, MinFree: cfg.Flags.Sandbox.Free, Free: func() (int64, error) { return reserve.Free(cfg.Data) }, LogKeep: cfg.LogKeep,
+		Events: cfg.Flags.Sandbox.Events, MinFree: cfg.Flags.Sandbox.Free, Free: func() (int64, error) { return reserve.Free(cfg.Data) }, LogKeep: cfg.LogKeep,
 		Limits: cfg.Flags.Sandbox.Limits, Shared: cfg.Shared, Idle: cfg.Flags.Sandbox.Idle, Logger: cfg.Logger,
 	})
 	if err != nil {

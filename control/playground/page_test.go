@@ -13,11 +13,12 @@ import (
 
 	"muniment.example/control/assets"
 	"muniment.example/control/assets/assetstest"
+	"muniment.example/control/sandbox"
 )
 
 func page(t *testing.T) *assets.Page {
 	t.Helper()
-	s, err := New(Config{Visitors: struct{ Visitors }{}, Feed: NewFeed()})
+	s, err := New(Config{Visitors: new(sandbox.Service), Feed: NewFeed()})
 	require.NoError(t, err)
 	return s.page
 }

@@ -26,14 +26,11 @@
 package playground
 
 import (
-	"context"
 	"embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 
 	"muniment.example/control/assets"
-	"muniment.example/control/route"
 	"muniment.example/control/sandbox"
 )
 
@@ -45,20 +42,10 @@ var Verifier = assets.Files{From: embedded, Names: []string{
 	"canonical.js", "ed25519.js", "encoding.js", "entry.js", "keys.js", "merkle.js", "noble-ed25519.js", "noble-ed25519.LICENSE.txt", "note.js", "sha2.js", "shapes.js",
 }}
 
-// Visitors admits the sandbox's visitors, and delivers for them. sandbox.Service implements it.
-type Visitors interface {
-	Open(route.Operation) route.Operation
-	OpenStream(route.Operation) route.Operation
-	Refuse(context.Context, error) error
-	Deliver(ctx context.Context, body []byte) (json.RawMessage, error)
-	Lives(ctx context.Context, tenantID string) (bool, error)
-}
-
-var _ Visitors = (*sandbox.Service)(nil)
-
 // Config of the service. Visitors and Feed are required.
 type Config struct {
-	Visitors Visitors
+	// Visitors admits the sandbox's visitors, and delivers for them.
+	Visitors *sandbox.Service
 	// Feed is what the streams show. The sandbox's Deliver and Dropped have to lead through it.
 	Feed *Feed
 }

@@ -43,7 +43,6 @@ func TestProcessesWithoutASharedFolder(t *testing.T) {
 	cfg.Dir = t.TempDir()
 	other, err := New(t.Context(), cfg)
 	require.NoError(t, err)
-	other.leases.shared = false
 	for range 3 {
 		h.Deliver(deliveries(20)...)
 		h.sealAtOnce(t, other)

@@ -49,7 +49,7 @@ func (s *packer) DueEvery() time.Duration {
 
 // SealDue seals the new events of each tenant of Config.Tenants that has had some for SealEvery, or
 // has SealAt of them: a few tenants at a time, each for at most WorkFor. The rest is due again at the
-// next call. Any number of processes may call it at once, since one of them seals a tenant at a time.
+// next call. Any number of processes may call it at once: of two that seal a tenant, one wins each pack.
 // Calls in one process must not overlap.
 //
 // A tenant without new events is checked less and less often, down to twice in SealEvery. So events

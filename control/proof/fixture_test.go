@@ -68,15 +68,13 @@ func (h *fixture) open(cfg Config) {
 	var err error
 	h.service, err = New(h.T.Context(), cfg)
 	require.NoError(h.T, err)
-	h.service.leases.shared = false // the head decides, and a process that was killed delays no other
 }
 
-// another is another process on the same database and folder. It takes no leases, either.
+// another is another process on the same database and folder.
 func (h *fixture) another() *Service {
 	h.T.Helper()
 	service, err := New(h.T.Context(), h.service.cfg)
 	require.NoError(h.T, err)
-	service.leases.shared = false
 	return service
 }
 

@@ -166,7 +166,7 @@ func (w *world) crash(rt *rapid.T) {
 
 // twoAtOnce are two callers of two processes.
 func (w *world) twoAtOnce(*rapid.T) {
-	second := w.another() // without leases: the head decides
+	second := w.another()
 	s := series{acked: len(w.acked)}
 	answers := [2]Sealed{}
 	errs := [2]error{}

@@ -80,11 +80,10 @@
 // packs, each of which it reads once. Where packs are in a bucket, each process has such files of
 // its own.
 //
-// State is in the database (heads, roots, packs, and the leases of tenants that are being sealed),
-// in a folder or a bucket (one file a pack), and in the process's folder (nodes). In memory there is
-// a lock for each tenant that is being sealed, and the schedule of SealDue. While the database or the
-// bucket is unavailable, the disk is full, or the rest of it is reserved, the answer is 503 and
-// nothing was changed.
+// State is in the database (heads, roots, packs), in a folder or a bucket (one file a pack), and in
+// the process's folder (nodes). In memory there is a lock for each tenant that is being sealed, and
+// the schedule of SealDue. While the database or the bucket is unavailable, the disk is full, or the
+// rest of it is reserved, the answer is 503 and nothing was changed.
 //
 // Non-goals: unsealed events, and the operations on events and receipts (see control/event); the
 // meaning of rules (see control/settle); statements over packs (see control/statement).
@@ -269,7 +268,7 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	if a.codec, err = sums.NewCodec(); err != nil {
 		return nil, fmt.Errorf("cannot open proof packs: %w", err)
 	}
-	p := &packer{archive: a, sealing: locks{held: map[string]*lock{}}, leases: newLeases(cfg.DB)}
+	p := &packer{archive: a, sealing: locks{held: map[string]*lock{}}}
 	s := &Service{a, p, &prover{a}, &quarantine{archive: a}, newSums(a.db, a.warehouse, a.codec)}
 	s.Sums.mend, s.Sums.unread = a.MendSums, a.unreadSums
 	if err := s.open(ctx); err != nil {

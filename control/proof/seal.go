@@ -44,7 +44,6 @@ const (
 type packer struct {
 	*archive
 	sealing locks
-	leases  leases
 	due     schedule
 }
 
@@ -158,7 +157,7 @@ func (s *session) work(ctx context.Context, workFor time.Duration, upTo sealer.P
 		if workFor > 0 && !first && pack.Sub(began)+longest > workFor {
 			return s.left(ctx, upTo)
 		}
-		release, err := s.lease(in, s.tenantID)
+		release, err := s.sealing.acquire(in, s.tenantID)
 		if err != nil && in.Err() != nil && ctx.Err() == nil {
 			return s.left(ctx, upTo) // another call seals the tenant
 		}

@@ -308,7 +308,6 @@ var Tables = store.Tables{
 	{Name: "proof_sums"},
 	{Name: "proof_merged"},
 	{Name: "proof_merges"},
-	{Name: "proof_turns"},
 	{Name: "proof_heads", Outlives: "no log may ever sign another head"},
 	{Name: "proof_roots", Outlives: "no log may ever sign two roots of one size"},
 }

@@ -34,10 +34,6 @@ func (r *Right) standing() standing {
 	return standing{r.ID, r.State, r.EffectiveFrom, r.EffectiveUntil}
 }
 
-func (b *Basis) standing() standing {
-	return standing{b.ID, api.RightActive, b.EffectiveFrom, b.EffectiveUntil}
-}
-
 // at is the most severe of the state and what the clock says.
 func (s standing) at(now time.Time) api.RightState {
 	state := s.state

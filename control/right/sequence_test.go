@@ -51,7 +51,8 @@ func TestSequences(t *testing.T) {
 			for i = model[i].parent; i >= 0; i = model[i].parent {
 				all = append(all, issued[i].standing())
 			}
-			return append(all, openBasis().standing())
+			basis := openBasis()
+			return append(all, standing{basis.ID, api.RightActive, basis.EffectiveFrom, basis.EffectiveUntil})
 		}
 		pick := func() int { return rapid.IntRange(0, len(model)-1).Draw(t, "right") }
 

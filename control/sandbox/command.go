@@ -69,7 +69,7 @@ func (s *Service) RotateSecret(ctx context.Context, by sealer.Ref) (at store.Ins
 // Flags are the flags of a command that serves the sandbox, in the form that kong reads.
 type Flags struct {
 	Tenants int   `default:"5000" least:"0" help:"How many visitors may have a tenant of the sandbox, in all processes together. For one more, the tenant that is idle longest (over an hour) is dropped; if there is none, the response is 503. 0 turns the sandbox off; existing tenants then keep their keys and rights, and are dropped as idle when it is on again." placeholder:"N"`
-	Bytes   int64 `default:"1073741824" least:"67108864" help:"About how many bytes all visitors together may use in log, warehouse and packs. One tenant may use a 64th of it in warehouse and packs, and one IP address a 64th of it in the log, however many tenants it creates. If all is used, the tenants that are idle longest (over an hour) are dropped if that frees space; otherwise the response is 503." placeholder:"N"`
+	Events  int64 `default:"400000" least:"8192" help:"How many events of all visitors together the log may have, each of which takes about 4 KB in log, warehouse and packs: beyond that the response is 503. One IP address may cause a 64th of them, however many tenants it creates: beyond that the response is 429." placeholder:"N"`
 	Free    int64 `default:"268435456" least:"0" help:"How many bytes must be free on the disk of the data folder: while fewer are, the response to visitors is 503." placeholder:"N"`
 	Limits  `embed:""`
 	Idle    time.Duration `default:"24h" least:"1m" help:"After how long without a request a tenant of the sandbox is dropped."`

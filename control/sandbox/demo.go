@@ -155,10 +155,10 @@ func (s *demo) runDemo(ctx context.Context, in *demoInput) (Demo, error) {
 	if len(on) == 0 {
 		return Demo{}, api.Conflict("the tenant has no ACTIVE right on DOOH, CTV, MOBILE or MESSAGING")
 	}
-	if err := s.admit(ctx, usageOfDemo(d.EventCount, 0)); err != nil {
+	if err := s.admit(ctx, d.EventCount+1); err != nil {
 		return Demo{}, err
 	}
-	defer func() { s.charge(ctx, usageOfDemo(len(d.Deliveries), len(d.Pack))) }()
+	defer func() { s.count(ctx, len(d.Deliveries)+1) }() // and the pack's event
 	for _, p := range script(d.Seed, d.EventCount, on) {
 		if err := s.play(ctx, p, &d); err != nil {
 			return Demo{}, err

@@ -21,62 +21,28 @@ const (
 	crowdedTries = 10
 )
 
-// claim is the part of the shared limits that a request needs.
-type claim struct{ tenants, bytes int64 }
-
-// inUse is the part of the shared limits that is in use.
-type inUse struct {
-	tenants, kept         int64         // kept are bytes outside the log
-	idleTenants, idleKept int64         // the part that may be dropped for another visitor
-	oldestUse             store.Instant // last use of the tenant that is idle longest
-	log                   []hourly
-}
-
 // crowdedQuiet is crowdedIdle, or Config.Idle if that is shorter.
 func (s *budget) crowdedQuiet() time.Duration { return min(crowdedIdle, s.cfg.Idle) }
 
-func (s *budget) taken(ctx context.Context, q store.Querier) (t inUse, err error) {
-	err = q.QueryRowContext(ctx, `SELECT COUNT(*), CAST(COALESCE(SUM(kept_bytes), 0) AS BIGINT), COUNT(CASE WHEN seen_at <= $1 THEN 1 END),
-		CAST(COALESCE(SUM(CASE WHEN seen_at <= $1 THEN kept_bytes ELSE 0 END), 0) AS BIGINT), MIN(seen_at) FROM sandbox_tenants`,
-		store.At(lastSeen(s.db.Now(), s.crowdedQuiet()))).Scan(&t.tenants, &t.kept, &t.idleTenants, &t.idleKept, &t.oldestUse)
+// hasPlace refuses another tenant if there is no place at present, until one may be dropped.
+func (s *budget) hasPlace(ctx context.Context, q store.Querier) error {
+	var tenants int64
+	var oldestUse store.Instant
+	err := q.QueryRowContext(ctx, `SELECT COUNT(*), MIN(seen_at) FROM sandbox_tenants`).Scan(&tenants, &oldestUse)
 	if err != nil {
-		return t, fmt.Errorf("cannot sum up the sandbox's usage: %w", err)
+		return fmt.Errorf("cannot count the sandbox's tenants: %w", err)
 	}
-	t.log, err = s.logged(ctx, q, "")
-	return t, err
-}
-
-// fits says whether there is space for a claim beside what is taken. The number of tenants matters
-// only to a claim for a tenant.
-func (s *budget) fits(c claim, tenants, bytes int64) bool {
-	return (c.tenants == 0 || tenants+c.tenants <= s.cfg.MaxTenants) && bytes+c.bytes <= s.cfg.Bytes
-}
-
-// hasSpace refuses a claim for which there is no space at present. It returns what is taken, also
-// with the refusal.
-func (s *budget) hasSpace(ctx context.Context, q store.Querier, c claim) (inUse, error) {
-	t, err := s.taken(ctx, q)
-	if err == nil && !s.fits(c, t.tenants, t.kept+sumOf(t.log)) {
-		err = s.full(t, c)
+	if tenants < s.cfg.MaxTenants {
+		return nil
 	}
-	return t, err
+	return full(oldestUse.Sub(lastSeen(s.db.Now(), s.crowdedQuiet())))
 }
 
-// full refuses a claim. Its Retry-After is the time until the log has deleted enough, if the log
-// alone is too full, and otherwise until a tenant may be dropped.
-func (s *budget) full(t inUse, c claim) *Error {
-	wait := t.oldestUse.Sub(lastSeen(s.db.Now(), s.crowdedQuiet()))
-	if excess := sumOf(t.log) + c.bytes - s.cfg.Bytes; excess > 0 {
-		wait = s.untilLeft(t.log, excess)
-	}
-	return unavailable("the sandbox is full: try again later", max(wait, touchEvery))
-}
-
-// makeSpace refuses a claim for which there is no space. If dropping idle tenants can make enough,
-// it first drops those that are idle longest, of at least crowdedIdle.
-func (s *budget) makeSpace(ctx context.Context, c claim) error {
-	t, err := s.hasSpace(ctx, s.db.Read(), c)
-	if _, full := errors.AsType[*Error](err); !full || !s.fits(c, t.tenants-t.idleTenants, t.kept-t.idleKept+sumOf(t.log)) {
+// makePlace refuses another tenant for which there is no place. If idle tenants can make one, it first
+// drops those that are idle longest, of at least crowdedIdle.
+func (s *budget) makePlace(ctx context.Context) error {
+	err := s.hasPlace(ctx, s.db.Read())
+	if _, full := errors.AsType[*Error](err); !full {
 		return err
 	}
 	quiet := s.crowdedQuiet()
@@ -95,7 +61,7 @@ func (s *budget) makeSpace(ctx context.Context, c claim) error {
 		if !dropped {
 			continue
 		}
-		_, err = s.hasSpace(ctx, s.db.Read(), c)
+		err = s.hasPlace(ctx, s.db.Read())
 		if _, full := errors.AsType[*Error](err); !full {
 			return err
 		}
@@ -183,14 +149,14 @@ const evictBatch = 100
 // used for touchEvery after its recorded use.
 func lastSeen(now time.Time, quiet time.Duration) time.Time { return now.Add(-quiet - touchEvery) }
 
-// Evict deletes rate limit windows that are over and counts of what the log no longer has, and
+// Evict deletes rate limit windows that are over and counts of events that the log no longer has, and
 // drops, one by one, the tenants that are idle when it begins. It continues after a tenant that
 // can't be dropped, and returns the first such error. Any number of processes may run it.
 func (s *Service) Evict(ctx context.Context) error {
 	if err := s.Forget(ctx); err != nil {
 		return err
 	}
-	if err := s.forgetLogged(ctx); err != nil {
+	if err := s.forgetExpired(ctx); err != nil {
 		return err
 	}
 	until := lastSeen(s.db.Now(), s.cfg.Idle)

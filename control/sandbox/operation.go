@@ -95,13 +95,10 @@ func (s *Service) Lives(ctx context.Context, tenantID string) (bool, error) {
 	return of.Key != nil, err
 }
 
-// usageOfDelivery is what one delivery takes, without a pack.
-var usageOfDelivery = usage{1536, 2560}
-
-// Deliver issues a receipt for the visitor's body of POST /v1/delivery, if there is space for it.
+// Deliver issues a receipt for the visitor's body of POST /v1/delivery, if the budget has space for it.
 // The answer is that route's. Errors are as of Config.Deliver, or an *Error.
 func (s *Service) Deliver(ctx context.Context, body []byte) (answer json.RawMessage, err error) {
-	if err := s.admit(ctx, usageOfDelivery); err != nil {
+	if err := s.admit(ctx, 1); err != nil {
 		return nil, err
 	}
 	of := visitorOf(ctx).caller
@@ -110,7 +107,7 @@ func (s *Service) Deliver(ctx context.Context, body []byte) (answer json.RawMess
 		return nil, evicted()
 	}
 	if err == nil {
-		s.charge(ctx, usageOfDelivery)
+		s.count(ctx, 1)
 	}
 	return answer, err
 }

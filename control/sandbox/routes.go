@@ -324,12 +324,12 @@ func (s *changes) resolve(ctx context.Context, in *resolveInput) (Verbatim[Resol
 
 // write sends a change to /v1.
 func (s *changes) write(ctx context.Context, target string, body any) (json.RawMessage, error) {
-	if err := s.admit(ctx, usageOfChange(0)); err != nil {
+	if err := s.admit(ctx, 1); err != nil {
 		return nil, err
 	}
 	data, err := s.call(ctx, http.MethodPost, target, body)
 	if err == nil {
-		s.charge(ctx, usageOfChange(len(data)))
+		s.count(ctx, 1)
 	}
 	return data, err
 }

@@ -29,18 +29,17 @@
 // log, which must never be signed with other values. From then on its cookie is TENANT_EVICTED, and
 // POST tenant sets a new one. A tenant whose key an operator has revoked is TENANT_EVICTED, too.
 //
-// The disk space for visitors is limited, and while the disk is nearly full they may write nothing:
-// otherwise a visitor who runs the demo in a loop could prevent all other deliveries, those of
-// paying tenants among them. One address may write a 64th of that space to the log, over all the
-// tenants that it creates; after that it is RATE_LIMITED until the log has deleted enough of it
+// The events that visitors have in the log are limited, and while the disk is nearly full they may
+// write nothing: otherwise a visitor who runs the demo in a loop could prevent all other deliveries,
+// those of paying tenants among them. One address may cause a 64th of these events, over all the
+// tenants that it creates; after that it is RATE_LIMITED until the log has deleted enough of them
 // (budget.go).
 //
-// The number of tenants is limited. If tenants or bytes are at their limit, the tenant that is idle
-// longest is dropped for another visitor, if it is idle for over an hour and dropping it frees
-// space, which the log's part does not. Otherwise the response is 503. So a client with many
-// addresses can keep others out until an hour after its last request, and make idle visitors lose
-// their tenants. If 64 or more addresses each fill their part of the log, the sandbox is closed
-// until the log has deleted some of it, after Config.LogKeep.
+// The number of tenants is limited. At the limit the tenant that is idle longest is dropped for
+// another visitor, if it is idle for over an hour. Otherwise the response is 503. So a client with
+// many addresses can keep others out until an hour after its last request, and make idle visitors
+// lose their tenants. If 64 or more addresses each cause all their events, the sandbox is closed
+// until the log has deleted some of them, after Config.LogKeep.
 //
 // The sandbox's keys also sign for tenants of control/access. These are not visitors': nothing here
 // counts or drops them.
@@ -82,9 +81,9 @@ type Config struct {
 	// MaxTenants is the most tenants of visitors, over all processes. Default 5,000, which is
 	// more than one address can create within a day.
 	MaxTenants int64
-	// Bytes is the most disk space for visitors' tenants, over all processes. One tenant may use
-	// a 64th of it outside the log, and one address a 64th of it in the log. Default 1 GiB.
-	Bytes int64
+	// Events is the most events of visitors in the log, over all processes; one address may cause
+	// a 64th of it. Default 400,000.
+	Events int64
 	// MinFree is the least free space, in bytes, on the disk of log, warehouse and packs: while
 	// Free returns less, visitors are refused. 0: no minimum, and Free is optional.
 	MinFree int64
@@ -143,8 +142,8 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	if cfg.MaxTenants == 0 {
 		cfg.MaxTenants = defaultMaxTenants
 	}
-	if cfg.Bytes == 0 {
-		cfg.Bytes = defaultBytes
+	if cfg.Events == 0 {
+		cfg.Events = budgetEvents
 	}
 	if cfg.LogKeep == 0 {
 		cfg.LogKeep = defaultLogKeep

@@ -73,10 +73,10 @@ func touch(ctx context.Context, tx *store.Tx, tenantID string, at store.Instant)
 	return err
 }
 
-// Tables are the tables of this package. Evict deletes old rows of sandbox_windows and sandbox_log.
+// Tables are the tables of this package. Evict deletes old rows of sandbox_windows and sandbox_events.
 var Tables = store.Tables{
 	{Name: "sandbox_tenants"},
 	{Name: "sandbox_windows", Outlives: "an address belongs to no tenant"},
-	{Name: "sandbox_log", Outlives: "the log keeps the tenant's events"},
+	{Name: "sandbox_events", Outlives: "the log keeps the tenant's events"},
 	{Name: "sandbox_secret", Outlives: "all visitors share it"},
 }

@@ -47,20 +47,16 @@ func (s *Service) summary(ctx context.Context) (made Summary, err error) {
 // provision creates a tenant with the standard seed. A tenant that can't be seeded is dropped. A
 // tenant that a crash leaves half seeded, or whose cookie never arrives, is evicted as idle.
 func (s *Service) provision(ctx context.Context) (auth.Principal, error) {
-	if err := s.diskHasSpace(); err != nil {
+	if err := s.admit(ctx, seedEvents); err != nil {
 		return auth.Principal{}, err
 	}
-	if err := s.withinLogLimit(ctx, usageOfSeed.log); err != nil {
-		return auth.Principal{}, err
-	}
-	place := claim{1, usageOfSeed.sum()}
-	if err := s.makeSpace(ctx, place); err != nil {
+	if err := s.makePlace(ctx); err != nil {
 		return auth.Principal{}, err
 	}
 	id := api.NewID("sandbox_", s.db.Now())
 	var made tenant.Created
 	err := s.db.Change(ctx, func(tx *store.Tx) (err error) {
-		if _, err := s.hasSpace(ctx, tx, place); err != nil { // another visitor took the space
+		if err := s.hasPlace(ctx, tx); err != nil { // another visitor took the place
 			return err
 		}
 		made, err = tenant.Make(ctx, tx, tenant.Request{Org: strings.ToLower(id), Label: "sandbox", Sandbox: true})
@@ -70,7 +66,7 @@ func (s *Service) provision(ctx context.Context) (auth.Principal, error) {
 		if err := insertVisitorTenant(ctx, tx, visitorTenant{made.TenantID, made.KeyID, store.At(tx.Now())}); err != nil {
 			return err
 		}
-		return addUsage(ctx, tx, made.TenantID, visitorOf(ctx).address, usageOfSeed)
+		return addEvents(ctx, tx, visitorOf(ctx).address, seedEvents)
 	})
 	if err != nil {
 		return auth.Principal{}, err

@@ -223,12 +223,12 @@ func (j *Job) Read(into any) error {
 
 // Hold makes a change, or a transaction of Transact, fail if the lease is over. It is the first
 // statement of what a worker writes.
-func (j *Job) Hold(ctx context.Context, tx execer) error {
+func (j *Job) Hold(ctx context.Context, tx Execer) error {
 	return j.write(ctx, tx, `UPDATE jobs SET updated_at = $3 WHERE `, Millis(j.db.Now()))
 }
 
 // write runs a statement on the job's row; ErrStale if the lease is over.
-func (j *Job) write(ctx context.Context, q execer, statement string, args ...any) error {
+func (j *Job) write(ctx context.Context, q Execer, statement string, args ...any) error {
 	result, err := q.ExecContext(ctx, statement+`job_id = $1 AND lease = $2 AND state = 'LEASED'`, append([]any{j.ID, j.lease}, args...)...)
 	var n int64
 	if err == nil {
@@ -294,7 +294,7 @@ func (j *Job) Done(ctx context.Context) error {
 // that was queued again meanwhile does not fail, but runs again.
 func (j *Job) Fail(ctx context.Context, code string, also func(ctx context.Context, tx *Tx) error) error {
 	defer j.db.jobQueued.raise()
-	fail := func(q execer) (ended bool, err error) {
+	fail := func(q Execer) (ended bool, err error) {
 		return j.end(ctx, q, `UPDATE jobs SET state = 'FAILED', place = 0, code = $3, due_at = $4, updated_at = $4 WHERE `, code, Millis(j.db.Now()))
 	}
 	if also == nil {
@@ -314,7 +314,7 @@ func (j *Job) Fail(ctx context.Context, code string, also func(ctx context.Conte
 
 // end runs the statement that ends the job. If the job was queued again meanwhile, it becomes READY
 // as if for the first time.
-func (j *Job) end(ctx context.Context, q execer, statement string, args ...any) (ended bool, err error) {
+func (j *Job) end(ctx context.Context, q Execer, statement string, args ...any) (ended bool, err error) {
 	if err = j.write(ctx, q, statement+`again = 0 AND `, args...); !errors.Is(err, ErrStale) {
 		return err == nil, err
 	}

@@ -138,14 +138,14 @@ func (tx *Tx) lockChanges(ctx context.Context) error {
 	return err
 }
 
-// execer is the writing connection or a change.
-type execer interface {
+// Execer is the writing connection or a change.
+type Execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
 // notify notifies every process, within a transaction at its commit. On SQLite there is no other
 // process.
-func (db *DB) notify(ctx context.Context, q execer, channel string) error {
+func (db *DB) notify(ctx context.Context, q Execer, channel string) error {
 	if db.pg == nil {
 		return nil
 	}

@@ -2,6 +2,8 @@ package upload
 
 import (
 	"sync/atomic"
+
+	"muniment.example/gateway/remote"
 )
 
 // Progress counts what a run has done so far. It may be read at any time.
@@ -31,7 +33,7 @@ func loaded(text *atomic.Pointer[string]) string {
 }
 
 func (p *Progress) warn(text string) {
-	text = printable(text)
+	text = remote.Printable(text)
 	p.warning.Store(&text)
 }
 
@@ -44,7 +46,7 @@ func (p *Progress) Answered() int64 {
 }
 
 func (p *Progress) trouble(err error) {
-	why := printable(err.Error())
+	why := remote.Printable(err.Error())
 	p.why.Store(&why)
 	p.Retries.Add(1)
 }

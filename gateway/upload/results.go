@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"muniment.example/gateway/api"
+	"muniment.example/gateway/remote"
 	"muniment.example/sealer/terminal"
 )
 
@@ -193,12 +194,12 @@ func (r Rejection) String() string {
 		name = terminal.Text(r.File)
 	}
 	if r.RowID != "" {
-		name += fmt.Sprintf(" (rowId %s)", printable(r.RowID))
+		name += fmt.Sprintf(" (rowId %s)", remote.Printable(r.RowID))
 	}
 	if r.Field != "" {
-		name += ": " + printable(r.Field)
+		name += ": " + remote.Printable(r.Field)
 	}
-	return name + ": " + printable(r.Message)
+	return name + ": " + remote.Printable(r.Message)
 }
 
 // Rejected calls visit with the rows of files that earlier runs have had rejected, as Run would name the

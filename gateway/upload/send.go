@@ -7,58 +7,25 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/klauspost/compress/gzip"
 
-	"muniment.example/sealer/terminal"
+	"muniment.example/gateway/remote"
 )
 
 const (
 	// attemptTime is how long one attempt may take.
 	attemptTime = time.Minute
-	// firstDelay doubles with each attempt, up to mostDelay.
-	firstDelay = 500 * time.Millisecond
-	mostDelay  = 30 * time.Second
 	// maxAnswer is the longest answer that is read.
 	maxAnswer = 64 << 20
 )
 
-// refusal is an answer that is no success.
-type refusal struct {
-	status  int
-	code    string
-	message string
-	after   time.Duration // Retry-After
-}
-
-func (r *refusal) Error() string {
-	text := printable(r.message)
-	if text == "" {
-		text = http.StatusText(r.status)
-	}
-	if r.code != "" {
-		text = printable(r.code) + ": " + text
-	}
-	return fmt.Sprintf("the service answers %d %s", r.status, text)
-}
-
-// passing says that the same request may be taken later.
-func (r *refusal) passing() bool {
-	switch r.status {
-	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
-		return true
-	}
-	return r.status >= 500
-}
-
 // ofBatch says that the request was refused for what was in it.
-func (r *refusal) ofBatch() bool {
-	switch r.status {
+func ofBatch(r *remote.Refusal) bool {
+	switch r.Status {
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
 		return true
 	}
@@ -80,14 +47,14 @@ func (u *Uploader) deliver(ctx context.Context, b *batch) error {
 				return err
 			}
 		}
-		var r *refusal
+		var r *remote.Refusal
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case err == nil:
 			err = errRowsBusy
-		case !errors.As(err, &r) || r.passing():
-		case r.ofBatch(): // of its file nothing more is sent: it would fare no better
+		case !errors.As(err, &r) || r.Passing():
+		case ofBatch(r): // of its file nothing more is sent: it would fare no better
 			b.file.refuse(r)
 			return nil
 		default:
@@ -100,11 +67,7 @@ func (u *Uploader) deliver(ctx context.Context, b *batch) error {
 			return fmt.Errorf("given up after %s: %w", u.cfg.RetryFor, err)
 		}
 		u.progress.trouble(err)
-		after := time.Duration(0)
-		if r != nil {
-			after = r.after
-		}
-		wait(ctx, delay(attempt, after))
+		remote.Wait(ctx, attempt, r)
 	}
 }
 
@@ -155,7 +118,7 @@ func (u *Uploader) settle(b *batch, a *answer, last bool) (left bool, err error)
 // probe sends an empty batch, so that a wrong key fails even if nothing is left to send.
 func (u *Uploader) probe(ctx context.Context) error {
 	_, err := u.post(ctx, &batch{source: &source{mediaType: "application/json", body: jsonBody(nil)}})
-	if r, ok := errors.AsType[*refusal](err); ok && !r.passing() && !r.ofBatch() {
+	if r, ok := errors.AsType[*remote.Refusal](err); ok && !r.Passing() && !ofBatch(r) {
 		return r
 	}
 	return nil
@@ -204,7 +167,7 @@ func (u *Uploader) post(ctx context.Context, b *batch) (*answer, error) {
 		return nil, fmt.Errorf("cannot read the answer of the service: %w", err)
 	}
 	if resp.StatusCode != http.StatusOK {
-		return nil, readRefusal(resp, text)
+		return nil, remote.ReadRefusal(resp, text)
 	}
 	a := new(answer)
 	if err := json.Unmarshal(text, a); err != nil {
@@ -212,42 +175,3 @@ func (u *Uploader) post(ctx context.Context, b *batch) (*answer, error) {
 	}
 	return a, nil
 }
-
-func readRefusal(resp *http.Response, text []byte) *refusal {
-	r := &refusal{status: resp.StatusCode}
-	var envelope struct{ Error, Message string }
-	if json.Unmarshal(text, &envelope) == nil {
-		r.code, r.message = envelope.Error, envelope.Message
-	}
-	given := resp.Header.Get("Retry-After")
-	if seconds, err := strconv.Atoi(given); err == nil {
-		r.after = time.Duration(seconds) * time.Second
-	} else if at, err := http.ParseTime(given); err == nil {
-		r.after = time.Until(at)
-	}
-	r.after = min(max(r.after, 0), 10*time.Minute)
-	return r
-}
-
-// delay is how long to wait before the next attempt: longer each time, at least the service's
-// Retry-After, and with jitter.
-func delay(attempt int, after time.Duration) time.Duration {
-	most := min(firstDelay<<min(attempt, 10), mostDelay)
-	jitter := time.Duration(rand.Int64N(int64(most/2))) + 1
-	if after > 0 {
-		return after + jitter
-	}
-	return most/2 + jitter
-}
-
-func wait(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}
-
-// printable is the beginning of a text of the service, for a terminal.
-func printable(text string) string { return terminal.Text(text[:min(len(text), 1000)]) }

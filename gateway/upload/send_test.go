@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"muniment.example/gateway/remote"
 )
 
 // TestRetries: what the service can't take now is sent again, not before its Retry-After, and
@@ -193,7 +195,7 @@ func TestMisleadingAnswers(t *testing.T) {
 		require.ErrorContains(t, err, want)
 		require.Empty(t, resultsOf(t, path))
 	}
-	r := refusal{status: 422, code: "X\x1b[2J", message: strings.Repeat("\x07", 5000)}
+	r := remote.Refusal{Status: 422, Code: "X\x1b[2J", Message: strings.Repeat("\x07", 5000)}
 	require.NotContains(t, r.Error(), "\x1b")
 	require.NotContains(t, r.Error(), "\x07")
 }

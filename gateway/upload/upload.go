@@ -25,9 +25,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strings"
 	"sync"
 	"time"
+
+	"muniment.example/gateway/remote"
 )
 
 // Bounds of the service (see its contract), and of what is sent at once.
@@ -78,23 +79,15 @@ type Uploader struct {
 
 // New checks the configuration. Nothing is sent.
 func New(cfg Config) (*Uploader, error) {
-	base, err := url.Parse(cfg.URL)
-	switch {
-	case err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" || base.RawQuery != "" || base.Fragment != "" || base.User != nil:
-		return nil, fmt.Errorf("the URL of the service %q is invalid: it must be like https://muniment.example", cfg.URL)
-	case cfg.Key == "":
-		return nil, errors.New("the API key is missing")
-	case strings.ContainsFunc(cfg.Key, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
-		return nil, errors.New("the API key is malformed") // and not shown: a part of it may be right
-	case cfg.Senders < 0 || cfg.RetryFor < 0:
+	base, err := remote.Base(cfg.URL, cfg.Key)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Senders < 0 || cfg.RetryFor < 0 {
 		return nil, errors.New("the number of senders and the time for retries can't be negative")
 	}
 	cfg.Senders, cfg.RetryFor = cmp.Or(cfg.Senders, 4), cmp.Or(cfg.RetryFor, 15*time.Minute)
-	if cfg.HTTP == nil {
-		cfg.HTTP = http.DefaultTransport
-	}
-	u := &Uploader{cfg: cfg, progress: cfg.Progress, endpoint: strings.TrimSuffix(base.String(), "/") + "/v1/delivery/ingest-batch"}
-	u.http = http.Client{Transport: cfg.HTTP, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	u := &Uploader{cfg: cfg, http: remote.Client(cfg.HTTP), progress: cfg.Progress, endpoint: base + "/v1/delivery/ingest-batch"}
 	if u.progress == nil {
 		u.progress = new(Progress)
 	}

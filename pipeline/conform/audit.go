@@ -48,7 +48,7 @@ func (w *MemoryWarehouse) Misjudged(ctx context.Context, from, to sealer.Positio
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, r := range w.rows {
-		_, duplicate := first(w.rows, r, day)
+		_, duplicate := first(w.rows, r)
 		if r.Partition == from.Partition && r.Compare(from) >= 0 && r.Compare(to) < 0 && w.decided(r) != duplicate {
 			list = append(list, eventOf(r))
 		}
@@ -61,7 +61,7 @@ func (w *MemoryWarehouse) decided(r pipeline.Row) bool {
 	if duplicate, ok := w.spoiled[[2]string{r.TenantID, r.EventID}]; ok {
 		return duplicate
 	}
-	_, duplicate := first(w.rows, r, day)
+	_, duplicate := first(w.rows, r)
 	return duplicate
 }
 

@@ -31,7 +31,7 @@ func checkTenantsApart(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	require.EqualValues(tb, 1, n)
 	lines, err := w.Metering(ctx, pipeline.MeterQuery{TenantID: "tnt_a"})
 	require.NoError(tb, err)
-	require.Equal(tb, meter([]pipeline.Row{mine}, pipeline.MeterQuery{TenantID: "tnt_a"}, day), lines, "another tenant's key makes no duplicate")
+	require.Equal(tb, meter([]pipeline.Row{mine}, pipeline.MeterQuery{TenantID: "tnt_a"}), lines, "another tenant's key makes no duplicate")
 	list, err := w.Duplicates(ctx, "tnt_a", sealer.Position{}, at(9))
 	require.NoError(tb, err)
 	require.Empty(tb, list)

@@ -388,12 +388,12 @@ func (w *MemoryWarehouse) Event(ctx context.Context, tenantID, eventID string) (
 
 // Metering implements pipeline.Warehouse.
 func (w *MemoryWarehouse) Metering(ctx context.Context, q pipeline.MeterQuery) ([]pipeline.MeterRow, error) {
-	return meter(w.all(), q, day), cmp.Or(q.Check(), ctx.Err())
+	return meter(w.all(), q), cmp.Or(q.Check(), ctx.Err())
 }
 
 // MeterTotals implements pipeline.Warehouse.
 func (w *MemoryWarehouse) MeterTotals(ctx context.Context, q pipeline.MeterQuery) (pipeline.MeterTotals, error) {
-	return meterTotals(w.all(), q, day), cmp.Or(q.Check(), ctx.Err())
+	return meterTotals(w.all(), q), cmp.Or(q.Check(), ctx.Err())
 }
 
 // Refusals implements pipeline.Warehouse.

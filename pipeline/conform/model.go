@@ -38,9 +38,9 @@ func collapse(rows []pipeline.Row) []pipeline.Row {
 
 const day = 24 * time.Hour
 
-// first returns the lowest event that makes r a duplicate, among rows in the
-// order of their positions.
-func first(rows []pipeline.Row, r pipeline.Row, window time.Duration) (pipeline.Row, bool) {
+// first returns the lowest event that makes r a duplicate, within a day if it has its key, among rows
+// in the order of their positions.
+func first(rows []pipeline.Row, r pipeline.Row) (pipeline.Row, bool) {
 	if r.Delivery == nil {
 		return pipeline.Row{}, false
 	}
@@ -53,7 +53,7 @@ func first(rows []pipeline.Row, r pipeline.Row, window time.Duration) (pipeline.
 		}
 		sameKey := r.Delivery.Idempotency != "" && p.Delivery.Idempotency == r.Delivery.Idempotency
 		sameRow := r.Delivery.Identity != sealer.RowIdentity{} && p.Delivery.Identity == r.Delivery.Identity
-		if sameRow || sameKey && r.At.Sub(p.At) <= window {
+		if sameRow || sameKey && r.At.Sub(p.At) <= day {
 			return p, true
 		}
 	}
@@ -106,8 +106,8 @@ func slice[T any](lines []T, skip, limit int) []T {
 	return lines
 }
 
-// meter sums collapsed rows as Warehouse.Metering does; window is a day.
-func meter(rows []pipeline.Row, q pipeline.MeterQuery, window time.Duration) []pipeline.MeterRow {
+// meter sums collapsed rows as Warehouse.Metering does.
+func meter(rows []pipeline.Row, q pipeline.MeterQuery) []pipeline.MeterRow {
 	sums := map[pipeline.MeterRow]pipeline.MeterRow{}
 	for _, r := range rows {
 		if !selected(r, q) {
@@ -131,7 +131,7 @@ func meter(rows []pipeline.Row, q pipeline.MeterQuery, window time.Duration) []p
 			line.SpatialPlacementID = d.SpatialPlacementID
 		}
 		quantity, impressions := d.QuantityMs, d.Impressions
-		if _, ok := first(rows, r, window); ok {
+		if _, ok := first(rows, r); ok {
 			line.MeteringBasis, line.Reason, quantity, impressions = "none", pipeline.ReasonDuplicate, 0, 0
 		}
 		sum, ok := sums[line]
@@ -157,7 +157,7 @@ func meter(rows []pipeline.Row, q pipeline.MeterQuery, window time.Duration) []p
 }
 
 // meterTotals sums what Warehouse.MeterTotals does, from collapsed rows.
-func meterTotals(rows []pipeline.Row, q pipeline.MeterQuery, window time.Duration) (t pipeline.MeterTotals) {
+func meterTotals(rows []pipeline.Row, q pipeline.MeterQuery) (t pipeline.MeterTotals) {
 	for _, r := range rows {
 		if !selected(r, q) {
 			continue
@@ -170,7 +170,7 @@ func meterTotals(rows []pipeline.Row, q pipeline.MeterQuery, window time.Duratio
 			t.Last = at
 		}
 		t.Receipts++
-		if _, ok := first(rows, r, window); ok {
+		if _, ok := first(rows, r); ok {
 			t.Duplicates++
 			continue
 		}
@@ -333,7 +333,7 @@ func duplicates(rows []pipeline.Row, tenantID string, after, upTo sealer.Positio
 		if r.TenantID != tenantID || r.Compare(after) <= 0 || r.Compare(upTo) > 0 {
 			continue
 		}
-		if p, ok := first(rows, r, day); ok {
+		if p, ok := first(rows, r); ok {
 			list = append(list, repeats(r, p))
 		}
 	}

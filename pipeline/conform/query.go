@@ -106,13 +106,13 @@ func checkBuckets(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 		if rapid.IntRange(0, 2).Draw(t, "of some hours") == 0 {
 			q.Hours = drawHours(t, log)
 		}
-		want := meter(rows, q, day)
+		want := meter(rows, q)
 		lines, err := w.Metering(ctx, q)
 		require.NoError(t, err)
 		requireLines(t, want, lines, q)
 		totals, err := w.MeterTotals(ctx, q)
 		require.NoError(t, err)
-		require.Equal(t, meterTotals(rows, q, day), totals, "%+v", q)
+		require.Equal(t, meterTotals(rows, q), totals, "%+v", q)
 
 		q.Skip, q.Limit = rapid.IntRange(0, 5).Draw(t, "skip"), rapid.IntRange(0, 4).Draw(t, "limit")
 		lines, err = w.Metering(ctx, q)
@@ -139,10 +139,10 @@ func requireSums(tb require.TestingT, ctx context.Context, w pipeline.Warehouse,
 		q.TenantID = tenant
 		lines, err := w.Metering(ctx, q)
 		require.NoError(tb, err)
-		requireLines(tb, meter(rows, q, day), lines, q)
+		requireLines(tb, meter(rows, q), lines, q)
 		totals, err := w.MeterTotals(ctx, q)
 		require.NoError(tb, err)
-		require.Equal(tb, meterTotals(rows, q, day), totals, "%+v", q)
+		require.Equal(tb, meterTotals(rows, q), totals, "%+v", q)
 	}
 }
 
@@ -159,7 +159,7 @@ func checkNamedEvents(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 		q := pipeline.MeterQuery{TenantID: "tnt_a", EventIDs: ids}
 		lines, err := w.Metering(ctx, q)
 		if err == nil {
-			requireLines(tb, meter([]pipeline.Row{first, again, theirs}, q, day), lines, len(ids))
+			requireLines(tb, meter([]pipeline.Row{first, again, theirs}, q), lines, len(ids))
 		}
 		totals, err2 := w.MeterTotals(ctx, q)
 		require.Equal(tb, err == nil, err2 == nil)

@@ -190,7 +190,7 @@ func (s *scenario) require() {
 		require.EqualValues(s, len(mine), n)
 		requireDuplicates(s, s.ctx, s.warehouse, rows, tenant)
 		requireSums(s, s.ctx, s.warehouse, rows, tenant)
-		repeated += int(meterTotals(rows, pipeline.MeterQuery{TenantID: tenant}, day).Duplicates)
+		repeated += int(meterTotals(rows, pipeline.MeterQuery{TenantID: tenant}).Duplicates)
 	}
 	require.Positive(s, repeated, "a scenario without duplicates proves nothing")
 	_, end, err := s.log.Bounds(s.ctx, 0)

@@ -223,7 +223,7 @@ func checkReload(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 		require.EqualValues(tb, len(want), count)
 		lines, err := w.Metering(ctx, pipeline.MeterQuery{TenantID: "tnt_a"})
 		require.NoError(tb, err)
-		require.Equal(tb, meter(want, pipeline.MeterQuery{TenantID: "tnt_a"}, day), lines)
+		require.Equal(tb, meter(want, pipeline.MeterQuery{TenantID: "tnt_a"}), lines)
 		requireDuplicates(tb, ctx, w, want, "tnt_a")
 		next, _, err := w.Resume(ctx, 3)
 		require.NoError(tb, err)
@@ -360,8 +360,8 @@ func checkModel(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 			q.TenantID = tenant
 			lines, err := w.Metering(ctx, q)
 			require.NoError(t, err)
-			require.ElementsMatch(t, meter(rows, q, day), lines, "%+v", q)
-			require.Equal(t, meter(rows, q, day), append([]pipeline.MeterRow(nil), lines...), "order of lines")
+			require.ElementsMatch(t, meter(rows, q), lines, "%+v", q)
+			require.Equal(t, meter(rows, q), append([]pipeline.MeterRow(nil), lines...), "order of lines")
 		}
 		for _, window := range [][2]sealer.Position{{{}, last}, {*place("after"), last}, {{}, *place("up to")}, {*place("after"), *place("up to")}} {
 			list, err := w.Duplicates(ctx, tenant, window[0], window[1])
@@ -406,7 +406,7 @@ func checkAsOf(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 		asOf := at(i)
 		lines, err := w.Metering(ctx, pipeline.MeterQuery{TenantID: "tnt_a", AsOf: &asOf})
 		require.NoError(tb, err)
-		want := meter(rows[:i], pipeline.MeterQuery{TenantID: "tnt_a"}, day)
+		want := meter(rows[:i], pipeline.MeterQuery{TenantID: "tnt_a"})
 		require.Equal(tb, want, append([]pipeline.MeterRow(nil), lines...), "as of %d", i)
 	}
 }

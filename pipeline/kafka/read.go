@@ -59,7 +59,7 @@ func (l *Log) Read(ctx context.Context, at sealer.Position) (e sealer.Entry, err
 		if err := t.holds(at); err != nil {
 			return err
 		}
-		_, err := l.fetch(ctx, t, at, 1, 0, func(got sealer.Entry) error {
+		err := l.fetch(ctx, t, at, 1, 0, func(got sealer.Entry) error {
 			e = got
 			return errEnough
 		})
@@ -97,7 +97,7 @@ func (l *Log) Scan(ctx context.Context, from, to sealer.Position, fn func(sealer
 	var stop error // fn's own
 	for next := from; next.Offset < limit && stop == nil; {
 		err := l.read(ctx, "cannot scan", from.Partition, func(ctx context.Context, t *topic) error {
-			_, err := l.fetch(ctx, t, next, fetchBytes, 0, func(e sealer.Entry) error {
+			err := l.fetch(ctx, t, next, fetchBytes, 0, func(e sealer.Entry) error {
 				if next.Offset == limit {
 					return errEnough
 				}
@@ -140,7 +140,7 @@ func (l *Log) Wait(ctx context.Context, at sealer.Position) error {
 				return nil
 			}
 			// A fetch may begin at the end, but not beyond it.
-			_, err = l.fetch(ctx, t, end, 1, pollTime, func(sealer.Entry) error { return errEnough })
+			err = l.fetch(ctx, t, end, 1, pollTime, func(sealer.Entry) error { return errEnough })
 			if errors.Is(err, errEnough) {
 				there = at == end
 				err = nil
@@ -179,7 +179,7 @@ func (t *topic) holds(at sealer.Position) error {
 // fetch sends the partition's leader one request for the records from a position on, at
 // least one batch, and calls fn for each in order. If there is none yet the leader waits up
 // to wait, and fn is not called. An error of fn ends the fetch.
-func (l *Log) fetch(ctx context.Context, t *topic, from sealer.Position, bytes int64, wait time.Duration, fn func(sealer.Entry) error) (end int64, err error) {
+func (l *Log) fetch(ctx context.Context, t *topic, from sealer.Position, bytes int64, wait time.Duration, fn func(sealer.Entry) error) error {
 	req := &kafkago.FetchRequest{
 		Topic:     l.cfg.Topic,
 		Partition: int(from.Partition),
@@ -193,13 +193,13 @@ func (l *Log) fetch(ctx context.Context, t *topic, from sealer.Position, bytes i
 	res, err := l.client.Fetch(ctx, req)
 	switch {
 	case err != nil && damagedBatch(err):
-		return 0, fmt.Errorf("%w: batch at %s: %w", pipeline.ErrDamaged, from, err)
+		return fmt.Errorf("%w: batch at %s: %w", pipeline.ErrDamaged, from, err)
 	case err != nil:
-		return 0, err
+		return err
 	case errors.Is(res.Error, kafkago.OffsetOutOfRange):
-		return 0, l.outOfRange(ctx, t, from)
+		return l.outOfRange(ctx, t, from)
 	case res.Error != nil:
-		return 0, res.Error
+		return res.Error
 	}
 	next := from
 	for {
@@ -208,28 +208,28 @@ func (l *Log) fetch(ctx context.Context, t *topic, from sealer.Position, bytes i
 			break
 		}
 		if err != nil {
-			return 0, fmt.Errorf("%w: record at %s: %w", pipeline.ErrDamaged, next, err)
+			return fmt.Errorf("%w: record at %s: %w", pipeline.ErrDamaged, next, err)
 		}
 		if m.Offset < next.Offset { // of the batch that holds from
 			closeRecord(m)
 			continue
 		}
 		if m.Offset > next.Offset {
-			return 0, fmt.Errorf("%w: nothing from offset %d up to %d of partition %d", pipeline.ErrGap, next.Offset, m.Offset, from.Partition)
+			return fmt.Errorf("%w: nothing from offset %d up to %d of partition %d", pipeline.ErrGap, next.Offset, m.Offset, from.Partition)
 		}
 		e, err := entry(next, m)
 		if err != nil {
-			return 0, fmt.Errorf("%w: %w", pipeline.ErrDamaged, err)
+			return fmt.Errorf("%w: %w", pipeline.ErrDamaged, err)
 		}
 		if err := fn(e); err != nil {
-			return 0, err
+			return err
 		}
 		next = next.Next()
 	}
 	if next == from && res.HighWatermark > from.Offset && res.Throttle == 0 {
-		return 0, fmt.Errorf("%w: nothing at offset %d of partition %d, which ends at %d", pipeline.ErrGap, from.Offset, from.Partition, res.HighWatermark)
+		return fmt.Errorf("%w: nothing at offset %d of partition %d, which ends at %d", pipeline.ErrGap, from.Offset, from.Partition, res.HighWatermark)
 	}
-	return res.HighWatermark, nil
+	return nil
 }
 
 // outOfRange returns the error for a position before or behind the log.

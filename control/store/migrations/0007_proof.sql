@@ -49,14 +49,6 @@ CREATE TABLE proof_packs (
 CREATE INDEX proof_packs_by_position ON proof_packs (tenant_id, last_generation, last_offset);
 CREATE UNIQUE INDEX proof_packs_by_leaf ON proof_packs (tenant_id, first_index);
 
--- Which process is sealing a tenant, on a database that several share. It only spares work:
--- the head decides.
-CREATE TABLE proof_turns (
-    tenant_id TEXT   NOT NULL PRIMARY KEY,
-    process   TEXT   NOT NULL,
-    ends_at   BIGINT NOT NULL -- milliseconds; a killed process blocks others no longer
-);
-
 -- What the deliveries of packs add up to, by day of renderedAt in UTC (see package sums). A row is
 -- written in the transaction that adds its pack, and never changes.
 CREATE TABLE proof_sums (

@@ -1,13 +1,11 @@
 -- +goose Up
 
 -- The tenants of visitors of the sandbox, and the key that acts for each. Its secret is not stored.
--- seen_at is when it was used last, to within a minute; kept_bytes is about how many bytes the
--- tenant takes elsewhere than in the log.
+-- seen_at is when it was used last, to within a minute.
 CREATE TABLE sandbox_tenants (
-    tenant_id  TEXT   PRIMARY KEY REFERENCES tenants (tenant_id),
-    key_id     TEXT   NOT NULL REFERENCES api_keys (key_id),
-    seen_at    BIGINT NOT NULL,
-    kept_bytes BIGINT NOT NULL DEFAULT 0
+    tenant_id TEXT   PRIMARY KEY REFERENCES tenants (tenant_id),
+    key_id    TEXT   NOT NULL REFERENCES api_keys (key_id),
+    seen_at   BIGINT NOT NULL
 );
 CREATE INDEX sandbox_tenants_by_use ON sandbox_tenants (seen_at, tenant_id);
 CREATE INDEX sandbox_tenants_by_key ON sandbox_tenants (key_id);
@@ -28,11 +26,11 @@ CREATE TABLE sandbox_windows (
 );
 CREATE INDEX sandbox_windows_by_time ON sandbox_windows (last_at);
 
--- About how many bytes requests of an address put into the log within an hour, until its
--- retention is over.
-CREATE TABLE sandbox_log (
+-- How many events requests of an address put into the log within an hour, until its retention
+-- is over.
+CREATE TABLE sandbox_events (
     address TEXT   NOT NULL, -- a keyed hash of it
     hour    BIGINT NOT NULL, -- its beginning, in milliseconds
-    bytes   BIGINT NOT NULL,
+    events  BIGINT NOT NULL,
     PRIMARY KEY (address, hour)
 );
