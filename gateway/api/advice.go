@@ -14,7 +14,7 @@ var remedies = map[int]string{
 	http.StatusConflict:                    "read the record; a new request needs a new key",
 	http.StatusPreconditionFailed:          "don't show it this way; don't send it again",
 	http.StatusRequestEntityTooLarge:       "split it",
-	http.StatusUnsupportedMediaType:        "send a Content-Type and a Content-Encoding that the operation takes",
+	http.StatusUnsupportedMediaType:        "send one that it takes",
 	http.StatusUnprocessableEntity:         "correct the request",
 	http.StatusTooManyRequests:             "wait for retry-after, which differs from caller to caller",
 	http.StatusRequestHeaderFieldsTooLarge: "correct the program",
