@@ -66,6 +66,9 @@ func byKey(known auth.Keys, now func() time.Time) authenticator {
 					if caller, err = auth.Authenticate(ctx.Context(), authorization(ctx), known, now()); err != nil {
 						return nil, err
 					}
+					if x, ok := exchangeOf(ctx.Context()); ok {
+						x.key = caller.Key
+					}
 				}
 				if err := caller.Require(api.Scope(access)); err != nil {
 					return nil, err

@@ -67,6 +67,7 @@ import (
 	"muniment.example/control/payable"
 	"muniment.example/control/payeelink"
 	"muniment.example/control/proof"
+	"muniment.example/control/requests"
 	"muniment.example/control/right"
 	"muniment.example/control/route"
 	"muniment.example/control/sandbox"
@@ -111,6 +112,8 @@ type Config struct {
 	DeliverSandbox DeliverSandbox
 	// SandboxRows issues rows of their batches for the nodes; nil leaves that operation out.
 	SandboxRows func(ctx context.Context, req api.SandboxRows) ([]api.SandboxRow, error)
+	// Requests counts refused requests and uses of keys; nil counts none.
+	Requests *requests.Service
 	// Services are all services of the API, Keys and Tenants among them.
 	Services []Service
 	// Log is the log to which Run relays the outbox.
@@ -184,7 +187,7 @@ func New(cfg Config) (*Control, error) {
 		admin:   newHandler(cfg, seconds, byToken(cfg.AdminToken)),
 		nodes:   newHandler(cfg, seconds, byNode(cfg.Nodes)),
 	}
-	c.callers.sandbox = cfg.Sandbox
+	c.callers.sandbox, c.callers.requests, c.callers.keys = cfg.Sandbox, cfg.Requests, keys{cfg.DB}
 	c.nodes.ofNodes = true
 	c.admin.origins = http.NewCrossOriginProtection()
 	for _, service := range cfg.Services {
@@ -252,5 +255,5 @@ func (c *Control) relay(ctx context.Context) error { return c.cfg.DB.Outbox.Rela
 
 // Tables are the tables of all services; a table that refers to another comes before it.
 var Tables = slices.Concat(
-	access.Tables, member.Tables, webhook.Tables, payeelink.Tables, payable.Tables, statement.Tables, sandbox.Tables, erasure.Tables, dsar.Tables, proof.Tables, ingest.Tables, challenge.Tables, dispute.Tables, offer.Tables, settle.Tables, right.Tables, tenant.Tables, node.Tables, signing.Tables, store.OwnTables,
+	access.Tables, member.Tables, webhook.Tables, payeelink.Tables, payable.Tables, statement.Tables, sandbox.Tables, erasure.Tables, dsar.Tables, proof.Tables, ingest.Tables, challenge.Tables, dispute.Tables, offer.Tables, settle.Tables, right.Tables, requests.Tables, tenant.Tables, node.Tables, signing.Tables, store.OwnTables,
 )

@@ -37,6 +37,7 @@ import (
 	"muniment.example/control/payable"
 	"muniment.example/control/payeelink"
 	"muniment.example/control/proof"
+	counted "muniment.example/control/requests"
 	"muniment.example/control/right"
 	"muniment.example/control/route/routetest"
 	"muniment.example/control/sandbox"
@@ -61,6 +62,7 @@ type fixture struct {
 	db       *store.DB
 	keys     *signing.Service
 	nodes    *node.Service
+	requests *counted.Service
 	tenants  *tenant.Service
 	offers   *offer.Service
 	ingest   *ingest.Service
@@ -85,7 +87,7 @@ type fixture struct {
 // config is how the fixture's control is made.
 func (h *fixture) config() control.Config {
 	return control.Config{
-		DB: h.db, Keys: h.keys, Nodes: h.nodes, Tenants: h.tenants, Ingest: h.ingest, Services: h.services, Sandbox: h.sandbox, Access: h.access, Log: h.log, AdminToken: adminToken,
+		DB: h.db, Keys: h.keys, Nodes: h.nodes, Tenants: h.tenants, Ingest: h.ingest, Services: h.services, Sandbox: h.sandbox, Access: h.access, Requests: h.requests, Log: h.log, AdminToken: adminToken,
 		Logger: slog.New(slog.NewTextHandler(h.logged, nil)), Registerer: prometheus.NewRegistry(),
 	}
 }
@@ -127,7 +129,9 @@ func newFixtureOn(t *testing.T, dir string, nodes node.Config, now ...func() tim
 	require.NoError(t, err)
 	hooks, err := webhook.New(webhook.Config{DB: h.db, Log: struct{ pipeline.Reader }{}, Warehouse: struct{ pipeline.Warehouse }{}, Keys: h.keys, Kinds: control.Kinds, Scopes: people.ScopesInForce, Egress: egress})
 	require.NoError(t, err)
-	h.tenants, err = tenant.New(tenant.Config{DB: h.db, Nodes: h.nodes, Ended: hooks.KeyEnded, Scopes: people.ScopesInForce, Counters: tenant.Counters{
+	h.requests, err = counted.New(h.db)
+	require.NoError(t, err)
+	h.tenants, err = tenant.New(tenant.Config{DB: h.db, LastUsed: h.requests.LastUsed, Nodes: h.nodes, Ended: hooks.KeyEnded, Scopes: people.ScopesInForce, Counters: tenant.Counters{
 		Bases: rights.CountBases, Rights: rights.CountRights, Offers: h.offers.Count, Challenges: challenges.Count,
 		Events: func(context.Context, string) (int64, error) { return 7, h.uncounted },
 	}})
@@ -170,7 +174,7 @@ func newFixtureOn(t *testing.T, dir string, nodes node.Config, now ...func() tim
 		LogKeep: func(context.Context) (time.Duration, error) { return 24 * time.Hour, nil }, CopiesKeep: 24 * time.Hour,
 	})
 	require.NoError(t, err)
-	h.services = []control.Service{h.keys, h.tenants, h.members, rights, h.offers, challenges, disputes, h.ingest, beacons, hooks, settlement, statements, payables, payees, erasures, exports, trouble{}}
+	h.services = []control.Service{h.keys, h.tenants, h.requests, h.members, rights, h.offers, challenges, disputes, h.ingest, beacons, hooks, settlement, statements, payables, payees, erasures, exports, trouble{}}
 	return h
 }
 

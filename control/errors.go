@@ -213,7 +213,7 @@ func finish(ctx huma.Context, _ string, body any) (any, error) {
 	}
 	e := *shared
 	if ok {
-		e.RequestID = x.requestID
+		e.RequestID, x.refused = x.requestID, &e
 	}
 	if e.Code == api.ResourceNotFound && e.Field != "" {
 		e.Message += otherKind(given(ctx, x, e.Field), e.Message)
@@ -224,7 +224,7 @@ func finish(ctx huma.Context, _ string, body any) (any, error) {
 // writeError responds to requests that huma doesn't handle.
 func writeError(w http.ResponseWriter, r *http.Request, e *api.Error) {
 	if x, ok := exchangeOf(r.Context()); ok {
-		e.RequestID = x.requestID
+		e.RequestID, x.refused = x.requestID, e
 		if s := x.backoff.Seconds(e.RetryAfterSeconds(), e.Reason, time.Now()); s > 0 {
 			w.Header().Set("Retry-After", strconv.Itoa(s))
 		}

@@ -18,10 +18,12 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"muniment.example/control/requests"
 	"muniment.example/control/route"
 	"muniment.example/control/sandbox"
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
 	"muniment.example/pipeline/trace"
 )
 
@@ -38,7 +40,9 @@ type handler struct {
 	tracer    *trace.Tracer
 	faults    *faults
 	backoff   api.Backoff
-	sandbox   *sandbox.Service // counts requests to its unknown paths; may be nil
+	sandbox   *sandbox.Service  // counts requests to its unknown paths; may be nil
+	requests  *requests.Service // counts requests with keys; may be nil
+	keys      auth.Keys         // that callers may have; nil without requests
 	// origins refuses what browsers send for pages of other origins, but for safe methods; nil: it is
 	// for each operation to do that.
 	origins *http.CrossOriginProtection
@@ -111,6 +115,8 @@ type exchange struct {
 	body      []byte          // as it was sent, if it is JSON
 	tenantID  string          // of the request, for the log and its span; empty for none
 	span      *trace.Span     // nil: it is not traced
+	key       *api.Key        // that has admitted the request; nil for none
+	refused   *api.Error      // the response; nil for none
 }
 
 type exchangeKey struct{}

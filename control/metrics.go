@@ -1,6 +1,7 @@
 package control
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -50,9 +51,33 @@ func (d *handler) observe(x *exchange, r *http.Request, w *responseWriter, began
 	}
 	d.seconds.WithLabelValues(operation, strconv.Itoa(status)).Observe(took.Seconds())
 	x.endSpan(r, operation, status)
+	d.count(x, r, operation)
 	if _, inside := r.Context().Value(inProcess{}).(auth.Principal); inside || !d.logger.Enabled(r.Context(), slog.LevelDebug) {
 		return
 	}
 	x.logger.Debug("request", "method", r.Method, "route", route, "status", status,
 		"tenantId", x.tenantID, "duration", took)
+}
+
+// shownTimeout bounds how long a refused request waits to learn whose it is.
+const shownTimeout = time.Second
+
+// count counts a request with a key. One that no key has admitted is counted if it has shown the secret of one that is
+// revoked or has expired, or if nothing is under its path.
+func (d *handler) count(x *exchange, r *http.Request, operation string) {
+	if _, inside := r.Context().Value(inProcess{}).(auth.Principal); inside || d.requests == nil {
+		return
+	}
+	counter, now, key := d.requests.Counter(), d.db.Now(), x.key
+	switch {
+	case key != nil:
+		counter.Used(key.ID, now)
+	case x.refused != nil && (x.operation == nil || x.refused.Message == auth.ErrRevoked.Message || x.refused.Message == auth.ErrExpired.Message):
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), shownTimeout)
+		defer cancel()
+		key = auth.Shown(ctx, auth.Header(r.Header), d.keys)
+	}
+	if key != nil && x.refused != nil {
+		counter.Refused(key, operation, x.refused, x.requestID, now)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"muniment.example/control/node"
+	"muniment.example/control/requests"
 	"muniment.example/control/right"
 	"muniment.example/control/signing"
 	"muniment.example/control/store"
@@ -17,18 +18,28 @@ const feedWait = 500 * time.Millisecond
 
 // Source serves the feed to a node in this process.
 type Source struct {
-	db    *store.DB
-	keys  *signing.Service
-	nodes *node.Service
+	db       *store.DB
+	keys     *signing.Service
+	nodes    *node.Service
+	requests *requests.Service // may be nil
 }
 
 // Source returns the feed of the primary database.
-func (c *Control) Source() *Source { return &Source{c.cfg.DB, c.cfg.Keys, c.cfg.Nodes} }
+func (c *Control) Source() *Source { return &Source{c.cfg.DB, c.cfg.Keys, c.cfg.Nodes, c.cfg.Requests} }
 
 // Feed returns at once if the database's newest revision is not req.After, and otherwise after the
 // next commit or feedWait. It first records the node's poll, whose process it refuses if another runs as
-// the node (api.IsSuperseded).
+// the node (api.IsSuperseded). What the node has counted is taken with an answer alone, as it tells it again
+// otherwise.
 func (s *Source) Feed(ctx context.Context, req api.FeedRequest) (api.Feed, error) {
+	f, err := s.feed(ctx, req)
+	if err == nil && s.requests != nil {
+		s.requests.Tell(req.KeyUses)
+	}
+	return f, err
+}
+
+func (s *Source) feed(ctx context.Context, req api.FeedRequest) (api.Feed, error) {
 	if err := s.nodes.Polled(ctx, req); err != nil {
 		return api.Feed{}, err
 	}

@@ -201,7 +201,7 @@ func TestScopesAreTheContracts(t *testing.T) {
 		"webhooks:write": {"POST /v1/webhooks", "PATCH /v1/webhooks/{webhookId}", "DELETE /v1/webhooks/{webhookId}", "POST /v1/webhooks/{webhookId}/rotate-secret",
 			"POST /v1/webhooks/{webhookId}/test", "POST /v1/webhooks/{webhookId}/recover", "POST /v1/webhooks/{webhookId}/deliveries/{deliveryId}/resend"},
 		"keys:write": {
-			"GET /v1/api-keys", "POST /v1/api-keys", "GET /v1/api-keys/{keyId}", "DELETE /v1/api-keys/{keyId}", "POST /v1/api-keys/{keyId}/rotate",
+			"GET /v1/api-keys", "POST /v1/api-keys", "GET /v1/api-keys/{keyId}", "DELETE /v1/api-keys/{keyId}", "POST /v1/api-keys/{keyId}/rotate", "GET /v1/requests",
 			"GET /v1/members", "POST /v1/members", "GET /v1/members/{memberId}", "PATCH /v1/members/{memberId}", "DELETE /v1/members/{memberId}",
 		},
 	}

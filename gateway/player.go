@@ -127,7 +127,10 @@ func (g *Gateway) playerOf(ctx *fasthttp.RequestCtx, text []byte, from string) (
 		return principal, false, g.strange(from, err)
 	case err != nil:
 		return principal, false, err
-	case principal.Scopes != api.Scopes(api.DeliveryWrite):
+	}
+	ctx.SetUserValue(shownBy{}, principal.Key)
+	g.rights.Uses().Used(principal.ID, g.now())
+	if principal.Scopes != api.Scopes(api.DeliveryWrite) {
 		return principal, false, errPlayerScope
 	}
 	if g.logsRequests() {

@@ -155,6 +155,7 @@ func (g *Gateway) conclude(ctx *fasthttp.RequestCtx, r route, began time.Time, s
 		answerPixel(ctx)
 	case err != nil:
 		g.refuse(ctx, err)
+		g.countRefused(ctx, r, err)
 	}
 	took := time.Since(began)
 	if err != nil || ctx.Response.StatusCode() >= fasthttp.StatusBadRequest {

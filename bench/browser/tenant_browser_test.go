@@ -4,12 +4,14 @@ package browser
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/bench/system/systemtest"
+	"muniment.example/bench/waittest"
 )
 
 // TestTenantConsoleInABrowser has Chromium visit the console of a tenant: control/playground/browser/tenant.js is
@@ -37,6 +39,14 @@ func TestTenantConsoleInABrowser(t *testing.T) {
 	now := time.Now().UTC()
 	post("/v1/settlement/statements", map[string]any{"currency": "EUR", "from": now.Add(-24 * time.Hour).Format(time.RFC3339), "to": now.Add(-time.Second).Format(time.RFC3339)})
 	reader := post("/v1/api-keys", map[string]any{"label": "reader", "scopes": []string{"rights:read", "audit:read", "metering:read"}}, "data.apiKey")
+	refused := systemtest.Call(t, s.Client.API, s.Client.Key, systemtest.Operation{Method: "POST", Path: "/v1/delivery", Body: `{"rightId": "rgh_00000000000000000000000000", "spatialAnchorId": "a", "dwellMs": 4200}`})
+	require.Equal(t, 404, refused.Status)
+	refused = systemtest.Call(t, s.Client.API, reader, systemtest.Operation{Method: "GET", Path: "/v1/settlement/rules"})
+	require.Equal(t, 403, refused.Status)
+	waittest.Until(t, func() bool {
+		list := systemtest.Call(t, s.Client.API, s.Client.Key, systemtest.Operation{Method: "GET", Path: "/v1/requests"}).Body
+		return strings.Contains(list, "observe-delivery") && strings.Contains(list, "settlement:read")
+	}, "refused requests are listed")
 	inBrowser(t, "tenant.js", "URL="+s.Client.API, "KEY="+s.Client.Key, "READER="+reader)
 }
 

@@ -39,6 +39,9 @@ func clientOperations() map[string]clientOperation {
 		"invite-member": {at: "member", call: func(x context.Context, c C) (any, error) {
 			return given(c.Members().Invite(x, filled[client.MemberInvitation]()))
 		}},
+		"list-refused-requests": {at: "requests/0", call: func(x context.Context, c C) (any, error) {
+			return first(c.APIKeys().Refused(x, filled[client.RefusedFilter]()))
+		}},
 		"list-members": {at: "members/0", call: func(x context.Context, c C) (any, error) { return first(c.Members().List(x, "ACTIVE")) }},
 		"get-member":   {at: "member", call: func(x context.Context, c C) (any, error) { return given(c.Members().Get(x, "mbr_1")) }},
 		"change-member": {at: "member", call: func(x context.Context, c C) (any, error) {

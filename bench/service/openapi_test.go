@@ -42,6 +42,9 @@ func TestDocumentedOperations(t *testing.T) {
 	d.visit("create-api-key", "", `{"label": "fleet west", "scopes": ["delivery:write", "rights:read"]}`)
 	d.visit("list-api-keys", "", "")
 	d.visit("get-api-key", "", "")
+	require.Equal(t, 404, d.do("get-member", "", "").Status)
+	waittest.Until(t, func() bool { return strings.Contains(d.do("list-refused-requests", "", "").Body, `"get-member"`) }, "it is written")
+	d.visit("list-refused-requests", "?code=RESOURCE_NOT_FOUND", "")
 	d.visit("rotate-api-key", "", `{"overlapSeconds": 3600}`)
 	d.visit("revoke-api-key", "", "")
 

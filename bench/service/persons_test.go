@@ -706,7 +706,7 @@ func quoted(t *testing.T, text string) string {
 }
 
 // running are the tables that a running service writes, and those of erasures themselves.
-var running = []string{"erasures", "tombstones", "outbox", "jobs", "counters", "proof_merges", "proof_merged", "high_water", "node_polls", "webhook_cursors", "probe"}
+var running = []string{"erasures", "tombstones", "outbox", "jobs", "counters", "proof_merges", "proof_merged", "high_water", "node_polls", "webhook_cursors", "probe", "key_uses", "refused_requests"}
 
 // otherRows are the rows of control's database that a request changes.
 func otherRows(t *testing.T, data string) map[string]map[string]string {

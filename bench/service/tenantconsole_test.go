@@ -276,6 +276,9 @@ func TestTenantConsoleRefusesOtherOrigins(t *testing.T) {
 	require.Equal(t, 409, status, text)
 	_, _, resumed := b.send("POST", "/console/rights/"+s.Rights["DOOH"]+"/resume", url.Values{})
 	require.Empty(t, resumed)
+	waittest.Until(t, func() bool {
+		return systemtest.Call(t, s.Client.API, s.Client.Key, systemtest.Operation{Method: "POST", Path: "/v1/delivery", Body: `{"rightId":"` + s.Rights["DOOH"] + `","spatialAnchorId":"a","dwellMs":4200}`}).Status == 200
+	}, "the node knows")
 	unsealed := s.Receipts(1)[0]
 	status, header, text = b.send("GET", "/console/plays/"+unsealed+"/proof", nil)
 	require.Equal(t, 409, status, "what an operation refuses is said in words, where a file was asked for, too")

@@ -17,6 +17,14 @@ func when(t time.Time) string {
 	return t.UTC().Format("2 Jan 2006, 15:04:05")
 }
 
+// upToMinute is a time that is known to the minute, for people.
+func upToMinute(t time.Time) string {
+	if t.IsZero() {
+		return "–"
+	}
+	return t.UTC().Format("2 Jan 2006, 15:04")
+}
+
 // day is a date for people.
 func day(t time.Time) string {
 	if t.IsZero() {

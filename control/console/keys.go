@@ -12,11 +12,19 @@ import (
 
 func keysList(now time.Time) list[client.APIKey] {
 	return list[client.APIKey]{
-		op: "list-api-keys", plural: "keys", columns: []string{"Key", "For", "State", "Scopes", "Expires", "Made", "Made by"},
+		op: "list-api-keys", plural: "keys", columns: []string{"Key", "For", "State", "Last used", "Scopes", "Expires", "Made", "Made by"},
 		row: func(k client.APIKey) []cell {
-			return []cell{id(k.KeyID, "/keys"), text(k.Label), state(keyState(k, now)), text(strings.Join(k.Scopes, ", ")), moment(k.ExpiresAt), moment(k.CreatedAt), actor(k.CreatedBy)}
+			return []cell{id(k.KeyID, "/keys"), text(k.Label), state(keyState(k, now)), lastUse(k), text(strings.Join(k.Scopes, ", ")), moment(k.ExpiresAt), moment(k.CreatedAt), actor(k.CreatedBy)}
 		},
 	}
+}
+
+// lastUse is when a key was last used.
+func lastUse(k client.APIKey) cell {
+	if k.LastUsedAt.IsZero() {
+		return cell{Text: "never", value: " "}
+	}
+	return minute(k.LastUsedAt)
 }
 
 // keyState is the state of a key, which its record has as times.
@@ -45,10 +53,12 @@ func showKey(p *page) error {
 	}
 	p.render("key", struct {
 		client.APIKey
-		State  string
-		Own    bool
-		MadeBy cell
-	}{data.Key, keyState(data.Key, p.s.cfg.Now()), data.Key.KeyID == p.Session.Actor.ID, p.allowed(actor(data.Key.CreatedBy))})
+		State   string
+		Refused string // where its refused requests are
+		LastUse cell
+		Own     bool
+		MadeBy  cell
+	}{data.Key, keyState(data.Key, p.s.cfg.Now()), addressed(Path+"/requests", url.Values{"keyId": {data.Key.KeyID}}), lastUse(data.Key), data.Key.KeyID == p.Session.Actor.ID, p.allowed(actor(data.Key.CreatedBy))})
 	return nil
 }
 

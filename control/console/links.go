@@ -8,7 +8,7 @@ import (
 // readers are the operations that the pages under a path need to be read.
 var readers = map[string]string{
 	"plays": "list-receipts", "held": "list-held-rows", "rejected": "list-rejected-plays", "rights": "list-rights", "bases": "list-bases", "offers": "list-offers", "challenges": "list-challenges",
-	"money": "list-settlement-rules", "disputes": "list-disputes", "proof": "list-proof-packs", "webhooks": "list-webhooks", "kinds": "list-webhooks", "keys": "list-api-keys", "members": "list-members", "data": "list-dsar-jobs", "erasures": "list-erasures",
+	"money": "list-settlement-rules", "disputes": "list-disputes", "proof": "list-proof-packs", "webhooks": "list-webhooks", "kinds": "list-webhooks", "keys": "list-api-keys", "requests": "list-refused-requests", "members": "list-members", "data": "list-dsar-jobs", "erasures": "list-erasures",
 }
 
 // may reports whether the session may read the page at an address.

@@ -70,6 +70,7 @@ var sections = []section{
 	{"Proof", "/proof", "list-proof-packs"},
 	{"Webhooks", "/webhooks", "list-webhooks"},
 	{"Keys", "/keys", "list-api-keys"},
+	{"Requests", "/requests", "list-refused-requests"},
 	{"Members", "/members", "list-members"},
 	{"Data", "/data", "list-dsar-jobs"},
 }

@@ -63,6 +63,8 @@ func (s *Service) routes() {
 	s.in("GET /keys", showKeys)
 	s.in("GET /keys.csv", sendKeys)
 	s.in("GET /keys/{keyId}", showKey)
+	s.in("GET /requests", showRequests)
+	s.in("GET /requests.csv", sendRequests)
 	s.in("GET /members", showMembers)
 	s.in("GET /members.csv", sendMembers)
 	s.in("GET /members/{memberId}", showMember)

@@ -35,6 +35,7 @@ func text(s string) cell        { return cell{Text: s} }
 func number(s string) cell      { return cell{Text: s, Number: true} }
 func amount(n int64) cell       { return cell{Text: count(n), Number: true, value: fmt.Sprint(n)} }
 func moment(t time.Time) cell   { return cell{Text: when(t), Time: t, value: stamp(t)} }
+func minute(t time.Time) cell   { return cell{Text: upToMinute(t), Time: t, value: stamp(t)} }
 func state(name string) cell    { return cell{Text: words(name), State: name, value: name} }
 func id(s, under string) cell   { return link(short(s), s, under) }
 func milliseconds(n int64) cell { return cell{Text: long(n), Number: true, value: fmt.Sprint(n)} }

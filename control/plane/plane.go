@@ -118,7 +118,7 @@ func Open(ctx context.Context, cfg Config) (_ *Plane, err error) {
 		return nil, err
 	}
 	p.Control, err = control.New(control.Config{
-		DB: cfg.DB, Keys: p.keys, Nodes: p.nodes, Tenants: p.tenants, Ingest: p.ingest, Packs: p.packs, Sandbox: p.visitors, Access: p.access, Operators: p.operators, Console: p.console, Payees: p.payees, DeliverSandbox: p.deliverSandboxed, SandboxRows: p.SandboxRows, Log: cfg.Log,
+		DB: cfg.DB, Keys: p.keys, Nodes: p.nodes, Tenants: p.tenants, Ingest: p.ingest, Packs: p.packs, Sandbox: p.visitors, Access: p.access, Operators: p.operators, Console: p.console, Payees: p.payees, Requests: p.requests, DeliverSandbox: p.deliverSandboxed, SandboxRows: p.SandboxRows, Log: cfg.Log,
 		Services: p.all(), Sweeps: append(p.sweeps(cfg.Warehouse), queueCheck), Workers: append(p.workers(), check),
 		AdminToken: cfg.Token, Logger: cfg.Logger, Registerer: cfg.Registerer, Tracer: cfg.Tracer,
 	})

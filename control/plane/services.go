@@ -33,6 +33,7 @@ import (
 	"muniment.example/control/payeelink"
 	"muniment.example/control/playground"
 	"muniment.example/control/proof"
+	"muniment.example/control/requests"
 	"muniment.example/control/reserve"
 	"muniment.example/control/right"
 	"muniment.example/control/rollback"
@@ -68,6 +69,7 @@ type services struct {
 	hooks      *webhook.Service
 
 	mails     *mailer.Mails
+	requests  *requests.Service
 	tenants   *tenant.Service
 	members   *member.Service
 	ingest    *ingest.Service
@@ -86,7 +88,7 @@ type services struct {
 // all are the services whose operations and tables control has.
 func (s *services) all() []control.Service {
 	all := []control.Service{
-		s.keys, s.tenants, s.members, s.rights, s.offers, s.challenges, s.disputes, s.packs, s.events, s.metering, s.ingest, s.beacons, s.hooks, s.settlement, s.statements, s.payables, s.payees, s.erased, s.exports, s.verifier,
+		s.keys, s.tenants, s.requests, s.members, s.rights, s.offers, s.challenges, s.disputes, s.packs, s.events, s.metering, s.ingest, s.beacons, s.hooks, s.settlement, s.statements, s.payables, s.payees, s.erased, s.exports, s.verifier,
 	}
 	if s.visitors != nil {
 		all = append(all, s.visitors, s.play, s.access)
@@ -168,7 +170,10 @@ func (p *Plane) openEvidence(ctx context.Context) (err error) {
 // openTenants opens the tenants' other services, and those with personal data.
 func (p *Plane) openTenants(ctx context.Context) (err error) {
 	cfg := &p.cfg
-	p.tenants, err = tenant.New(tenant.Config{DB: cfg.DB, Nodes: p.nodes, Ended: p.hooks.KeyEnded, Made: member.First, Scopes: member.ScopesInForce, Counters: tenant.Counters{
+	if p.requests, err = requests.New(cfg.DB); err != nil {
+		return err
+	}
+	p.tenants, err = tenant.New(tenant.Config{DB: cfg.DB, Nodes: p.nodes, LastUsed: p.requests.LastUsed, Ended: p.hooks.KeyEnded, Made: member.First, Scopes: member.ScopesInForce, Counters: tenant.Counters{
 		Bases: p.rights.CountBases, Rights: p.rights.CountRights, Offers: p.offers.Count, Challenges: p.challenges.Count,
 		ProofPacks: p.packs.CountPacks, Events: p.events.Count,
 	}})
@@ -311,6 +316,8 @@ func (s *services) sweeps(warehouse any) []control.Sweep {
 		{Name: "look after the webhooks' deliveries", Every: time.Minute, Do: s.hooks.Sweep},
 		{Name: "erase applications for access that are over", Every: time.Minute, Do: s.access.Expire},
 		{Name: "forget sessions that have ended", Every: 10 * time.Minute, Do: s.members.Forget},
+		{Name: "write which keys were used and which requests were refused", Every: requests.WriteEvery, Do: s.requests.Write},
+		{Name: "forget requests that were refused a day ago", Every: time.Minute, Do: s.requests.Forget},
 		{Name: "note what the operators' page charts", Every: operator.NoteEvery, Do: s.operators.Note},
 		{Name: "expire bundles", Every: time.Minute, Do: s.exports.Expire},
 		{Name: "delete the bundles that no job has", Every: time.Hour, Do: s.exports.Sweep},

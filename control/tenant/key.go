@@ -33,6 +33,9 @@ type Key struct {
 	CreatedAt      store.Instant `json:"createdAt" db:"created_at"`
 	UpdatedAt      store.Instant `json:"updatedAt" db:"updated_at,moves"`
 	Revision       int64         `json:"revision" db:"revision,moves"`
+
+	// LastUsedAt is there where a key is read, and in no event.
+	LastUsedAt *store.Instant `json:"lastUsedAt,omitempty" nullable:"true" doc:"Where a key is read: when a request with it was last admitted, or a beacon made by it called, to the minute, as far as it is known within seconds; null for never. What a process has counted in its last seconds is lost if it is killed."`
 }
 
 // KeyRequest is a request for a key.

@@ -158,7 +158,26 @@ func (s *Service) page(ctx context.Context, tenantID string, page route.Page) (L
 		return List{}, err
 	}
 	list, next, err := listKeys(ctx, s.db.Read(), tenantID, slice)
+	if err == nil {
+		err = s.noteUses(ctx, list)
+	}
 	return List{list, page.Next(next)}, err
+}
+
+// noteUses completes keys that are read.
+func (s *Service) noteUses(ctx context.Context, list []Key) (err error) {
+	last := map[string]store.Instant{}
+	if s.lastUsed != nil {
+		ids := make([]string, len(list))
+		for i := range list {
+			ids[i] = list[i].KeyID
+		}
+		last, err = s.lastUsed(ctx, ids)
+	}
+	for i := range list {
+		list[i].LastUsedAt = new(last[list[i].KeyID])
+	}
+	return err
 }
 
 type keyInput struct {
@@ -175,7 +194,9 @@ func (s *Service) one(ctx context.Context, in *keyInput) (One, error) {
 	if err != nil {
 		return One{}, err
 	}
-	return One{*k}, nil
+	one := []Key{*k}
+	err = s.noteUses(ctx, one)
+	return One{one[0]}, err
 }
 
 func (s *Service) revoke(ctx context.Context, in *keyInput) (Revocation, error) {

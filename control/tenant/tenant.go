@@ -81,6 +81,8 @@ type Config struct {
 	// Scopes returns the scopes of a member at a time, 0 if the member may not act; nil: there are no
 	// members.
 	Scopes func(ctx context.Context, q store.Querier, memberID string, at time.Time) (api.Scopes, error)
+	// LastUsed returns when keys were last used, of those that were; nil: none was.
+	LastUsed func(ctx context.Context, keyIDs []string) (map[string]store.Instant, error)
 }
 
 // Service is safe for concurrent use.
@@ -91,6 +93,7 @@ type Service struct {
 	ended    func(ctx context.Context, tx *store.Tx, tenantID string) error
 	made     func(ctx context.Context, tx *store.Tx, made Created, email, env string, by sealer.Ref) error
 	scopes   func(ctx context.Context, q store.Querier, memberID string, at time.Time) (api.Scopes, error)
+	lastUsed func(ctx context.Context, keyIDs []string) (map[string]store.Instant, error)
 }
 
 // New returns the service.
@@ -98,7 +101,7 @@ func New(cfg Config) (*Service, error) {
 	if cfg.DB == nil || cfg.Nodes == nil {
 		return nil, errors.New("cannot open the tenants: DB or Nodes is missing")
 	}
-	return &Service{db: cfg.DB, nodes: cfg.Nodes, counters: cfg.Counters, ended: cfg.Ended, made: cfg.Made, scopes: cfg.Scopes}, nil
+	return &Service{db: cfg.DB, nodes: cfg.Nodes, counters: cfg.Counters, ended: cfg.Ended, made: cfg.Made, scopes: cfg.Scopes, lastUsed: cfg.LastUsed}, nil
 }
 
 // Request is a request for a tenant with its first developer and key.

@@ -26,6 +26,8 @@ type FeedRequest struct {
 	Spooled int64 `json:"spooled,omitempty" minimum:"0"`
 	// SigningKeys are the ids of the keys that a node in a process of its own holds.
 	SigningKeys []string `json:"signingKeys,omitempty" maxItems:"100" maxLength:"64"`
+	// KeyUses is what the node has counted since it last told.
+	KeyUses KeyUses `json:"keyUses,omitzero"`
 }
 
 // Feed is control's response, read from the primary database after the request arrived.

@@ -150,19 +150,39 @@ func Authenticate(ctx context.Context, header string, keys Keys, now time.Time) 
 	return OfKey(ctx, credentials, keys, now)
 }
 
-// OfKey is Authenticate for an API key that came by another way.
-func OfKey(ctx context.Context, text string, keys Keys, now time.Time) (Principal, error) {
+// Shown returns the key whose secret the header has, whether it may still be used or not; nil if there is none. It
+// is for those who count what was refused, and authenticates nobody.
+func Shown(ctx context.Context, header string, keys Keys) *api.Key {
+	scheme, credentials, _ := strings.Cut(header, " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return nil
+	}
+	key, err := shown(ctx, credentials, keys)
+	if err != nil {
+		return nil
+	}
+	return key
+}
+
+// shown returns the key whose secret the text has.
+func shown(ctx context.Context, text string, keys Keys) (*api.Key, error) {
 	token, ok := ParseToken(text)
 	if !ok {
-		return Principal{}, ErrInvalid
+		return nil, ErrInvalid
 	}
 	key, err := keys.Key(ctx, token.KeyID)
-	if err != nil {
-		return Principal{}, err
+	if err == nil && (key == nil || key.Prefix != token.Prefix || subtle.ConstantTimeCompare(key.SecretHash[:], token.SecretHash[:]) != 1) {
+		err = ErrInvalid
 	}
+	return key, err
+}
+
+// OfKey is Authenticate for an API key that came by another way.
+func OfKey(ctx context.Context, text string, keys Keys, now time.Time) (Principal, error) {
+	key, err := shown(ctx, text, keys)
 	switch {
-	case key == nil || key.Prefix != token.Prefix || subtle.ConstantTimeCompare(key.SecretHash[:], token.SecretHash[:]) != 1:
-		return Principal{}, ErrInvalid
+	case err != nil:
+		return Principal{}, err
 	case !key.RevokedAt.IsZero(): // who has the secret may know it
 		return Principal{}, ErrRevoked
 	case !Live(key, now):

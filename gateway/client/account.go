@@ -53,6 +53,44 @@ func (k APIKeys) Revoke(ctx context.Context, keyID string) (*RevokedAPIKey, erro
 	return do[RevokedAPIKey](ctx, k.c, http.MethodDelete, at("/v1/api-keys", keyID), nil, nil)
 }
 
+// RefusedFilter selects refused requests; its zero value is all.
+type RefusedFilter struct {
+	KeyID string `json:"keyId"`
+	Code  string `json:"code"`
+	// Limit is how many a page has; 0 is the service's default.
+	Limit int `json:"limit"`
+}
+
+// Refused iterates over the refused requests of the last 24 hours with the tenant's keys, the last first.
+func (k APIKeys) Refused(ctx context.Context, f RefusedFilter) iter.Seq2[RefusedRequests, error] {
+	return list[RefusedRequests](ctx, k.c, "/v1/requests", "requests", values(f))
+}
+
+// RefusedRequests are refused requests that have key, operation, status, code and cause in common.
+type RefusedRequests struct {
+	// What to do about it, for people.
+	Advice string `json:"advice"`
+	// What is known besides the code, such as the scopes that the key lacks; empty for nothing.
+	Cause string `json:"cause"`
+	// The error of the responses.
+	Code string `json:"code"`
+	// How many there were since FirstAt.
+	Count int64 `json:"count"`
+	// When the first was refused, to the minute.
+	FirstAt time.Time `json:"firstAt"`
+	// The key that they have shown, and its label.
+	KeyID    string `json:"keyId"`
+	KeyLabel string `json:"keyLabel"`
+	// When the last was refused, to the minute.
+	LastAt time.Time `json:"lastAt"`
+	// The id of the operation.
+	Operation string `json:"operation"`
+	// The x-request-id of the last.
+	RequestID string `json:"requestId"`
+	// The HTTP status of the responses.
+	Status int `json:"status"`
+}
+
 // TenantSnapshot is the answer of Client.Tenant.
 type TenantSnapshot struct {
 	Tenant    Tenant     `json:"tenant"`
@@ -123,6 +161,8 @@ type APIKey struct {
 	KeyID string `json:"keyId"`
 	// What the key is for.
 	Label string `json:"label"`
+	// When it was last used, to the minute, where a key is read; zero for never.
+	LastUsedAt time.Time `json:"lastUsedAt"`
 	// Everything of the key before its secret.
 	Prefix   string `json:"prefix"`
 	Revision int64  `json:"revision"`

@@ -84,9 +84,11 @@ func (v *View) poll(ctx context.Context, sent time.Duration) (news bool, err err
 		q.SigningKeys = v.cfg.Signer.SigningKeys()
 	}
 	now := v.cfg.Now()
+	q.KeyUses = v.uses.Due(now)
 	f, err := v.cfg.Source.Feed(ctx, q)
 	v.superseded.Store(api.IsSuperseded(err))
 	if err != nil {
+		v.uses.Return(q.KeyUses)
 		return false, err
 	}
 	v.compareClocks(now, f.At)

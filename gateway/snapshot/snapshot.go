@@ -67,6 +67,7 @@ import (
 
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/auth"
+	"muniment.example/gateway/keyuse"
 )
 
 // Source is control as a node sees it. Safe for concurrent use.
@@ -175,6 +176,7 @@ type View struct {
 	keys     *cache[api.Key, api.Key]
 	mappings *cache[api.Mapping, api.Mapping]
 	beacons  beaconKeys
+	uses     keyuse.Counter
 	models   map[string]func(*api.Change) error // by the kind's name, what takes its changes
 }
 
@@ -223,6 +225,23 @@ func (v *View) Close() {
 	v.rights.kept.Close()
 	v.keys.kept.Close()
 	v.mappings.kept.Close()
+}
+
+// Uses counts what requests with keys came to: it is told to control with the requests of the feed.
+func (v *View) Uses() *keyuse.Counter { return &v.uses }
+
+// Known are the keys that the node knows without asking control.
+func (v *View) Known() auth.Keys { return knownKeys{v} }
+
+type knownKeys struct{ *View }
+
+// Key implements auth.Keys.
+func (v knownKeys) Key(_ context.Context, keyID string) (*api.Key, error) {
+	if known, ok := v.revoked.get(keyID); ok {
+		return known.what, nil
+	}
+	key, _ := v.keys.known(keyID, anyKey)
+	return key, nil
 }
 
 // Applied is the newest revision of the feed that was applied wholly.

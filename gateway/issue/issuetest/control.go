@@ -37,6 +37,7 @@ type Control struct {
 	away      error
 	requests  int
 	hold      chan struct{} // requests for snapshots wait until it is closed
+	uses      api.KeyUses   // that the node has told
 }
 
 // NewControl makes one that knows nothing.
@@ -113,8 +114,20 @@ func (c *Control) Requests() int {
 	return c.requests
 }
 
+// KeyUses is all that the node has told of uses of keys.
+func (c *Control) KeyUses() api.KeyUses {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return api.KeyUses{Used: slices.Clone(c.uses.Used), Refused: slices.Clone(c.uses.Refused)}
+}
+
 // Feed implements snapshot.Source.
 func (c *Control) Feed(ctx context.Context, req api.FeedRequest) (api.Feed, error) {
+	c.mu.Lock()
+	if c.away == nil {
+		c.uses.Used, c.uses.Refused = append(c.uses.Used, req.KeyUses.Used...), append(c.uses.Refused, req.KeyUses.Refused...)
+	}
+	c.mu.Unlock()
 	wait, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
 	defer cancel()
 	for {

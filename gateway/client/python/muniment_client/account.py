@@ -37,6 +37,10 @@ class ApiKeys:
         and still work."""
         return self._c.data("DELETE", at("/v1/api-keys/", key_id))
 
+    def refused(self, query: d.ListRefusedRequestsQuery | None = None) -> Iterator[d.RefusedRequests]:
+        """Refused requests of the last 24 hours with the tenant's keys, the last first."""
+        return self._c.pages("/v1/requests", "requests", query)
+
 
 class Members:
     """The persons who may sign in to the tenant's console."""

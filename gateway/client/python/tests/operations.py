@@ -20,6 +20,7 @@ OPERATIONS = {
     "get-health": lambda c: c.health(),
     "get-tenant": lambda c: c.tenant(),
     "create-api-key": lambda c: c.api_keys.create({"label": "a"}),
+    "list-refused-requests": lambda c: first(c.api_keys.refused({"keyId": "key_1", "code": "SCOPE_MISSING"})),
     "list-api-keys": lambda c: first(c.api_keys.list()),
     "get-api-key": lambda c: c.api_keys.get("key_1"),
     "rotate-api-key": lambda c: c.api_keys.rotate("key_1", {"overlapSeconds": 1}),

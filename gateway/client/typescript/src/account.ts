@@ -4,6 +4,7 @@ import { because } from './rights.js';
 import type { Body, Data, Filter } from './types.js';
 
 export type ApiKey = Data<'get-api-key'>['key'];
+export type RefusedRequests = Data<'list-refused-requests'>['requests'][number];
 export type NewApiKey = Body<'create-api-key'>;
 export type Member = Data<'get-member'>['member'];
 export type MemberInvitation = Body<'invite-member'>;
@@ -45,6 +46,11 @@ export class ApiKeys {
    */
   revoke(keyId: string): Promise<Data<'revoke-api-key'>> {
     return this.c.data({ method: 'DELETE', path: at`/v1/api-keys/${keyId}` });
+  }
+
+  /** Refused requests of the last 24 hours with the tenant's keys, the last first. */
+  refused(filter?: Filter<'list-refused-requests'>): AsyncGenerator<RefusedRequests> {
+    return this.c.list('/v1/requests', 'requests', filter);
   }
 }
 

@@ -11,6 +11,7 @@ export const operations = {
   'get-health': (c) => c.health(),
   'get-tenant': (c) => c.tenant(),
   'create-api-key': (c) => c.apiKeys.create({ label: 'a' }),
+  'list-refused-requests': (c) => first(c.apiKeys.refused({ keyId: 'key_1', code: 'SCOPE_MISSING' })),
   'list-api-keys': (c) => first(c.apiKeys.list()),
   'get-api-key': (c) => c.apiKeys.get('key_1'),
   'rotate-api-key': (c) => c.apiKeys.rotate('key_1', { overlapSeconds: 1 }),

@@ -1,0 +1,255 @@
+// Package requests knows what a tenant's requests came to lately: when each of its API keys was last used, and which
+// requests of the last 24 hours were refused, by key, operation, status, code and cause.
+//
+// Nodes tell control with their polls what they have answered themselves (gateway/keyuse), and control counts what it
+// answers. Each control process adds both up in memory, and writes them every two seconds, in a few statements however
+// many requests there were, so that all processes have the same. This is for people who look for a fault, and no
+// evidence: there are no events of it, a restore of the database takes it back, and what was not written when a
+// process ends is lost, a few seconds of it. A request is counted twice if the answer to its node's poll was lost.
+//
+// Only requests that have shown a key's secret are counted, so nobody is shown what a stranger has sent. A tenant has at
+// most keyuse.MostOfTenant lines, so it fills only its own; two processes that write at the same moment may exceed that by
+// as many. No body, address or message is kept. The id of each line's last request is, which its caller may have chosen.
+package requests
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/keyuse"
+)
+
+const (
+	// WriteEvery is how often a process writes what it has counted.
+	WriteEvery = 2 * time.Second
+	// kept is for how long refused requests are.
+	kept = 24 * time.Hour
+)
+
+// Service is safe for concurrent use.
+type Service struct {
+	db      *store.DB
+	counter keyuse.Counter
+}
+
+// New returns the service.
+func New(db *store.DB) (*Service, error) {
+	if db == nil {
+		return nil, errors.New("cannot open the requests: DB is missing")
+	}
+	return &Service{db: db}, nil
+}
+
+// Counter counts the requests that this process answers.
+func (s *Service) Counter() *keyuse.Counter { return &s.counter }
+
+// Tell adds what a node has counted.
+func (s *Service) Tell(counted api.KeyUses) {
+	if !counted.Empty() {
+		s.counter.Add(keyuse.Until(counted, s.db.Now()))
+	}
+}
+
+// Write writes what was counted since the last call. After an error it is counted on.
+func (s *Service) Write(ctx context.Context) error {
+	for {
+		now := s.db.Now()
+		taken := s.counter.Take(now)
+		if taken.Empty() {
+			return nil
+		}
+		if err := s.writeUses(ctx, taken.Used); err != nil {
+			s.counter.Return(taken)
+			return err
+		}
+		if err := s.writeRefused(ctx, taken.Refused, now); err != nil {
+			s.counter.Return(api.KeyUses{Refused: taken.Refused})
+			return err
+		}
+	}
+}
+
+// Forget deletes what is older than a day.
+func (s *Service) Forget(ctx context.Context) error {
+	return s.db.Notes.Write(ctx, `DELETE FROM refused_requests WHERE last_at < $1`, store.At(s.db.Now().Add(-kept)))
+}
+
+// rowsAtOnce is how many rows a statement writes.
+const rowsAtOnce = 40
+
+func moment(minute int64) store.Instant { return store.At(time.Unix(minute*60, 0)) }
+
+// writeUses writes last uses of keys. Unknown keys, as of a tenant that was dropped, are left out.
+func (s *Service) writeUses(ctx context.Context, used []api.KeyUse) error {
+	// All processes write in the same order, so that they don't deadlock; and each key once in a statement.
+	last := map[string]int64{}
+	for _, u := range used {
+		last[u.KeyID] = max(last[u.KeyID], u.Minute)
+	}
+	for ids := range slices.Chunk(slices.Sorted(maps.Keys(last)), rowsAtOnce) {
+		var values []string
+		var args []any
+		for _, id := range ids {
+			values = append(values, fmt.Sprintf("(CAST($%d AS TEXT), CAST($%d AS BIGINT))", len(args)+1, len(args)+2))
+			args = append(args, id, moment(last[id]))
+		}
+		err := s.db.Notes.Write(ctx, `INSERT INTO key_uses (key_id, tenant_id, used_at)
+			SELECT k.key_id, k.tenant_id, v.column2 FROM (VALUES `+strings.Join(values, ", ")+`) AS v JOIN api_keys k ON k.key_id = v.column1 WHERE true ORDER BY k.key_id
+			ON CONFLICT (key_id) DO UPDATE SET used_at = excluded.used_at WHERE key_uses.used_at < excluded.used_at`, args...)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// LastUsed returns when keys of a tenant were last used, of those that were.
+func (s *Service) LastUsed(ctx context.Context, keyIDs []string) (map[string]store.Instant, error) {
+	last := map[string]store.Instant{}
+	if len(keyIDs) == 0 {
+		return last, nil
+	}
+	type use struct {
+		keyID string
+		at    store.Instant
+	}
+	args := make([]any, len(keyIDs))
+	for i, id := range keyIDs {
+		args[i] = id
+	}
+	uses, err := store.List(ctx, s.db.Read(), "the last uses of keys", func(row store.Row) (u use, err error) {
+		return u, row.Scan(&u.keyID, &u.at)
+	}, `SELECT key_id, used_at FROM key_uses WHERE key_id IN (`+store.Marks(0, len(args))+`)`, args...)
+	for _, u := range uses {
+		last[u.keyID] = u.at
+	}
+	return last, err
+}
+
+// row is a row of refused_requests.
+type row struct {
+	tenantID, line string
+	api.Refusals
+}
+
+// others is the line for what is in no other.
+func others(tenantID string) api.Refusals { return api.Refusals{TenantID: tenantID} }
+
+// lineOf is a hash of what the requests of a line have in common.
+func lineOf(r *api.Refusals) string {
+	sum := sha256.Sum256([]byte(strings.Join([]string{r.KeyID, r.Operation, fmt.Sprint(r.Status), string(r.Code), r.Cause}, "\x00")))
+	return hex.EncodeToString(sum[:16])
+}
+
+// writeRefused adds refused requests to the rows.
+func (s *Service) writeRefused(ctx context.Context, refused []api.Refusals, now time.Time) error {
+	if len(refused) == 0 {
+		return nil
+	}
+	owners, err := s.ownersOf(ctx, refused)
+	if err != nil {
+		return err
+	}
+	lines := map[string]map[string]bool{} // that each tenant has
+	rows := map[[2]string]*row{}
+	for _, r := range refused {
+		if r.KeyID != "" && owners[r.KeyID] != r.TenantID { // the tenant was dropped, or the node errs
+			continue
+		}
+		known := lines[r.TenantID]
+		if known == nil {
+			if known, err = s.linesOf(ctx, r.TenantID); err != nil {
+				return err
+			}
+			lines[r.TenantID] = known
+		}
+		line := lineOf(&r)
+		if !known[line] && r.KeyID != "" && len(known) >= keyuse.MostOfTenant {
+			other := others(r.TenantID)
+			other.Count, other.First, other.Last, other.RequestID = r.Count, r.First, r.Last, r.RequestID
+			r, line = other, lineOf(&other)
+		}
+		if r.KeyID != "" {
+			known[line] = true
+		}
+		have := rows[[2]string{r.TenantID, line}]
+		if have == nil {
+			rows[[2]string{r.TenantID, line}] = &row{r.TenantID, line, r}
+			continue
+		}
+		if r.Last >= have.Last {
+			have.Last, have.RequestID = r.Last, r.RequestID
+		}
+		have.First, have.Count = min(have.First, r.First), have.Count+r.Count
+	}
+	ordered := slices.SortedFunc(maps.Values(rows), func(a, b *row) int { return strings.Compare(a.tenantID+a.line, b.tenantID+b.line) })
+	for some := range slices.Chunk(ordered, rowsAtOnce) {
+		if err := s.add(ctx, some, now); err != nil {
+			return err // of those before, the next attempt counts what is counted twice
+		}
+	}
+	return nil
+}
+
+// ownersOf returns the tenants of the keys.
+func (s *Service) ownersOf(ctx context.Context, refused []api.Refusals) (map[string]string, error) {
+	var args []any
+	owners := map[string]string{}
+	for _, r := range refused {
+		if _, known := owners[r.KeyID]; !known && r.KeyID != "" {
+			owners[r.KeyID] = ""
+			args = append(args, r.KeyID)
+		}
+	}
+	if len(args) == 0 {
+		return owners, nil
+	}
+	found, err := store.List(ctx, s.db.Read(), "the tenants of keys", func(row store.Row) (of [2]string, err error) {
+		return of, row.Scan(&of[0], &of[1])
+	}, `SELECT key_id, tenant_id FROM api_keys WHERE key_id IN (`+store.Marks(0, len(args))+`)`, args...)
+	for _, of := range found {
+		owners[of[0]] = of[1]
+	}
+	return owners, err
+}
+
+// linesOf returns the lines that a tenant has, but for its others.
+func (s *Service) linesOf(ctx context.Context, tenantID string) (map[string]bool, error) {
+	known := map[string]bool{}
+	lines, err := store.List(ctx, s.db.Read(), "the refused requests of "+tenantID, store.Text, `SELECT line FROM refused_requests WHERE tenant_id = $1 AND key_id <> ''`, tenantID)
+	for _, line := range lines {
+		known[line] = true
+	}
+	return known, err
+}
+
+// add writes rows. Of a line whose first request is older than a day the count begins again.
+func (s *Service) add(ctx context.Context, rows []*row, now time.Time) error {
+	var values []string
+	args := []any{store.At(now.Add(-kept))}
+	for _, r := range rows {
+		of := []any{r.tenantID, r.line, placeOf(moment(r.Last), r.line), r.KeyID, r.Operation, r.Status, string(r.Code), r.Cause, r.Count, moment(r.First), moment(r.Last), r.RequestID}
+		values, args = append(values, "("+store.Marks(len(args), len(of))+")"), append(args, of...)
+	}
+	return s.db.Notes.Write(ctx, `INSERT INTO refused_requests AS r (tenant_id, line, place, key_id, operation, status, code, cause, request_count, first_at, last_at, last_request)
+		VALUES `+strings.Join(values, ", ")+` ON CONFLICT (tenant_id, line) DO UPDATE SET
+			request_count = excluded.request_count + CASE WHEN r.first_at < $1 THEN 0 ELSE r.request_count END,
+			first_at = CASE WHEN r.first_at < $1 OR r.first_at > excluded.first_at THEN excluded.first_at ELSE r.first_at END,
+			last_request = CASE WHEN r.last_at > excluded.last_at THEN r.last_request ELSE excluded.last_request END,
+			place = CASE WHEN r.last_at > excluded.last_at THEN r.place ELSE excluded.place END,
+			last_at = CASE WHEN r.last_at > excluded.last_at THEN r.last_at ELSE excluded.last_at END`, args...)
+}
+
+// placeOf is the place of a line in the list, in which later ones sort behind.
+func placeOf(last store.Instant, line string) string {
+	return fmt.Sprintf("%013d%s", last.UnixMilli(), line)
+}
