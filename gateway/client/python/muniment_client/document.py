@@ -23,6 +23,10 @@ class ApiKey(TypedDict):
     keyId: str
     # What the key is for.
     label: str
+    # Where a key is read: when a request with it was last admitted, or a beacon made by it called, to the minute,
+    # as far as it is known within seconds; null for never. What a process has counted in its last seconds is lost
+    # if it is killed.
+    lastUsedAt: NotRequired[str | None]
     # The part of the key before its secret.
     prefix: str
     # Grows with every change.
@@ -1134,6 +1138,17 @@ ListReceiptsQuery = TypedDict("ListReceiptsQuery", {
     # The nextCursor of the previous response.
     "cursor": 'NotRequired[str]',
 })
+
+
+class ListRefusedRequestsQuery(TypedDict):
+    # The most records in the response.
+    limit: NotRequired[int]
+    # The nextCursor of the previous response.
+    cursor: NotRequired[str]
+    # Only those with this key.
+    keyId: NotRequired[str]
+    # Only those with this error.
+    code: NotRequired[Literal["AUTH_INVALID", "SCOPE_MISSING", "RESOURCE_NOT_FOUND", "STATE_CONFLICT", "PRECONDITION_FAILED", "VALIDATION_FAILED", "RATE_LIMITED", "BAD_REQUEST", "INTERNAL_ERROR"]]
 
 
 class ListRejectedPlaysQuery(TypedDict):
@@ -2318,6 +2333,39 @@ Refusals = TypedDict("Refusals", {
     # if a right or a rule is asked for.
     "unrecognised": 'list[UnrecognisedRow]',
 })
+
+
+class RefusedRequests(TypedDict):
+    # What to do about it, for people; it may change.
+    advice: str
+    # What is known besides: the reason of a 503, the scopes that the key lacks, the first rule of the gate that is
+    # broken, or the field that is missing or wrong. Empty for nothing.
+    cause: str
+    # The error of the responses; empty without a key.
+    code: str
+    # How many there were since firstAt. It begins again once firstAt is more than a day ago.
+    count: int
+    # When the first was refused, to the minute.
+    firstAt: str
+    # The API key that they have shown; empty in the line for all that is in no other.
+    keyId: str
+    # The label of the key.
+    keyLabel: str
+    # When the last was refused, to the minute: at most 24 hours ago.
+    lastAt: str
+    # The id of the operation in this document; or broadsign, of a player; forwarded, which a node refused before
+    # control has seen it; unmatched, of an unknown path or method.
+    operation: str
+    # The x-request-id of the last.
+    requestId: str
+    # The HTTP status of the responses; 0 without a key.
+    status: int
+
+
+class RefusedRequestsList(TypedDict):
+    # `cursor` of the next page; null ends the list.
+    nextCursor: str | None
+    requests: list[RefusedRequests]
 
 
 class RejectedPlay(TypedDict):

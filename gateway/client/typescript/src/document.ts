@@ -36,6 +36,11 @@ export interface components {
             keyId: string;
             /** @description What the key is for. */
             label: string;
+            /**
+             * Format: date-time
+             * @description Where a key is read: when a request with it was last admitted, or a beacon made by it called, to the minute, as far as it is known within seconds; null for never. What a process has counted in its last seconds is lost if it is killed.
+             */
+            lastUsedAt?: string | null;
             /** @description The part of the key before its secret. */
             prefix: string;
             /**
@@ -2944,6 +2949,57 @@ export interface components {
              */
             refusals: number;
         };
+        RefusedRequests: {
+            /** @description What to do about it, for people; it may change. */
+            advice: string;
+            /** @description What is known besides: the reason of a 503, the scopes that the key lacks, the first rule of the gate that is broken, or the field that is missing or wrong. Empty for nothing. */
+            cause: string;
+            /** @description The error of the responses; empty without a key. */
+            code: string;
+            /**
+             * Format: int64
+             * @description How many there were since firstAt. It begins again once firstAt is more than a day ago.
+             */
+            count: number;
+            /**
+             * Format: date-time
+             * @description When the first was refused, to the minute.
+             */
+            firstAt: string;
+            /** @description The API key that they have shown; empty in the line for all that is in no other. */
+            keyId: string;
+            /** @description The label of the key. */
+            keyLabel: string;
+            /**
+             * Format: date-time
+             * @description When the last was refused, to the minute: at most 24 hours ago.
+             */
+            lastAt: string;
+            /** @description The id of the operation in this document; or broadsign, of a player; forwarded, which a node refused before control has seen it; unmatched, of an unknown path or method. */
+            operation: string;
+            /** @description The x-request-id of the last. */
+            requestId: string;
+            /**
+             * Format: int64
+             * @description The HTTP status of the responses; 0 without a key.
+             */
+            status: number;
+        };
+        RefusedRequestsList: {
+            /** @description `cursor` of the next page; null ends the list. */
+            nextCursor: string | null;
+            requests: components["schemas"]["RefusedRequests"][];
+        };
+        RefusedRequestsListResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["RefusedRequestsList"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
+        };
         RejectedPlay: {
             /**
              * Format: date-time
@@ -5768,6 +5824,34 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["InclusionProofResponse"];
+                };
+            };
+        };
+    };
+    "list-refused-requests": {
+        parameters: {
+            query?: {
+                /** @description Only those with this error. */
+                code?: "AUTH_INVALID" | "SCOPE_MISSING" | "RESOURCE_NOT_FOUND" | "STATE_CONFLICT" | "PRECONDITION_FAILED" | "VALIDATION_FAILED" | "RATE_LIMITED" | "BAD_REQUEST" | "INTERNAL_ERROR";
+                /** @description The nextCursor of the previous response. */
+                cursor?: string;
+                /** @description Only those with this key. */
+                keyId?: string;
+                /** @description The most records in the response. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RefusedRequestsListResponse"];
                 };
             };
         };
