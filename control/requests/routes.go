@@ -45,7 +45,7 @@ type Line struct {
 
 // List is one page of lines.
 type List struct {
-	Requests   []Line  `json:"requests"`
+	Requests   []Line  `json:"requests" doc:"A page of the lines, the last first."`
 	NextCursor *string `json:"nextCursor"`
 }
 

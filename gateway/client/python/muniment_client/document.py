@@ -2365,6 +2365,7 @@ class RefusedRequests(TypedDict):
 class RefusedRequestsList(TypedDict):
     # `cursor` of the next page; null ends the list.
     nextCursor: str | None
+    # A page of the lines, the last first.
     requests: list[RefusedRequests]
 
 

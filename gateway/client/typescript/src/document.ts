@@ -2988,6 +2988,7 @@ export interface components {
         RefusedRequestsList: {
             /** @description `cursor` of the next page; null ends the list. */
             nextCursor: string | null;
+            /** @description A page of the lines, the last first. */
             requests: components["schemas"]["RefusedRequests"][];
         };
         RefusedRequestsListResponse: {
