@@ -271,11 +271,12 @@ func TestTenantConsoleRefusesOtherOrigins(t *testing.T) {
 	require.Contains(t, text, "“x”")
 	status, _, text = b.send("GET", suspend, nil)
 	require.Equal(t, 200, status)
-	require.Contains(t, text, "there is nothing to do here")
+	require.Contains(t, text, "The right is suspended: this is for one that is active.")
 	status, _, text = b.send("POST", suspend, url.Values{})
 	require.Equal(t, 409, status, text)
 	_, _, resumed := b.send("POST", "/console/rights/"+s.Rights["DOOH"]+"/resume", url.Values{})
 	require.Empty(t, resumed)
+	waittest.Until(t, func() bool { status, _ := s.Deliver(s.Client.Key, "DOOH"); return status == 200 }, "the nodes know that the right is in force again")
 	unsealed := s.Receipts(1)[0]
 	status, header, text = b.send("GET", "/console/plays/"+unsealed+"/proof", nil)
 	require.Equal(t, 409, status, "what an operation refuses is said in words, where a file was asked for, too")

@@ -3,6 +3,7 @@ package console
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"muniment.example/gateway/client"
 )
@@ -79,6 +80,11 @@ func showChallenge(p *page) error {
 	return nil
 }
 
+var (
+	proposed = states("offer", func(o client.Offer) string { return o.State }, "PROPOSED")
+	open     = states("challenge", func(c client.Challenge) string { return c.State }, "OPEN")
+)
+
 // aboutOffer are the consequences of an act on an offer.
 func aboutOffer(lines ...string) func(*page, []string) (consequences, error) {
 	return func(p *page, params []string) (consequences, error) {
@@ -91,9 +97,7 @@ func aboutOffer(lines ...string) func(*page, []string) (consequences, error) {
 			return c, err
 		}
 		c.Lead = "From " + data.Offer.FromOrgID + " to " + data.Offer.ToOrgID + ": " + scopeText(data.Offer.Scope)
-		if data.Offer.State != "PROPOSED" {
-			c.Stop = "The offer is " + data.Offer.State + ", so there is nothing to do here."
-		}
+		c.record = data.Offer
 		return c, nil
 	}
 }
@@ -109,11 +113,35 @@ func aboutChallenge(lines ...string) func(*page, []string) (consequences, error)
 			return c, err
 		}
 		c.Lead = data.Challenge.ChallengerOrgID + ": " + data.Challenge.Reason
-		if data.Challenge.State != "OPEN" {
-			c.Stop = "The challenge is " + data.Challenge.State + ", so there is nothing to do here."
-		}
+		c.record = data.Challenge
 		return c, nil
 	}
+}
+
+// counterFields are those of a counter-offer, as the offer is: what they do not say is inherited from the right, and not from
+// the offer.
+func counterFields(p *page) ([]field, error) {
+	fields := append([]field{
+		{Name: "termsRef", Label: "Where the terms are", Hint: "No place for personal data."},
+		{Name: "effectiveFrom", Label: "The new right begins", Kind: "time", Hint: "When it is accepted, unless you name a time."},
+		{Name: "effectiveUntil", Label: "It ends (exclusive)", Kind: "time", Hint: "With the right, unless you name a time."},
+		{Name: "expiresAt", Label: "Answer before", Kind: "time", Hint: "In 7 days, unless you name a time."},
+	}, scopeFields()...)
+	if !p.can("get-offer") {
+		return fields, nil
+	}
+	var data struct{ Offer client.Offer }
+	if err := p.get(&data, "get-offer", nil, p.r.PathValue("offerId")); err != nil {
+		return nil, err
+	}
+	o := data.Offer
+	if !strings.HasPrefix(o.TermsRef, "counter_of:") {
+		fields[0].Value = o.TermsRef
+	} else {
+		fields[0].Value = o.CounterTermsRef
+	}
+	fields[1].Value, fields[2].Value = p.zone().field(o.EffectiveFrom), p.zone().field(o.EffectiveUntil)
+	return filledScope(fields, o.Scope), nil
 }
 
 var inboxActs = []*act{
@@ -125,32 +153,30 @@ var inboxActs = []*act{
 			{Name: "fromOrgId", Label: "From", Example: "org_…", Hint: "The right's holder, unless you name another. One of the two holds the right."},
 			{Name: "toOrgId", Label: "To", Required: true, Example: "org_…"},
 			{Name: "termsRef", Label: "Where the terms are", Hint: "No place for personal data."},
-			{Name: "effectiveFrom", Label: "The new right begins", Hint: "When it is accepted, unless you name a time."},
-			{Name: "effectiveUntil", Label: "It ends (exclusive)", Hint: "With the right, unless you name a time."},
-			{Name: "expiresAt", Label: "Answer before", Hint: "In 7 days, unless you name a time."},
+			{Name: "effectiveFrom", Label: "The new right begins", Kind: "time", Hint: "When it is accepted, unless you name a time."},
+			{Name: "effectiveUntil", Label: "It ends (exclusive)", Kind: "time", Hint: "With the right, unless you name a time."},
+			{Name: "expiresAt", Label: "Answer before", Kind: "time", Hint: "In 7 days, unless you name a time."},
 		}, scopeFields()...)...),
 		body:  withScope,
 		after: goTo("/offers", "offer", "offer-proposed"),
 	},
 	{
-		path: "/offers/{offerId}/accept", op: "accept-offer", section: "Offers", title: "Accept the offer", submit: "Accept",
+		path: "/offers/{offerId}/accept", op: "accept-offer", section: "Offers", title: "Accept the offer", submit: "Accept", button: "Accept…", main: true, on: proposed,
 		consequences: aboutOffer("A right that derives from the offered one is issued at once, with this scope, for the other organisation.", "It can be suspended and revoked like any right; the offer stays accepted."),
 		after:        goBack("/offers", "offer-accepted"),
 	},
 	{
-		path: "/offers/{offerId}/counter", op: "counter-offer", section: "Offers", title: "Make a counter-offer", submit: "Send the counter-offer",
+		path: "/offers/{offerId}/counter", op: "counter-offer", section: "Offers", title: "Make a counter-offer", submit: "Send the counter-offer", button: "Counter…", on: proposed,
 		consequences: aboutOffer("The offer is over, and a new one goes the other way."),
-		fields: fixed(append([]field{
-			{Name: "termsRef", Label: "Where the terms are"}, {Name: "effectiveFrom", Label: "The new right begins"}, {Name: "effectiveUntil", Label: "It ends (exclusive)"}, {Name: "expiresAt", Label: "Answer before"},
-		}, scopeFields()...)...),
-		body: withScope,
+		fields:       counterFields,
+		body:         withScope,
 		after: func(p *page, _ []string, response json.RawMessage) error {
 			p.done(Path+"/offers", "offer-countered")
 			return nil
 		},
 	},
-	{path: "/offers/{offerId}/reject", op: "reject-offer", section: "Offers", title: "Reject the offer", submit: "Reject", fields: reason(permanent), consequences: aboutOffer("The offer is over. Another one can be made."), after: goBack("/offers", "offer-rejected")},
-	{path: "/offers/{offerId}/withdraw", op: "withdraw-offer", section: "Offers", title: "Withdraw the offer", submit: "Withdraw", fields: reason(permanent), consequences: aboutOffer("The offer is over. Another one can be made."), after: goBack("/offers", "offer-withdrawn")},
+	{path: "/offers/{offerId}/reject", op: "reject-offer", section: "Offers", title: "Reject the offer", submit: "Reject", button: "Reject…", on: proposed, fields: reason(permanent), consequences: aboutOffer("The offer is over. Another one can be made."), after: goBack("/offers", "offer-rejected")},
+	{path: "/offers/{offerId}/withdraw", op: "withdraw-offer", section: "Offers", title: "Withdraw the offer", submit: "Withdraw", button: "Withdraw…", on: proposed, fields: reason(permanent), consequences: aboutOffer("The offer is over. Another one can be made."), after: goBack("/offers", "offer-withdrawn")},
 	{
 		path: "/challenges/new", op: "open-challenge", section: "Challenges", title: "New challenge", submit: "Open the challenge",
 		consequences: saying("/challenges", "", "The right goes on until the challenge is resolved."),
@@ -158,13 +184,13 @@ var inboxActs = []*act{
 		after:        goTo("/challenges", "challenge", "challenge-opened"),
 	},
 	{
-		path: "/challenges/{challengeId}/resolve", op: "resolve-challenge", section: "Challenges", title: "Resolve the challenge", submit: "Resolve", danger: true,
+		path: "/challenges/{challengeId}/resolve", op: "resolve-challenge", section: "Challenges", title: "Resolve the challenge", submit: "Resolve", danger: true, button: "Resolve…", main: true, on: open,
 		consequences: aboutChallenge("Upheld: the right is revoked for good, with all that derives from it. That needs the scope rights:write as well.", "Not upheld: the right goes on."),
 		fields:       fixed(field{Name: "upheld", Label: "Is it upheld?", Kind: "bool", Options: options("no", "yes"), Required: true}, field{Name: "resolution", Label: "Why", Kind: "area", Hint: permanent}),
 		after:        goBack("/challenges", "challenge-resolved"),
 	},
 	{
-		path: "/challenges/{challengeId}/withdraw", op: "withdraw-challenge", section: "Challenges", title: "Withdraw the challenge", submit: "Withdraw",
-		consequences: aboutChallenge("The challenge is over, without a decision."), fields: fixed(field{Name: "resolution", Label: "Why", Kind: "area", Hint: permanent}), after: goBack("/challenges", "challenge-withdrawn"),
+		path: "/challenges/{challengeId}/withdraw", op: "withdraw-challenge", section: "Challenges", title: "Withdraw the challenge", submit: "Withdraw", button: "Withdraw…", on: open,
+		consequences: aboutChallenge("The challenge is over, without a decision."), fields: reason(permanent), after: goBack("/challenges", "challenge-withdrawn"),
 	},
 }

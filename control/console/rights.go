@@ -27,7 +27,9 @@ type listed struct {
 // filter is a field of the form above a list.
 type filter struct {
 	Name, Label, Value, Example string
+	Kind                        string // of the field: date or time; default: text
 	Options                     []string
+	Names                       map[string]string // of Options, for people; default: their words
 }
 
 // showList renders the page of a list. new are acts that the page offers.
@@ -83,7 +85,7 @@ func rightsList(query url.Values) list[client.Right] {
 		columns: []string{"Right", "Medium", "Holder", "In force", "Scope", "From", "Until", "Basis", "Derived from"},
 		row: func(r client.Right) []cell {
 			return []cell{
-				id(r.ID, "/rights"), text(words(r.Substrate)), text(r.HolderOrgID), state(r.EffectiveState), text(scopeText(r.Scope)), {Text: day(r.EffectiveFrom), value: stamp(r.EffectiveFrom)}, {Text: day(r.EffectiveUntil), value: stamp(r.EffectiveUntil) + " "},
+				id(r.ID, "/rights"), text(words(r.Substrate)), text(r.HolderOrgID), state(r.EffectiveState), text(scopeText(r.Scope)), begins(r.EffectiveFrom), ends(r.EffectiveUntil),
 				id(r.BasisID, "/bases"), id(r.ParentRightID, "/rights"),
 			}
 		},
@@ -137,7 +139,7 @@ func basesList() list[client.Basis] {
 	return list[client.Basis]{
 		op: "list-bases", plural: "bases", columns: []string{"Basis", "Title", "Kind", "Holder", "State", "From", "Until", "Where"},
 		row: func(b client.Basis) []cell {
-			return []cell{id(b.ID, "/bases"), text(b.Title), text(words(b.Kind)), text(b.HolderOrgID), state(b.State), {Text: day(b.EffectiveFrom), value: stamp(b.EffectiveFrom) + " "}, {Text: day(b.EffectiveUntil), value: stamp(b.EffectiveUntil) + " "}, text(b.Jurisdiction)}
+			return []cell{id(b.ID, "/bases"), text(b.Title), text(words(b.Kind)), text(b.HolderOrgID), state(b.State), begins(b.EffectiveFrom), ends(b.EffectiveUntil), text(b.Jurisdiction)}
 		},
 	}
 }
@@ -191,6 +193,7 @@ type rightPage struct {
 	Offers      []client.Offer
 	Challenges  []client.Challenge
 	ScopeText   string
+	Buttons     []button
 }
 
 // branch is a right in the tree.
@@ -205,7 +208,7 @@ type branch struct {
 type change struct {
 	At     time.Time
 	Type   string
-	Actor  string
+	By     cell
 	Reason string
 }
 
@@ -256,6 +259,20 @@ func showRight(p *page) error {
 	if err := calling(p.r.Context(), reads...); err != nil {
 		return err
 	}
+	r.Buttons = p.Acts(r.Right, r.ID)
+	if derivable(r.Right) == "" {
+		for _, on := range []struct {
+			op, text, path string
+			query          url.Values
+		}{
+			{"issue-right", "Derive a right…", "/rights/new", url.Values{"basisId": {r.BasisID}, "parentRightId": {r.ID}, "substrate": {r.Substrate}}},
+			{"propose-offer", "Offer a part of it…", "/offers/new", url.Values{"rightId": {r.ID}}},
+		} {
+			if p.can(on.op) {
+				r.Buttons = append(r.Buttons, button{Text: on.text, Href: addressed(Path+on.path, on.query)})
+			}
+		}
+	}
 	p.render("right", r)
 	return nil
 }
@@ -297,7 +314,11 @@ func (r *rightPage) readHistory(p *page) error {
 		return err
 	}
 	for _, e := range data.Events {
-		r.History = append(r.History, change{e.Event.At, strings.TrimPrefix(e.Event.Type, "right."), e.Event.Actor.ID, e.Event.Data.StateReason})
+		by, err := p.named(e.Event.Actor.ID)
+		if err != nil {
+			return err
+		}
+		r.History = append(r.History, change{e.Event.At, strings.TrimPrefix(e.Event.Type, "right."), by, e.Event.Data.StateReason})
 	}
 	return nil
 }

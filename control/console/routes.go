@@ -85,7 +85,7 @@ func (s *Service) routes() {
 
 // acts are all that can be changed here.
 func acts() []*act {
-	return slices.Concat(rightActs, inboxActs, playActs, moneyActs, statementActs, payeeLinkActs, disputeActs, proofActs, webhookActs, keyActs, memberActs, dataActs)
+	return slices.Concat(rightActs, inboxActs, playActs, ruleActs, moneyActs, statementActs, payeeLinkActs, disputeActs, proofActs, webhookActs, keyActs, memberActs, dataActs)
 }
 
 // deeds are what pages say was done.
