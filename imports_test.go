@@ -76,7 +76,7 @@ var packages = map[string][]string{
 	"control/offer":             {"control/right", "control/route", "control/store", "gateway/api", "gateway/auth", "sealer"},
 	"control/paper":             {"control/payable", "control/route", "control/settle/rate", "sealer"},
 	"control/payable":           {"control/route", "control/settle", "control/settle/rate", "control/store", "control/tenant", "gateway/api", "gateway/auth", "sealer"},
-	"control/payeelink":         {"control/paper", "control/payable", "control/route", "control/statement", "control/store", "gateway/api", "gateway/auth", "pipeline", "sealer"},
+	"control/payeelink":         {"control/paper", "control/payable", "control/route", "control/statement", "control/store", "control/tenant", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/plane":             {"control", "control/...", "deploy/process", "gateway", "gateway/api", "gateway/auth", "gateway/certs", "gateway/issue", "gateway/localnode", "pipeline", "pipeline/drift", "pipeline/segment", "pipeline/trace", "sealer"},
 	"control/playground":        {"control/assets", "control/route", "control/sandbox", "gateway/api"},
 	"control/proof":             {"control/objects", "control/proof/sums", "control/reserve", "control/route", "control/store", "control/tenant", "control/webhook", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer", "sealer/keyfile", "sealer/terminal", "pipeline/trace"},

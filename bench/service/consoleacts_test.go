@@ -20,7 +20,6 @@ type recordMaker struct {
 	t         *testing.T
 	s         *systemtest.Service
 	basis     string
-	payee     string
 	hook      string
 	statement time.Time // where the next statement begins
 }
@@ -54,13 +53,21 @@ func (m *recordMaker) draft(ended bool) string {
 	from := m.statement
 	to := from.Add(30 * time.Minute)
 	m.statement = to
-	m.post("/v1/delivery/ingest-batch", fmt.Sprintf(`{"vendor": "v", "rows": [{"rowId": "row-%d", "rightId": %q, "spatialAnchorId": "a", "playedAt": %q, "dwellMs": 5000}]}`, from.Unix(), m.s.Rights["DOOH"], from.Add(time.Minute).Format(time.RFC3339)), "")
+	payee := m.post("/v1/settlement/counterparties", `{"name": "Song Rights", "kind": "OTHER", "currency": "EUR"}`, "data.counterparty.id") // one of its own: what another is owed back is set off
+	right := m.right()
+	m.post("/v1/settlement/rules", fmt.Sprintf(`{"unit": "EVENT", "price": "1", "currency": "EUR", "match": {"rightId": %q}, "shares": [{"counterpartyId": %q, "bps": 10000}], "effectiveFrom": "2026-01-01"}`, right, payee), "")
+	row := fmt.Sprintf(`{"vendor": "v", "rows": [{"rowId": "row-%d", "rightId": %q, "spatialAnchorId": "a", "playedAt": %q, "dwellMs": 5000}]}`, from.Unix(), right, from.Add(time.Minute).Format(time.RFC3339))
+	waittest.Until(m.t, func() bool { return m.post("/v1/delivery/ingest-batch", row, "data.results.0.status") == "accepted" }, "the node knows the right")
 	m.s.Seal()
 	if !ended {
 		to = time.Now().Add(time.Hour)
 		from = to.Add(-time.Minute)
 	}
-	return m.post("/v1/settlement/statements", fmt.Sprintf(`{"currency": "EUR", "from": %q, "to": %q}`, from.Format(time.RFC3339), to.Format(time.RFC3339)), "data.statement.id")
+	body := fmt.Sprintf(`{"currency": "EUR", "from": %q, "to": %q}`, from.Format(time.RFC3339), to.Format(time.RFC3339))
+	a := systemtest.Call(m.t, m.s.Client.API, m.s.Client.Key, systemtest.Operation{Method: "POST", Path: "/v1/settlement/statements", Body: body})
+	require.Equal(m.t, 200, a.Status, a.Body)
+	require.Equal(m.t, ended, strings.Contains(a.Body, `"receipts":1`), a.Body)
+	return systemtest.TextAt(m.t, a.Body, "data.statement.id")
 }
 
 func (m *recordMaker) issued() string {
@@ -165,8 +172,6 @@ func TestTenantConsoleShowsWhatSucceeds(t *testing.T) {
 	s.Rights = systemtest.IssueRights(t, s.Client)
 	m := &recordMaker{t: t, s: s, hook: systemtest.NewHookReceiver(t).URL, statement: time.Now().UTC().Truncate(time.Hour).Add(-40 * time.Hour)}
 	m.basis = m.post("/v1/bases", `{"kind": "LICENSE", "title": "t"}`, "data.basis.id")
-	m.payee = m.post("/v1/settlement/counterparties", `{"name": "Song Rights", "kind": "OTHER", "currency": "EUR"}`, "data.counterparty.id")
-	m.post("/v1/settlement/rules", fmt.Sprintf(`{"unit": "EVENT", "price": "1", "currency": "EUR", "shares": [{"counterpartyId": %q, "bps": 10000}], "effectiveFrom": "2026-01-01"}`, m.payee), "data.rule.id")
 	b := signIn(t, s.Client.API, s.Client.Key)
 	notice := func(page string) string { return strings.Join(notices.FindAllString(page, -1), " ") }
 	send := func(at string) (int, string) {

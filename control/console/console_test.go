@@ -170,7 +170,7 @@ func TestOverviewsAtOnce(t *testing.T) {
 				return
 			}
 			<-time.After(10 * time.Millisecond)
-			_, _ = w.Write([]byte(`{"data":{"disputes":[]}}`))
+			_, _ = w.Write([]byte(`{"data":{"disputes":[],"statements":[]}}`))
 			<-places
 		})
 		var all sync.WaitGroup

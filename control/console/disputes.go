@@ -11,9 +11,9 @@ import (
 
 func disputesList() list[client.Dispute] {
 	return list[client.Dispute]{
-		op: "list-disputes", plural: "disputes", columns: []string{"Dispute", "By", "State", "About", "Reason", "Opened"},
+		op: "list-disputes", plural: "disputes", columns: []string{"Reason", "By", "State", "About", "Opened", "Dispute"},
 		row: func(d client.Dispute) []cell {
-			about := text(count(int64(len(d.ReceiptIDs))) + " plays")
+			about := text(counted(int64(len(d.ReceiptIDs)), "play"))
 			if d.RightID != "" {
 				about = link("plays on "+short(d.RightID), d.RightID, "/rights")
 			} else if len(d.ReceiptIDs) == 1 {
@@ -23,7 +23,7 @@ func disputesList() list[client.Dispute] {
 			if d.Outcome != "" {
 				shown.Note = words(d.Outcome)
 			}
-			return []cell{id(d.ID, "/disputes"), text(d.RaisedByOrgID), shown, about, text(d.Reason), moment(d.CreatedAt)}
+			return []cell{{Text: d.Reason, Href: Path + "/disputes/" + url.PathEscape(d.ID)}, text(d.RaisedByOrgID), shown, about, moment(d.CreatedAt), id(d.ID, "/disputes")}
 		},
 	}
 }

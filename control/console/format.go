@@ -1,6 +1,8 @@
 package console
 
 import (
+	"encoding/base64"
+	"encoding/hex"
 	"fmt"
 	"math/big"
 	"strconv"
@@ -69,6 +71,14 @@ func isZero(decimal string) bool { return strings.Trim(decimal, "-0.") == "" }
 
 // seconds are milliseconds as seconds, exactly.
 func seconds(ms int64) string { return strconv.FormatFloat(float64(ms)/1000, 'f', -1, 64) }
+
+// hexed is a hash, which the API has as base64url, as /verify and sha256sum show it.
+func hexed(hash string) string {
+	if bytes, err := base64.RawURLEncoding.DecodeString(hash); err == nil {
+		return hex.EncodeToString(bytes)
+	}
+	return hash
+}
 
 // date is a day of the API, such as 2026-12-31, for people.
 func date(text string) string {

@@ -2,17 +2,18 @@ package console
 
 import (
 	"encoding/json"
+	"net/url"
 	"slices"
 	"strings"
 
 	"muniment.example/gateway/client"
 )
 
-func offersList() list[client.Offer] {
+func offersList(names works) list[client.Offer] {
 	return list[client.Offer]{
-		op: "list-offers", plural: "offers", columns: []string{"Offer", "From", "To", "State", "Of the right", "Scope", "Answer before", "Made"},
+		op: "list-offers", plural: "offers", columns: []string{"Of the right", "From", "To", "State", "Answer before", "Scope", "Made", "Offer"},
 		row: func(o client.Offer) []cell {
-			return []cell{id(o.ID, "/offers"), text(o.FromOrgID), text(o.ToOrgID), state(o.State), id(o.RightID, "/rights"), text(scopeText(o.Scope)), moment(o.ExpiresAt), moment(o.CreatedAt)}
+			return []cell{names.to(o.RightID, "/offers/"+url.PathEscape(o.ID)), text(o.FromOrgID), text(o.ToOrgID), state(o.State), moment(o.ExpiresAt), text(scopeText(o.Scope)), moment(o.CreatedAt), id(o.ID, "/offers")}
 		},
 	}
 }
@@ -24,13 +25,17 @@ var (
 
 func showOffers(p *page) error {
 	p.show("Offers", "Offers")
-	return showList(p, offersList(), listed{
+	names, err := p.readWorks()
+	if err != nil {
+		return err
+	}
+	return showList(p, offersList(names), listed{
 		Lead: "Who asks for a part of a right, or offers one. Accepting issues a right that derives from it.", Empty: "No offer was made yet. Propose one to the organisation that shall use a part of a right.", New: p.offer("propose-offer", "New offer", "/offers/new"),
 	}, slices.Clone(offerFilters)...)
 }
 
 func sendOffers(p *page) error {
-	l := offersList()
+	l := offersList(nil)
 	l.query = p.filters("state", "rightId")
 	return l.csv(p, "offers")
 }
@@ -41,31 +46,40 @@ func showOffer(p *page) error {
 	if err := p.get(&data, "get-offer", nil, p.r.PathValue("offerId")); err != nil {
 		return err
 	}
+	names, err := p.readWorks()
+	if err != nil {
+		return err
+	}
 	p.render("offer", struct {
 		client.Offer
 		ScopeText string
-	}{data.Offer, scopeText(data.Offer.Scope)})
+		Works     works
+	}{data.Offer, scopeText(data.Offer.Scope), names})
 	return nil
 }
 
-func challengesList() list[client.Challenge] {
+func challengesList(names works) list[client.Challenge] {
 	return list[client.Challenge]{
-		op: "list-challenges", plural: "challenges", columns: []string{"Challenge", "By", "State", "Of the right", "Reason", "Opened"},
+		op: "list-challenges", plural: "challenges", columns: []string{"Of the right", "By", "State", "Reason", "Opened", "Challenge"},
 		row: func(c client.Challenge) []cell {
-			return []cell{id(c.ID, "/challenges"), text(c.ChallengerOrgID), state(c.State), id(c.RightID, "/rights"), text(c.Reason), moment(c.CreatedAt)}
+			return []cell{names.to(c.RightID, "/challenges/"+url.PathEscape(c.ID)), text(c.ChallengerOrgID), state(c.State), text(c.Reason), moment(c.CreatedAt), id(c.ID, "/challenges")}
 		},
 	}
 }
 
 func showChallenges(p *page) error {
 	p.show("Challenges", "Challenges")
-	return showList(p, challengesList(), listed{
+	names, err := p.readWorks()
+	if err != nil {
+		return err
+	}
+	return showList(p, challengesList(names), listed{
 		Lead: "Who says that a right should not be there. One that is upheld revokes the right.", Empty: "Nobody has challenged a right.", New: p.offer("open-challenge", "New challenge", "/challenges/new"),
 	}, slices.Clone(challengeFilters)...)
 }
 
 func sendChallenges(p *page) error {
-	l := challengesList()
+	l := challengesList(nil)
 	l.query = p.filters("state", "rightId")
 	return l.csv(p, "challenges")
 }

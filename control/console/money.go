@@ -112,9 +112,9 @@ func percent(bps int64) string { return strconv.FormatFloat(float64(bps)/100, 'f
 
 func rulesList(names payees) list[client.SettlementRule] {
 	return list[client.SettlementRule]{
-		op: "list-settlement-rules", plural: "rules", columns: []string{"Rule", "What it pays", "State", "From", "Until", "Priority"},
+		op: "list-settlement-rules", plural: "rules", columns: []string{"What it pays", "State", "From", "Until", "Priority", "Id"},
 		row: func(r client.SettlementRule) []cell {
-			return []cell{id(r.ID, "/money/rules"), text(ruleSentence(r, names)), state(r.State), begins(r.EffectiveFrom), ends(r.EffectiveUntil), amount(r.Priority)}
+			return []cell{{Text: ruleSentence(r, names), Href: Path + "/money/rules/" + url.PathEscape(r.ID)}, state(r.State), begins(r.EffectiveFrom), ends(r.EffectiveUntil), amount(r.Priority), reference(r.ID)}
 		},
 	}
 }
@@ -129,7 +129,7 @@ func showMoney(p *page) error {
 		Lead:  "What a play is worth, and who gets it. A rule rates the plays that are shown between its beginning and its end. If it is changed, the plays that no issued statement states yet are rated by what it is now.",
 		Empty: "No rule is there yet. Make the counterparties who are paid first, then a rule that gives each a share.",
 		New: slices.Concat(p.offer("list-statements", "Statements", "/money/statements"), p.offer("create-settlement-rule", "New rule", "/money/rules/new"),
-			p.offer("list-counterparties", "Counterparties", "/money/counterparties"), p.offer("list-payouts", "Payouts due (CSV)", "/money/payouts.csv")),
+			p.offer("list-counterparties", "Counterparties", "/money/counterparties"), p.offer("list-payouts", "Payouts due", "/money/payouts")),
 	}, filter{Name: "state", Label: "State", Options: options("ACTIVE", "RETIRED")}, filter{Name: "rightId", Label: "Right", Example: "rgh_…"}, payeeFilter(names))
 }
 
@@ -143,17 +143,44 @@ func sendRules(p *page) error {
 	return l.csv(p, "rules")
 }
 
+func payoutsList() list[client.Payout] {
+	return list[client.Payout]{
+		op: "list-payouts", plural: "payouts", columns: []string{"Payee", "Amount", "Currency", "Due on", "Paid to", "Number", "Statement"},
+		row: func(o client.Payout) []cell {
+			return []cell{text(o.Payee), number(o.Amount), text(o.Currency), {Text: date(o.DueOn), value: o.DueOn}, text(o.PayoutRef), text(o.Number), id(o.StatementID, "/money/statements")}
+		},
+	}
+}
+
+func showPayouts(p *page) error {
+	p.show("Money", "Payouts due")
+	return showList(p, payoutsList(), listed{Lead: "What is to be paid, the longest due first. Record each payment on its statement.", Empty: "Nothing is due today."},
+		filter{Name: "dueBy", Label: "Due until", Kind: "date"}, filter{Name: "currency", Label: "Currency", Example: "EUR"})
+}
+
+// sendPayouts sends the operation's own file, which payment systems read.
 func sendPayouts(p *page) error {
-	return p.serve("list-payouts", url.Values{"format": {"csv"}, "bom": {"true"}})
+	query := p.filters("dueBy", "currency")
+	query.Set("format", "csv")
+	query.Set("bom", "true")
+	return p.serve("list-payouts", query)
 }
 
 func counterpartiesList() list[client.Counterparty] {
 	return list[client.Counterparty]{
-		op: "list-counterparties", plural: "counterparties", columns: []string{"Counterparty", "Name", "Kind", "Currency", "State", "Tax", "Paid to"},
+		op: "list-counterparties", plural: "counterparties", columns: []string{"Name", "Kind", "Currency", "State", "Tax", "Paid to", "Id"},
 		row: func(c client.Counterparty) []cell {
-			return []cell{text(c.ID), text(c.Name), text(words(c.Kind)), text(c.Currency), state(c.State), number(percent(c.TaxBps) + " %"), text(c.PayoutRef)}
+			return []cell{text(c.Name), text(words(c.Kind)), text(c.Currency), state(c.State), tax(c), text(c.PayoutRef), text(c.ID)}
 		},
 	}
+}
+
+// tax is the tax on what a counterparty gets.
+func tax(c client.Counterparty) cell {
+	if c.ReverseCharge {
+		return text("reverse charge")
+	}
+	return number(percent(c.TaxBps) + " %")
 }
 
 func showCounterparties(p *page) error {

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -79,14 +80,14 @@ func substrates() []string {
 	return names
 }
 
-func rightsList(query url.Values) list[client.Right] {
+func rightsList(query url.Values, names works) list[client.Right] {
 	return list[client.Right]{
 		op: "list-rights", query: query, plural: "rights",
-		columns: []string{"Right", "Medium", "Holder", "In force", "Scope", "From", "Until", "Basis", "Derived from"},
+		columns: []string{"Right", "In force", "Until", "From", "Medium", "Scope", "Holder", "Basis", "Derived from", "Id"},
 		row: func(r client.Right) []cell {
 			return []cell{
-				id(r.ID, "/rights"), text(words(r.Substrate)), text(r.HolderOrgID), state(r.EffectiveState), text(scopeText(r.Scope)), begins(r.EffectiveFrom), ends(r.EffectiveUntil),
-				id(r.BasisID, "/bases"), id(r.ParentRightID, "/rights"),
+				{Text: cmp.Or(names[r.ID], workOf(r), words(r.Substrate)+" of "+r.HolderOrgID), Href: Path + "/rights/" + url.PathEscape(r.ID)}, state(r.EffectiveState), ends(r.EffectiveUntil), begins(r.EffectiveFrom),
+				text(words(r.Substrate)), text(scopeText(r.Scope)), text(r.HolderOrgID), id(r.BasisID, "/bases"), id(r.ParentRightID, "/rights"), reference(r.ID),
 			}
 		},
 	}
@@ -124,7 +125,14 @@ func scopeText(scope json.RawMessage) string {
 
 func showRights(p *page) error {
 	p.show("Rights", "Rights")
-	return showList(p, rightsList(nil), listed{
+	names, err := p.readWorks()
+	if err != nil {
+		return err
+	}
+	if p.r.URL.Query().Get("ends") == "soon" {
+		return showEnding(p, names)
+	}
+	return showList(p, rightsList(nil, names), listed{
 		Lead:  "A right says who may deliver what, where and until when. It rests on a legal basis, or derives from another right.",
 		Empty: "No right is there yet. Register the legal basis first, then issue a right on it.",
 		New:   slices.Concat(p.offer("issue-right", "New right", "/rights/new"), p.offer("create-basis", "New basis", "/bases/new"), p.offer("list-bases", "Bases", "/bases")),
@@ -132,7 +140,29 @@ func showRights(p *page) error {
 }
 
 func sendRights(p *page) error {
-	return rightsList(p.filters("state", "substrate", "basisId", "parentRightId")).csv(p, "rights")
+	return rightsList(p.filters("state", "substrate", "basisId", "parentRightId"), nil).csv(p, "rights")
+}
+
+// showEnding lists the rights that end soon, of the newest ones, the first to end first.
+func showEnding(p *page, names works) error {
+	var data struct{ Rights []client.Right }
+	if err := p.get(&data, "list-rights", url.Values{"state": {"ACTIVE"}, "limit": {fmt.Sprint(checked)}}); err != nil {
+		return err
+	}
+	now := p.s.cfg.Now()
+	ending := slices.DeleteFunc(data.Rights, func(r client.Right) bool { return !endsSoon(r.EffectiveUntil, now) })
+	slices.SortStableFunc(ending, func(a, b client.Right) int { return a.EffectiveUntil.Compare(b.EffectiveUntil) })
+	l := rightsList(nil, names)
+	page := listed{Lead: "Rights that end within 14 days, the first to end first.", Empty: "No right ends within 14 days.", Table: table{Columns: l.columns}, New: []task{{Text: "All rights", Href: Path + "/rights"}}}
+	for _, r := range ending {
+		cells := l.row(r)
+		for i := range cells {
+			cells[i] = p.shown(cells[i])
+		}
+		page.Table.Rows = append(page.Table.Rows, cells)
+	}
+	p.render("list", page)
+	return nil
 }
 
 func basesList() list[client.Basis] {
@@ -193,6 +223,7 @@ type rightPage struct {
 	Offers      []client.Offer
 	Challenges  []client.Challenge
 	ScopeText   string
+	Called      string
 	Buttons     []button
 }
 
@@ -221,7 +252,7 @@ func showRight(p *page) error {
 		return err
 	}
 	r.Right, r.Basis = family.Lineage[len(family.Lineage)-1], family.Basis
-	r.ScopeText = scopeText(r.Scope)
+	r.ScopeText, r.Called = scopeText(r.Scope), cmp.Or(workOf(r.Right), r.Basis.Title)
 	r.Tree = treeOf(family)
 	if err := p.get(&struct {
 		Propagation *client.Propagation `json:"propagation"`

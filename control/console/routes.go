@@ -38,6 +38,7 @@ func (s *Service) routes() {
 
 	s.in("GET /money", showMoney)
 	s.in("GET /money.csv", sendRules)
+	s.in("GET /money/payouts", showPayouts)
 	s.in("GET /money/payouts.csv", sendPayouts)
 	s.in("GET /money/rules/{ruleId}", showRule)
 	s.in("GET /money/counterparties", showCounterparties)

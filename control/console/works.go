@@ -67,5 +67,10 @@ func (w works) cell(rightID string) cell {
 	return c
 }
 
+// to is a right by its name, or by its id, that leads to the page of a record about it.
+func (w works) to(rightID, path string) cell {
+	return cell{Text: cmp.Or(w[rightID], short(rightID)), Href: Path + path, value: rightID}
+}
+
 // Right is a cell of a right on this page.
 func (p *page) Right(w works, rightID string) cell { return p.allowed(w.cell(rightID)) }

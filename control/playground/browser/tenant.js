@@ -157,7 +157,7 @@ class Visit extends Looking {
   }
 
   async pages() {
-    for (const path of ['/offers', '/challenges', '/money', '/money/statements', '/money/counterparties', '/disputes', '/proof', '/webhooks', '/kinds', '/kinds/right.issued', '/keys', '/data', '/erasures', '/held', '/rejected', '/bases', '/rights/new', '/webhooks/new', '/data/new', '/erasures/new', '/disputes/new']) {
+    for (const path of ['/offers', '/challenges', '/money', '/money/statements', '/money/counterparties', '/money/payouts', '/money/rules/new', '/money/statements/new', '/disputes', '/proof', '/webhooks', '/kinds', '/kinds/right.issued', '/keys', '/data', '/erasures', '/held', '/rejected', '/bases', '/rights/new', '/webhooks/new', '/data/new', '/erasures/new', '/disputes/new']) {
       await this.open(path);
       await this.look(path.slice(1).replaceAll('/', '-'));
     }
@@ -174,7 +174,7 @@ class Visit extends Looking {
     await page.getByRole('alert').waitFor();
     await page.getByLabel(/^Price/).fill('0.01');
     await page.getByRole('button', { name: 'Try it on last month' }).click();
-    await page.getByText(/^In \d{4}-\d\d it would have paid /).waitFor();
+    await page.getByText(/^If it had been in force in all of \w+ \d{4}, it would have paid /).waitFor();
     await this.look('tried');
   }
 
