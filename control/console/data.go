@@ -52,7 +52,7 @@ func erasuresList() list[client.Erasure] {
 	return list[client.Erasure]{
 		op: "list-erasures", plural: "erasures", columns: []string{"Erasure", "State", "Hash of the person", "Requested by", "Requested", "Completed"},
 		row: func(e client.Erasure) []cell {
-			return []cell{id(e.ID, "/erasures"), state(e.State), text(short(e.SubjectHash)), text(short(e.RequestedBy)), moment(e.CreatedAt), moment(e.CompletedAt)}
+			return []cell{id(e.ID, "/erasures"), state(e.State), text(short(e.SubjectHash)), actor(e.RequestedBy), moment(e.CreatedAt), moment(e.CompletedAt)}
 		},
 	}
 }

@@ -50,12 +50,41 @@ func showOffer(p *page) error {
 	if err != nil {
 		return err
 	}
+	buttons, err := p.offerButtons(data.Offer)
+	if err != nil {
+		return err
+	}
 	p.render("offer", struct {
 		client.Offer
 		ScopeText string
 		Works     works
-	}{data.Offer, scopeText(data.Offer.Scope), names})
+		Buttons   []button
+	}{data.Offer, scopeText(data.Offer.Scope), names, buttons})
 	return nil
+}
+
+// offerButtons are the acts on an offer. Who proposed it withdraws it, and the other side does the rest: what is the act of another
+// organisation than the tenant's names that, as it is recorded in its name.
+func (p *page) offerButtons(o client.Offer) ([]button, error) {
+	all := p.Acts(o, o.ID)
+	if len(all) == 0 || !p.can("get-tenant") {
+		return all, nil
+	}
+	var own client.TenantSnapshot
+	if err := p.get(&own, "get-tenant", nil); err != nil {
+		return nil, err
+	}
+	for i := range all {
+		side := o.ToOrgID
+		if strings.HasSuffix(all[i].Href, "/withdraw") {
+			side = o.FromOrgID
+		}
+		if side != own.Tenant.OrgID {
+			all[i].Text = strings.TrimSuffix(all[i].Text, "…") + " for " + side + "…"
+			all[i].Main = false
+		}
+	}
+	return all, nil
 }
 
 func challengesList(names works) list[client.Challenge] {

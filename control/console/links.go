@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"net/url"
 	"strings"
 
@@ -30,6 +31,9 @@ func (p *page) Search(filter, value, text string) cell {
 	return p.allowed(cell{Text: text, Href: addressed(Path+"/plays", url.Values{filter: {value}})})
 }
 
+// Actor is who did something, by name where the session may read it.
+func (p *page) Actor(by string) cell { return p.shown(actor(by)) }
+
 // Record is a link to a right or a basis by its id.
 func (p *page) Record(id string) cell {
 	if api.IsID(api.PrefixRight, id) {
@@ -42,6 +46,9 @@ func (p *page) Record(id string) cell {
 func (p *page) shown(c cell) cell {
 	if !c.Time.IsZero() {
 		c.Text = c.show(p.zone(), c.Time)
+	}
+	if c.actor != "" {
+		c.Text = cmp.Or(p.actorName(c.actor), c.Text)
 	}
 	return p.allowed(c)
 }

@@ -264,7 +264,7 @@ func (o *overview) readMoney(p *page) error {
 }
 
 func sendMetering(p *page) error {
-	query := p.filters("from", "to", "bucket", "timeZone", "rightId")
+	query := p.filters("from", "to", "bucket", "timeZone", "rightId", "by")
 	query.Set("format", "csv")
 	query.Set("bom", "true")
 	return p.serve("get-metering", query)

@@ -27,8 +27,9 @@ type page struct {
 	Data     any
 
 	mu       sync.Mutex
-	Requests []request // of /v1 that the page has made
-	patience time.Time // when it waits no more for reads that are refused; zero: none was
+	actors   func() map[string]string // the names of keys and members; nil until one is shown
+	Requests []request                // of /v1 that the page has made
+	patience time.Time                // when it waits no more for reads that are refused; zero: none was
 }
 
 type pageKey struct{}

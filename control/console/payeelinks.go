@@ -30,7 +30,7 @@ func (p *page) payeeLinks(statementID, cursor, limit string) (all []payeeLink, n
 		return nil, "", err
 	}
 	for _, l := range data.Links {
-		shown := payeeLink{PayeeLink: l, Shown: l.State, By: p.allowed(actor(l.CreatedBy))}
+		shown := payeeLink{PayeeLink: l, Shown: l.State, By: p.shown(actor(l.CreatedBy))}
 		if l.State == "ACTIVE" && !l.ExpiresAt.After(p.s.cfg.Now()) {
 			shown.Shown = "EXPIRED"
 		}

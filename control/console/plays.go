@@ -65,7 +65,19 @@ type search struct {
 	Rights   []choice // those that list the campaign
 	Choose   bool     // there are several, and none is chosen
 	Checked  bool     // there may be more of them among older rights
+	Sums     string   // the address of their sums by screen; empty if the session may not read them
 	Problem  *problem
+}
+
+// metering are the filters of plays that sums have, too.
+func (p *page) metering(query url.Values) url.Values {
+	of := url.Values{}
+	for _, name := range []string{"from", "to", "rightId"} {
+		if value := query.Get(name); value != "" {
+			of.Set(name, value)
+		}
+	}
+	return of
 }
 
 // choice is a right that may be chosen.
@@ -97,7 +109,7 @@ func showPlays(p *page) error {
 	}
 	s := search{Any: len(chosen) > 0, Campaign: chosen.Get("campaign")}
 	for _, f := range []filter{
-		{Name: "campaign", Label: "Campaign"}, {Name: "spatialAnchorId", Label: "Anchor (screen, speaker, place)"}, {Name: "from", Label: "Played from", Kind: "time"}, {Name: "to", Label: "Played before", Kind: "time"},
+		{Name: "campaign", Label: "Campaign"}, {Name: "spatialAnchorId", Label: "Anchor (screen or place)"}, {Name: "from", Label: "Played from", Kind: "time"}, {Name: "to", Label: "Played before", Kind: "time"},
 		{Name: "correlationId", Label: "Correlation id"}, {Name: "rightId", Label: "Right", Example: "rgh_…"}, {Name: "receiptId", Label: "Receipt", Example: "rcp_…"},
 	} {
 		if f.Name != "campaign" || p.can("list-rights") {
@@ -130,6 +142,11 @@ func showPlays(p *page) error {
 	if err == nil {
 		s.Table, err = playsOf(query, names).table(p, chosen)
 		s.Table.File = addressed(p.Path+".csv", query)
+		if p.can("get-metering") {
+			by := p.metering(query)
+			by.Set("by", "anchor")
+			s.Sums = addressed(Path+"/metering.csv", by)
+		}
 	}
 	if s.Problem = wrong(err); err != nil && s.Problem == nil {
 		return err

@@ -106,7 +106,7 @@ func moving(first string) func(*page, []string) (consequences, error) {
 			if err := p.get(&m, "get-metering", url.Values{"rightId": {r.ID}, "from": {stamp(p.s.cfg.Now().Truncate(time.Hour).Add(-24 * time.Hour))}, "limit": {"1"}}); err != nil {
 				return c, err
 			}
-			c.Lines = append(c.Lines, fmt.Sprintf("In the last 24 hours there were %s plays on this right itself.", count(m.Totals.Receipts)))
+			c.Lines = append(c.Lines, fmt.Sprintf("Plays on this right itself in the last 24 hours: %s.", count(m.Totals.Receipts)))
 		}
 		if p.can("list-offers") {
 			var offers struct{ Offers []json.RawMessage }

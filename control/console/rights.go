@@ -345,11 +345,7 @@ func (r *rightPage) readHistory(p *page) error {
 		return err
 	}
 	for _, e := range data.Events {
-		by, err := p.named(e.Event.Actor.ID)
-		if err != nil {
-			return err
-		}
-		r.History = append(r.History, change{e.Event.At, strings.TrimPrefix(e.Event.Type, "right."), by, e.Event.Data.StateReason})
+		r.History = append(r.History, change{e.Event.At, strings.TrimPrefix(e.Event.Type, "right."), p.shown(actor(e.Event.Actor.ID)), e.Event.Data.StateReason})
 	}
 	return nil
 }

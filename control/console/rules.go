@@ -65,11 +65,7 @@ func (p *page) ruleHistory(ruleID string, names payees) ([]ruleChange, error) {
 	}
 	var all []ruleChange
 	for _, e := range data.Events {
-		by, err := p.named(e.Event.Actor.ID)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, ruleChange{e.Event.At, strings.TrimPrefix(e.Event.Type, "settlement_rule."), by, ruleSentence(e.Event.Data, names)})
+		all = append(all, ruleChange{e.Event.At, strings.TrimPrefix(e.Event.Type, "settlement_rule."), p.shown(actor(e.Event.Actor.ID)), ruleSentence(e.Event.Data, names)})
 	}
 	return all, nil
 }
@@ -216,7 +212,7 @@ func ruleFields(p *page) ([]field, error) {
 		{Name: "label", Label: "Only on rights with the label", Example: "venue = central-station"},
 		{Name: "meteringBasis", Label: "Only what is metered as", Kind: "select", Options: options("gross", "viewable", "audible", "delivered")},
 		{Name: "completion", Label: "Only videos played to", Kind: "select", Options: options("started", "first_quartile", "midpoint", "third_quartile", "complete")},
-		{Name: "tiers", Label: "Prices for more of it in a month", Kind: "area", Example: "1000 0.004", Hint: "A line for each: the units above which it holds, and the price."},
+		{Name: "tiers", Label: "For more of it in a month", Kind: "area", Example: "1000 0.004", Hint: "A line for each: the units above which it holds, and the price."},
 		{Name: "tiersMode", Label: "Such a price is for", Kind: "select", Options: options("GRADUATED", "VOLUME"), Names: map[string]string{"GRADUATED": "the units above", "VOLUME": "all units of the month"}},
 		{Name: "minimum", Label: "At least, a month", Kind: "decimal"}, {Name: "cap", Label: "At most, a month", Kind: "decimal"},
 		{Name: "timeZone", Label: "Months of the time zone", Example: p.Zone(), Hint: "Your tenant's, unless you name one."},

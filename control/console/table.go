@@ -32,6 +32,7 @@ type cell struct {
 	Time   time.Time // Text is written by shown, in the page's zone
 	show   func(zone, time.Time) string
 	value  string // of a file, where that is not Text
+	actor  string // a key or a member, which shown names
 }
 
 func text(s string) cell        { return cell{Text: s} }

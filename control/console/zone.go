@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"muniment.example/control/calendar"
-	"muniment.example/gateway/client"
 )
 
 // zone is the tenant's time zone. All times and dates that pages show and forms take are of it: its methods are the only
@@ -125,6 +124,3 @@ func (z zone) refield(text string) string {
 
 // notTime is what is wrong with a text that is none.
 const notTime = "is no time: write it as 2026-12-31 08:00, or the day alone"
-
-// Period is what a statement is about.
-func (p *page) Period(s client.Statement) string { return p.zone().period(s) }
