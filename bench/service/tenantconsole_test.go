@@ -189,6 +189,12 @@ func TestTenantConsole(t *testing.T) {
 		said += text
 	}
 	require.Greater(t, strings.Count(said, "&lt;i data-x&gt;"), 50, "the texts are shown")
+	_, _, gatePage := owner.send("GET", "/docs/gate", nil)
+	explained := regexp.MustCompile(`href="/docs/gate#([^"]*)"`).FindAllStringSubmatch(said, -1)
+	require.NotEmpty(t, explained)
+	for _, m := range explained {
+		require.Contains(t, gatePage, `id="`+m[1]+`"`, "a rule is explained where a link to it leads")
+	}
 	require.Greater(t, len(all), 40, "%v", all)
 	for at := range posts {
 		status, _, text := owner.send("POST", at, url.Values{}, "Sec-Fetch-Site", "cross-site")
