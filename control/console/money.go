@@ -170,7 +170,7 @@ func counterpartiesList() list[client.Counterparty] {
 	return list[client.Counterparty]{
 		op: "list-counterparties", plural: "counterparties", columns: []string{"Name", "Kind", "Currency", "State", "Tax", "Paid to", "Id"},
 		row: func(c client.Counterparty) []cell {
-			return []cell{text(c.Name), text(words(c.Kind)), text(c.Currency), state(c.State), tax(c), text(c.PayoutRef), text(c.ID)}
+			return []cell{{Text: c.Name, Href: Path + "/money/counterparties/" + url.PathEscape(c.ID)}, text(words(c.Kind)), text(c.Currency), state(c.State), tax(c), text(c.PayoutRef), text(c.ID)}
 		},
 	}
 }
@@ -188,6 +188,34 @@ func showCounterparties(p *page) error {
 	return showList(p, counterpartiesList(), listed{
 		Lead: "Who is paid.", Empty: "No counterparty is there yet. A rule gives each a share.", New: slices.Concat(p.offer("create-counterparty", "New counterparty", "/money/counterparties/new"), p.offer("list-settlement-rules", "Rules", "/money")),
 	}, filter{Name: "state", Label: "State", Options: options("ACTIVE", "INACTIVE")})
+}
+
+// counterpartyPage is a counterparty with what it is due.
+type counterpartyPage struct {
+	client.Counterparty
+	Tax      cell
+	Payables []due
+	More     bool // there are older ones
+}
+
+func showCounterparty(p *page) error {
+	p.show("Money", "Counterparty")
+	var c counterpartyPage
+	if err := p.get(&struct {
+		Counterparty *client.Counterparty `json:"counterparty"`
+	}{&c.Counterparty}, "get-counterparty", nil, p.r.PathValue("counterpartyId")); err != nil {
+		return err
+	}
+	var data struct {
+		Payables   []due
+		NextCursor string
+	}
+	if err := p.get(&data, "list-payables", url.Values{"counterpartyId": {c.ID}, "limit": {"100"}}); err != nil {
+		return err
+	}
+	p.Title, c.Tax, c.Payables, c.More = c.Name, tax(c.Counterparty), data.Payables, data.NextCursor != ""
+	p.render("counterparty", c)
+	return nil
 }
 
 func sendCounterparties(p *page) error {

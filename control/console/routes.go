@@ -43,6 +43,7 @@ func (s *Service) routes() {
 	s.in("GET /money/rules/{ruleId}", showRule)
 	s.in("GET /money/counterparties", showCounterparties)
 	s.in("GET /money/counterparties.csv", sendCounterparties)
+	s.in("GET /money/counterparties/{counterpartyId}", showCounterparty)
 	s.in("GET /money/statements", showStatements)
 	s.in("GET /money/statements.csv", sendStatements)
 	s.in("GET /money/statements/{statementId}", showStatement)

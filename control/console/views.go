@@ -14,8 +14,7 @@ import (
 // readViews parses the templates: each is a page in the layout, with the parts.
 func readViews() (map[string]*template.Template, error) {
 	common, err := template.New("").Funcs(zone{time.UTC}.funcs()).Funcs(template.FuncMap{
-		"stamp": stamp, "short": short, "count": count, "counted": counted, "hexed": hexed, "seconds": seconds, "date": date, "unit": func(name string) string { return unitWords[name] }, "isZero": isZero, "long": long, "mood": mood, "words": words, "console": func() string { return Path },
-		"list": func(values ...any) []any { return values },
+		"stamp": stamp, "short": short, "count": count, "counted": counted, "hexed": hexed, "seconds": seconds, "date": date, "unit": func(name string) string { return unitWords[name] }, "long": long, "mood": mood, "words": words, "console": func() string { return Path },
 		"dict": dict,
 		"has": func(all []string, one string) bool {
 			for _, a := range all {
