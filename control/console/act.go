@@ -118,8 +118,9 @@ func (a *act) at(params []string) string {
 
 // trial is what would come of an act.
 type trial struct {
-	Lead  string
-	Lines []string
+	Lead    string
+	Lines   []string
+	Nothing bool // it has no effect
 }
 
 // field is a field of a form. Its kind is one of text, area, select, list (a line for each value), choices
@@ -131,6 +132,7 @@ type field struct {
 	Chosen                                  []string          // of choices
 	Required                                bool
 	Fault                                   string
+	More                                    bool // few need it: it is folded away while it is empty
 }
 
 // form is what the page of an act shows.
@@ -143,6 +145,16 @@ type form struct {
 	Problem               *problem
 	Try                   string
 	Trial                 *trial
+}
+
+// More reports whether fields are folded away, and Opened whether one of them has something.
+func (f form) More() bool {
+	return slices.ContainsFunc(f.Fields, func(one field) bool { return one.More })
+}
+
+// Opened belongs to More.
+func (f form) Opened() bool {
+	return slices.ContainsFunc(f.Fields, func(one field) bool { return one.More && (one.Value != "" || one.Fault != "") })
 }
 
 // params are the values of the path's parameters, in their order.

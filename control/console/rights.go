@@ -167,9 +167,9 @@ func showEnding(p *page, names works) error {
 
 func basesList() list[client.Basis] {
 	return list[client.Basis]{
-		op: "list-bases", plural: "bases", columns: []string{"Basis", "Title", "Kind", "Holder", "State", "From", "Until", "Where"},
+		op: "list-bases", plural: "bases", columns: []string{"Title", "State", "Until", "From", "Kind", "Holder", "Where", "Id"},
 		row: func(b client.Basis) []cell {
-			return []cell{id(b.ID, "/bases"), text(b.Title), text(words(b.Kind)), text(b.HolderOrgID), state(b.State), begins(b.EffectiveFrom), ends(b.EffectiveUntil), text(b.Jurisdiction)}
+			return []cell{{Text: b.Title, Href: Path + "/bases/" + url.PathEscape(b.ID)}, state(b.State), ends(b.EffectiveUntil), begins(b.EffectiveFrom), text(words(b.Kind)), text(b.HolderOrgID), text(b.Jurisdiction), reference(b.ID)}
 		},
 	}
 }

@@ -87,6 +87,7 @@ func tryRule(p *page, body any) (trial, error) {
 		plays += l.Receipts
 	}
 	if made.Lines = append(made.Lines, fmt.Sprintf("It would have rated %s.", counted(plays, "play"))); plays == 0 {
+		made.Nothing = true
 		made.Lines[0] = "It would have rated no play: none is what it is for, or other rules rate them before it."
 	}
 	for _, payee := range r.Total.Payees {
@@ -207,17 +208,17 @@ func ruleFields(p *page) ([]field, error) {
 		{Name: "shares", Label: "Who gets it", Kind: "area", Required: true, Example: "Song Rights Ltd 60\nVenue Media 40", Hint: "A line for each counterparty: its name, and its share in per cent. Together 100."},
 		{Name: "substrate", Label: "Only on the medium", Kind: "select", Options: substrates()},
 		{Name: "rightId", Label: "Only on the right", Example: "rgh_…"},
-		{Name: "basisId", Label: "Only on rights under the basis", Example: "bas_…"},
 		{Name: "campaign", Label: "Only on the campaign"},
 		{Name: "label", Label: "Only on rights with the label", Example: "venue = central-station"},
-		{Name: "meteringBasis", Label: "Only what is metered as", Kind: "select", Options: options("gross", "viewable", "audible", "delivered")},
-		{Name: "completion", Label: "Only videos played to", Kind: "select", Options: options("started", "first_quartile", "midpoint", "third_quartile", "complete")},
-		{Name: "tiers", Label: "For more of it in a month", Kind: "area", Example: "1000 0.004", Hint: "A line for each: the units above which it holds, and the price."},
-		{Name: "tiersMode", Label: "Such a price is for", Kind: "select", Options: options("GRADUATED", "VOLUME"), Names: map[string]string{"GRADUATED": "the units above", "VOLUME": "all units of the month"}},
-		{Name: "minimum", Label: "At least, a month", Kind: "decimal"}, {Name: "cap", Label: "At most, a month", Kind: "decimal"},
-		{Name: "timeZone", Label: "Months of the time zone", Example: p.Zone(), Hint: "Your tenant's, unless you name one."},
-		{Name: "priority", Label: "Priority", Kind: "number", Hint: "Of several rules that fit, the highest rates."},
 		{Name: "effectiveFrom", Label: "From", Kind: "time", Hint: "Now, unless you name a time."}, {Name: "effectiveUntil", Label: "Until (exclusive)", Kind: "time", Hint: "Until it is retired, unless you name a time."},
+		{More: true, Name: "basisId", Label: "Only on rights under the basis", Example: "bas_…"},
+		{More: true, Name: "meteringBasis", Label: "Only what is metered as", Kind: "select", Options: options("gross", "viewable", "audible", "delivered")},
+		{More: true, Name: "completion", Label: "Only videos played to", Kind: "select", Options: options("started", "first_quartile", "midpoint", "third_quartile", "complete")},
+		{More: true, Name: "tiers", Label: "For more of it in a month", Kind: "area", Example: "1000 0.004", Hint: "A line for each: the units above which it holds, and the price."},
+		{More: true, Name: "tiersMode", Label: "Such a price is for", Kind: "select", Options: options("GRADUATED", "VOLUME"), Names: map[string]string{"GRADUATED": "the units above", "VOLUME": "all units of the month"}},
+		{More: true, Name: "minimum", Label: "At least, a month", Kind: "decimal"}, {More: true, Name: "cap", Label: "At most, a month", Kind: "decimal"},
+		{More: true, Name: "timeZone", Label: "Months of the time zone", Example: p.Zone(), Hint: "Your tenant's, unless you name one."},
+		{More: true, Name: "priority", Label: "Priority", Kind: "number", Hint: "Of several rules that fit, the highest rates."},
 	}
 	like := p.r.URL.Query().Get("like")
 	if like == "" || !p.can("get-settlement-rule") {
