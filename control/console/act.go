@@ -89,8 +89,8 @@ type button struct {
 	Main       bool
 }
 
-// Acts are the buttons of the page of a record: the acts on it that the session may do, and that its state allows. params are
-// those of their paths.
+// Acts are the buttons of the page of a record: the acts on it that the session may do, and that its state allows, the one that
+// people look for first. params are those of their paths.
 func (p *page) Acts(record any, params ...string) []button {
 	var all []button
 	for _, a := range acts() {
@@ -102,6 +102,15 @@ func (p *page) Acts(record any, params ...string) []button {
 		}
 		all = append(all, button{a.button, a.at(params), a.main})
 	}
+	slices.SortStableFunc(all, func(a, b button) int {
+		switch {
+		case a.Main == b.Main:
+			return 0
+		case a.Main:
+			return -1
+		}
+		return 1
+	})
 	return all
 }
 

@@ -312,6 +312,7 @@ func paymentFields(p *page) ([]field, error) {
 				open, sum = append(open, d.CounterpartyID), plus(sum, d.Open())
 			}
 		}
+		slices.SortFunc(payee.Options, func(a, b string) int { return strings.Compare(payee.Names[a], payee.Names[b]) })
 		if len(open) == 1 {
 			payee.Value = open[0]
 		} else if len(open) > 1 {
