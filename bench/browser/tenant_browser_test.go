@@ -37,6 +37,11 @@ func TestTenantConsoleInABrowser(t *testing.T) {
 	s.Seal()
 	post("/v1/disputes", map[string]any{"receiptIds": []string{receiptID}, "reason": "The screen was off", "evidence": []map[string]any{{"text": "Log of the venue", "references": []string{"https://venue.example/log"}}}})
 	now := time.Now().UTC()
+	at := func(hours time.Duration) string { return now.Add(-hours * time.Hour).Format(time.RFC3339) }
+	require.Equal(t, "accepted", post("/v1/delivery/ingest-batch", map[string]any{"vendor": "v", "rows": []map[string]any{{"rowId": "1", "rightId": s.Rights["DOOH"], "spatialAnchorId": "b", "playedAt": at(30), "dwellMs": 176_800}}}, "data.results.0.status"))
+	s.Seal()
+	issued := post("/v1/settlement/statements", map[string]any{"currency": "EUR", "from": at(31), "to": at(29)}, "data.statement.id")
+	post("/v1/settlement/statements/"+issued+"/issue", nil)
 	post("/v1/settlement/statements", map[string]any{"currency": "EUR", "from": now.Add(-24 * time.Hour).Format(time.RFC3339), "to": now.Add(-time.Second).Format(time.RFC3339)})
 	reader := post("/v1/api-keys", map[string]any{"label": "reader", "scopes": []string{"rights:read", "audit:read", "metering:read"}}, "data.apiKey")
 	refused := systemtest.Call(t, s.Client.API, s.Client.Key, systemtest.Operation{Method: "POST", Path: "/v1/delivery", Body: `{"rightId": "rgh_00000000000000000000000000", "spatialAnchorId": "a", "dwellMs": 4200}`})

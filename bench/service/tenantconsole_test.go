@@ -189,6 +189,12 @@ func TestTenantConsole(t *testing.T) {
 		said += text
 	}
 	require.Greater(t, strings.Count(said, "&lt;i data-x&gt;"), 50, "the texts are shown")
+	_, _, gatePage := owner.send("GET", "/docs/gate", nil)
+	explained := regexp.MustCompile(`href="/docs/gate#([^"]*)"`).FindAllStringSubmatch(said, -1)
+	require.NotEmpty(t, explained)
+	for _, m := range explained {
+		require.Contains(t, gatePage, `id="`+m[1]+`"`, "a rule is explained where a link to it leads")
+	}
 	require.Greater(t, len(all), 40, "%v", all)
 	for at := range posts {
 		status, _, text := owner.send("POST", at, url.Values{}, "Sec-Fetch-Site", "cross-site")
@@ -271,14 +277,12 @@ func TestTenantConsoleRefusesOtherOrigins(t *testing.T) {
 	require.Contains(t, text, "“x”")
 	status, _, text = b.send("GET", suspend, nil)
 	require.Equal(t, 200, status)
-	require.Contains(t, text, "there is nothing to do here")
+	require.Contains(t, text, "The right is suspended: this is for one that is active.")
 	status, _, text = b.send("POST", suspend, url.Values{})
 	require.Equal(t, 409, status, text)
 	_, _, resumed := b.send("POST", "/console/rights/"+s.Rights["DOOH"]+"/resume", url.Values{})
 	require.Empty(t, resumed)
-	waittest.Until(t, func() bool {
-		return systemtest.Call(t, s.Client.API, s.Client.Key, systemtest.Operation{Method: "POST", Path: "/v1/delivery", Body: `{"rightId":"` + s.Rights["DOOH"] + `","spatialAnchorId":"a","dwellMs":4200}`}).Status == 200
-	}, "the node knows")
+	waittest.Until(t, func() bool { status, _ := s.Deliver(s.Client.Key, "DOOH"); return status == 200 }, "the nodes know that the right is in force again")
 	unsealed := s.Receipts(1)[0]
 	status, header, text = b.send("GET", "/console/plays/"+unsealed+"/proof", nil)
 	require.Equal(t, 409, status, "what an operation refuses is said in words, where a file was asked for, too")

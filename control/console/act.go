@@ -3,13 +3,17 @@ package console
 import (
 	"crypto/rand"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"muniment.example/gateway/api"
+	"muniment.example/sealer/calendar"
 )
 
 // act is something that a person can change: a page that says what will happen, with a form, and the
@@ -21,6 +25,13 @@ type act struct {
 	title   string
 	submit  string // the word on the button
 	danger  bool   // it can't be undone
+	// button is the word of the link to it on the page of its record; empty: that page has none. main is the one that
+	// people look for there.
+	button string
+	main   bool
+	// on says why it can't be done now on its record, by the record's state; empty if it can. It is the only place that
+	// knows: the button is shown by it, and the act's page says it. ours is whether record is one of its kind. Optional.
+	on func(p *page, record any) (why string, ours bool)
 	// fields of the form. Optional.
 	fields func(p *page) ([]field, error)
 	// consequences says what will happen, from what is there now. Optional.
@@ -46,22 +57,91 @@ type consequences struct {
 	Lines []string // what follows
 	Back  string   // the page to go back to
 	Stop  string   // why it can't be done now; empty if it can
+
+	record any // that on looks at; nil if the session may not read it
+}
+
+// states is on for acts that records in some states allow.
+func states[T any](noun string, stateOf func(T) string, all ...string) func(*page, any) (string, bool) {
+	return where(func(_ *page, record T) string {
+		now := stateOf(record)
+		if slices.Contains(all, now) {
+			return ""
+		}
+		return fmt.Sprintf("The %s is %s: this is for one that is %s.", noun, words(now), words(strings.Join(all, " or ")))
+	})
+}
+
+// where is on for acts whose record says by more than its state whether they can be done.
+func where[T any](why func(*page, T) string) func(*page, any) (string, bool) {
+	return func(p *page, record any) (string, bool) {
+		r, ours := record.(T)
+		if !ours {
+			return "", false
+		}
+		return why(p, r), true
+	}
+}
+
+// button leads to an act.
+type button struct {
+	Text, Href string
+	Main       bool
+}
+
+// Acts are the buttons of the page of a record: the acts on it that the session may do, and that its state allows, the one that
+// people look for first. params are those of their paths.
+func (p *page) Acts(record any, params ...string) []button {
+	var all []button
+	for _, a := range acts() {
+		if a.button == "" || a.on == nil || !p.can(a.op) {
+			continue
+		}
+		if why, ours := a.on(p, record); !ours || why != "" {
+			continue
+		}
+		all = append(all, button{a.button, a.at(params), a.main})
+	}
+	slices.SortStableFunc(all, func(a, b button) int {
+		switch {
+		case a.Main == b.Main:
+			return 0
+		case a.Main:
+			return -1
+		}
+		return 1
+	})
+	return all
+}
+
+// at is the address of the act with the parameters of its path.
+func (a *act) at(params []string) string {
+	path := a.path
+	for _, value := range params {
+		before, rest, _ := strings.Cut(path, "{")
+		_, after, _ := strings.Cut(rest, "}")
+		path = before + url.PathEscape(value) + after
+	}
+	return Path + path
 }
 
 // trial is what would come of an act.
 type trial struct {
-	Lead  string
-	Lines []string
+	Lead    string
+	Lines   []string
+	Nothing bool // it has no effect
 }
 
 // field is a field of a form. Its kind is one of text, area, select, list (a line for each value), choices
-// (any number of Options), json, number, bool, secret or time.
+// (any number of Options), json, number, decimal, bool, secret, time (of the page's zone), date or month.
 type field struct {
 	Name, Label, Kind, Value, Hint, Example string
 	Options                                 []string
-	Chosen                                  []string // of choices
+	Names                                   map[string]string // of Options, for people; default: themselves
+	Chosen                                  []string          // of choices
 	Required                                bool
 	Fault                                   string
+	More                                    bool // few need it: it is folded away while it is empty
 }
 
 // form is what the page of an act shows.
@@ -74,6 +154,16 @@ type form struct {
 	Problem               *problem
 	Try                   string
 	Trial                 *trial
+}
+
+// More reports whether fields are folded away, and Opened whether one of them has something.
+func (f form) More() bool {
+	return slices.ContainsFunc(f.Fields, func(one field) bool { return one.More })
+}
+
+// Opened belongs to More.
+func (f form) Opened() bool {
+	return slices.ContainsFunc(f.Fields, func(one field) bool { return one.More && (one.Value != "" || one.Fault != "") })
 }
 
 // params are the values of the path's parameters, in their order.
@@ -112,6 +202,9 @@ func (a *act) form(p *page) (form, error) {
 		}
 		if !p.may(f.Back) {
 			f.Back = Path
+		}
+		if f.Stop == "" && a.on != nil && f.record != nil {
+			f.Stop, _ = a.on(p, f.record)
 		}
 	}
 	return f, nil
@@ -195,6 +288,9 @@ func (a *act) refused(p *page, e *problem) error {
 	for i := range f.Fields {
 		f.Fields[i].keep(p.r.PostForm, e)
 	}
+	if e.Code == api.ValidationFailed { // each fault is said once, beside its field
+		e.Message = "this can't be sent yet"
+	}
 	p.render("form", f)
 	return nil
 }
@@ -230,11 +326,14 @@ func (f *field) keep(sent url.Values, e *problem) {
 	if f.Kind == "secret" {
 		f.Value = ""
 	}
-	for _, v := range e.ValidationErrors {
-		if v.Field == f.Name || strings.HasPrefix(v.Field, f.Name+".") || strings.HasPrefix(v.Field, f.Name+"[") {
-			f.Fault = v.Message
+	e.ValidationErrors = slices.DeleteFunc(e.ValidationErrors, func(v api.ValidationError) bool {
+		_, within, _ := strings.Cut(v.Field, ".") // as in match.campaign
+		if v.Field != f.Name && within != f.Name && !strings.HasPrefix(v.Field, f.Name+".") && !strings.HasPrefix(v.Field, f.Name+"[") {
+			return false
 		}
-	}
+		f.Fault = v.Message
+		return true
+	})
 }
 
 // read makes members of the fields that are not empty.
@@ -265,6 +364,10 @@ func (a *act) read(p *page) (map[string]any, error) {
 				return nil, invalid(f.Name, "must be a whole number")
 			}
 			members[f.Name] = n
+		case "decimal":
+			if members[f.Name], err = decimal(f.Name, value); err != nil {
+				return nil, err
+			}
 		case "bool":
 			members[f.Name] = value == "yes"
 		case "json":
@@ -275,7 +378,21 @@ func (a *act) read(p *page) (map[string]any, error) {
 		case "list":
 			members[f.Name] = strings.Fields(value)
 		case "time":
-			members[f.Name] = timed(value)
+			t, ok := p.zone().read(value)
+			if !ok {
+				return nil, invalid(f.Name, notTime)
+			}
+			members[f.Name] = stamp(t)
+		case "date":
+			if _, err := time.Parse(time.DateOnly, value); err != nil {
+				return nil, invalid(f.Name, "is no day: write it as 2026-12-31")
+			}
+			members[f.Name] = value
+		case "month":
+			if _, _, err := calendar.Period(value, p.zone().Location); err != nil {
+				return nil, invalid(f.Name, "is no month: write it as 2026-10")
+			}
+			members[f.Name] = value
 		default:
 			members[f.Name] = value
 		}
@@ -283,12 +400,14 @@ func (a *act) read(p *page) (map[string]any, error) {
 	return members, nil
 }
 
-// timed is a time as a browser's field has it, which is in UTC here, as the API takes it.
-func timed(value string) string {
-	if len(value) == len("2006-01-02T15:04") && value[10] == 'T' {
-		return value + ":00Z"
+var decimals = regexp.MustCompile(`^-?[0-9]+(\.[0-9]+)?$`)
+
+// decimal is a number as the API takes it, of one with a decimal point or comma.
+func decimal(field, value string) (string, error) {
+	if written := strings.Replace(value, ",", ".", 1); decimals.MatchString(written) {
+		return written, nil
 	}
-	return value
+	return "", invalid(field, "is no number: write it as 4.28, without a currency and without separators of thousands")
 }
 
 // goTo leads on to the page of a record that the response holds under a noun.

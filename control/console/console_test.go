@@ -116,7 +116,7 @@ func TestNumbersForPeople(t *testing.T) {
 	require.Equal(t, "4.2 s", long(4200))
 	require.Equal(t, "7 min 12 s", long(432_000))
 	require.Equal(t, "30 h 05 min", long(108_300_000))
-	require.Equal(t, "–", when(time.Time{}))
+	require.Equal(t, "–", zone{time.UTC}.when(time.Time{}))
 	for n, want := range map[int64]int64{0: 1, 1: 1, 3: 5, 6: 10, 11: 20, 4999: 5000, 5001: 10000} {
 		require.Equal(t, want, roundUp(n), n)
 	}
@@ -129,6 +129,7 @@ func served(t *testing.T, serve func(w http.ResponseWriter, target string)) *Ser
 		return map[string]operation{
 			"get-metering": {method: "GET", path: "/v1/metering"}, "get-refusals": {method: "GET", path: "/v1/refusals"}, "get-settlement": {method: "GET", path: "/v1/settlement"},
 			"list-disputes": {method: "GET", path: "/v1/disputes"}, "get-settlement-rule": {method: "GET", path: "/v1/settlement-rules/{ruleId}"},
+			"list-counterparties": {method: "GET", path: "/v1/counterparties"}, "list-payables": {method: "GET", path: "/v1/payables"}, "list-statements": {method: "GET", path: "/v1/statements"},
 		}
 	}), cfg: Config{PublicURL: "https://muniment.example", Now: time.Now, Serve: func(w http.ResponseWriter, _ context.Context, _ auth.Principal, _, target string) error {
 		serve(w, target)
@@ -169,7 +170,7 @@ func TestOverviewsAtOnce(t *testing.T) {
 				return
 			}
 			<-time.After(10 * time.Millisecond)
-			_, _ = w.Write([]byte(`{"data":{"disputes":[]}}`))
+			_, _ = w.Write([]byte(`{"data":{"disputes":[],"statements":[]}}`))
 			<-places
 		})
 		var all sync.WaitGroup
@@ -230,8 +231,7 @@ func TestEveryPayeeLinkCanBeRevoked(t *testing.T) {
 		_, _ = w.Write([]byte(response))
 	})
 	maps.Copy(s.operations(), map[string]operation{
-		"get-statement": {method: "GET", path: "/v1/statements/{statementId}"}, "list-counterparties": {method: "GET", path: "/v1/counterparties"}, "list-payables": {method: "GET", path: "/v1/payables"},
-		"list-payee-links": {method: "GET", path: "/v1/payee-links"}, "revoke-payee-link": {method: "DELETE", path: "/v1/payee-links/{payeeLinkId}"},
+		"get-statement": {method: "GET", path: "/v1/statements/{statementId}"}, "list-payee-links": {method: "GET", path: "/v1/payee-links"}, "revoke-payee-link": {method: "DELETE", path: "/v1/payee-links/{payeeLinkId}"},
 	})
 	show := func(address string) string {
 		p, w := s.page(address)

@@ -52,7 +52,7 @@ func erasuresList() list[client.Erasure] {
 	return list[client.Erasure]{
 		op: "list-erasures", plural: "erasures", columns: []string{"Erasure", "State", "Hash of the person", "Requested by", "Requested", "Completed"},
 		row: func(e client.Erasure) []cell {
-			return []cell{id(e.ID, "/erasures"), state(e.State), text(short(e.SubjectHash)), text(short(e.RequestedBy)), moment(e.CreatedAt), moment(e.CompletedAt)}
+			return []cell{id(e.ID, "/erasures"), state(e.State), text(short(e.SubjectHash)), actor(e.RequestedBy), moment(e.CreatedAt), moment(e.CompletedAt)}
 		},
 	}
 }
@@ -156,12 +156,24 @@ func previewed(preview any) ([]string, error) {
 	return lines, nil
 }
 
+func jobIs(all ...string) func(*page, any) (string, bool) {
+	return states("export", func(j client.DSARJob) string { return j.State }, all...)
+}
+
+// bundled says why an export has no bundle.
+func bundled(p *page, j client.DSARJob) string {
+	if j.State == "READY" && j.Delivery != nil && j.Delivery.ExpiresAt.After(p.s.cfg.Now()) {
+		return ""
+	}
+	return "The export has no bundle: it is not ready, or its bundle was deleted. Make another one."
+}
+
 func aboutJob(lines ...string) func(*page, []string) (consequences, error) {
 	return func(p *page, params []string) (consequences, error) {
 		c := consequences{Back: Path + "/data/" + url.PathEscape(params[0]), Lines: lines}
 		var data struct{ Job client.DSARJob }
 		err := p.get(&data, "get-dsar-job", nil, params[0])
-		c.Lead = "Export of " + words(data.Job.Scope.Kind) + ", " + words(data.Job.State)
+		c.Lead, c.record = "Export of "+words(data.Job.Scope.Kind)+", "+words(data.Job.State), data.Job
 		return c, err
 	}
 }
@@ -172,7 +184,7 @@ var dataActs = []*act{
 		fields: fixed(
 			field{Name: "kind", Label: "Of", Kind: "select", Options: options("DATA_SUBJECT", "TENANT_FULL", "TENANT_SLICE"), Required: true},
 			field{Name: "dataSubjectId", Label: "The person", Hint: "Of DATA_SUBJECT: as deliveries name them."},
-			field{Name: "windowStart", Label: "From", Hint: "Of TENANT_SLICE."}, field{Name: "windowEnd", Label: "To (exclusive)", Hint: "Of TENANT_SLICE."}, field{Name: "campaignIds", Label: "Only campaigns", Kind: "list", Hint: "Of TENANT_SLICE."},
+			field{Name: "windowStart", Label: "From", Kind: "time", Hint: "Of TENANT_SLICE."}, field{Name: "windowEnd", Label: "To (exclusive)", Kind: "time", Hint: "Of TENANT_SLICE."}, field{Name: "campaignIds", Label: "Only campaigns", Kind: "list", Hint: "Of TENANT_SLICE."},
 			field{Name: "format", Label: "Format", Kind: "select", Options: options("JSON", "CSV", "NDJSON", "PARQUET"), Value: "CSV", Required: true}, field{Name: "requestNotes", Label: "Why", Kind: "area"},
 		),
 		body: func(_ *page, members map[string]any) (any, error) {
@@ -191,16 +203,16 @@ var dataActs = []*act{
 		},
 		after: goTo("/data", "job", "export-made"),
 	},
-	{path: "/data/{jobId}/run", op: "run-dsar-job", section: "Data", title: "Run the export", submit: "Run", consequences: aboutJob("What is stored is read and packed. Its page shows how far it is."), after: goBack("/data", "export-running")},
-	{path: "/data/{jobId}/cancel", op: "cancel-dsar-job", section: "Data", title: "Cancel the export", submit: "Cancel it", consequences: aboutJob("It is over before it has begun."), fields: reason(permanent), after: goBack("/data", "export-cancelled")},
+	{path: "/data/{jobId}/run", op: "run-dsar-job", section: "Data", title: "Run the export", submit: "Run", button: "Run…", main: true, on: jobIs("REQUESTED"), consequences: aboutJob("What is stored is read and packed. Its page shows how far it is."), after: goBack("/data", "export-running")},
+	{path: "/data/{jobId}/cancel", op: "cancel-dsar-job", section: "Data", title: "Cancel the export", submit: "Cancel it", button: "Cancel…", on: jobIs("REQUESTED"), consequences: aboutJob("It is over before it has begun."), fields: reason(permanent), after: goBack("/data", "export-cancelled")},
 	{
-		path: "/data/{jobId}/link", op: "get-dsar-bundle", section: "Data", title: "A link to the bundle", submit: "Make the link", consequences: aboutJob("Anyone who has the link can download the bundle, for 15 minutes and until it was downloaded whole."),
+		path: "/data/{jobId}/link", op: "get-dsar-bundle", section: "Data", title: "A link to the bundle", submit: "Make the link", button: "Link to the bundle…", main: true, on: where(bundled), consequences: aboutJob("Anyone who has the link can download the bundle, for 15 minutes and until it was downloaded whole."),
 		after: func(p *page, params []string, response json.RawMessage) error {
 			var made client.DSARBundleLink
 			if err := json.Unmarshal(response, &made); err != nil {
 				return err
 			}
-			return showSecret(p, secret{Title: "The link to the bundle", Lead: "It works until " + when(made.ExpiresAt) + " UTC. Give it only to whom the data may be shown.", Secret: made.BundleURL, Back: Path + "/data/" + url.PathEscape(params[0])})
+			return showSecret(p, secret{Title: "The link to the bundle", Lead: "It works until " + p.zone().when(made.ExpiresAt) + ". Give it only to whom the data may be shown.", Secret: made.BundleURL, Back: Path + "/data/" + url.PathEscape(params[0])})
 		},
 	},
 }

@@ -11,9 +11,9 @@ import (
 
 func disputesList() list[client.Dispute] {
 	return list[client.Dispute]{
-		op: "list-disputes", plural: "disputes", columns: []string{"Dispute", "By", "State", "About", "Reason", "Opened"},
+		op: "list-disputes", plural: "disputes", columns: []string{"Reason", "By", "State", "About", "Opened", "Dispute"},
 		row: func(d client.Dispute) []cell {
-			about := text(count(int64(len(d.ReceiptIDs))) + " plays")
+			about := text(counted(int64(len(d.ReceiptIDs)), "play"))
 			if d.RightID != "" {
 				about = link("plays on "+short(d.RightID), d.RightID, "/rights")
 			} else if len(d.ReceiptIDs) == 1 {
@@ -23,7 +23,7 @@ func disputesList() list[client.Dispute] {
 			if d.Outcome != "" {
 				shown.Note = words(d.Outcome)
 			}
-			return []cell{id(d.ID, "/disputes"), text(d.RaisedByOrgID), shown, about, text(d.Reason), moment(d.CreatedAt)}
+			return []cell{{Text: d.Reason, Href: Path + "/disputes/" + url.PathEscape(d.ID)}, text(d.RaisedByOrgID), shown, about, moment(d.CreatedAt), id(d.ID, "/disputes")}
 		},
 	}
 }
@@ -53,7 +53,11 @@ func showDispute(p *page) error {
 	return nil
 }
 
-func aboutDispute(states []string, lines ...string) func(*page, []string) (consequences, error) {
+func disputeIs(all ...string) func(*page, any) (string, bool) {
+	return states("dispute", func(d client.Dispute) string { return d.State }, all...)
+}
+
+func aboutDispute(lines ...string) func(*page, []string) (consequences, error) {
 	return func(p *page, params []string) (consequences, error) {
 		c := consequences{Back: Path + "/disputes/" + url.PathEscape(params[0]), Lines: lines}
 		if !p.can("get-dispute") {
@@ -64,9 +68,7 @@ func aboutDispute(states []string, lines ...string) func(*page, []string) (conse
 			return c, err
 		}
 		c.Lead = data.Dispute.RaisedByOrgID + ": " + data.Dispute.Reason
-		if !slices.Contains(states, data.Dispute.State) {
-			c.Stop = "The dispute is " + data.Dispute.State + ", so there is nothing to do here."
-		}
+		c.record = data.Dispute
 		return c, nil
 	}
 }
@@ -95,7 +97,7 @@ var disputeActs = []*act{
 		consequences: saying("/disputes", "", "The plays are held out of settlement until it is resolved, and the held amount is shown."),
 		fields: fixed(slices.Concat([]field{
 			{Name: "receiptId", Label: "Receipts", Example: "rcp_…", Hint: "One or several, separated by blanks. Or a right and a window."},
-			{Name: "rightId", Label: "Or all plays on the right", Example: "rgh_…"}, {Name: "from", Label: "Rendered from", Example: "2026-11-01T00:00:00Z"}, {Name: "to", Label: "Rendered before"},
+			{Name: "rightId", Label: "Or all plays on the right", Example: "rgh_…"}, {Name: "from", Label: "Rendered from", Kind: "time"}, {Name: "to", Label: "Rendered before", Kind: "time"},
 			{Name: "raisedByOrgId", Label: "Raised by", Example: "org_…", Hint: "Your organisation, unless you name another."}, {Name: "reason", Label: "Reason", Kind: "area", Required: true, Hint: permanent},
 		}, evidenceFields)...),
 		body: func(_ *page, members map[string]any) (any, error) {
@@ -120,9 +122,9 @@ var disputeActs = []*act{
 		},
 		after: goTo("/disputes", "dispute", "dispute-opened"),
 	},
-	{path: "/disputes/{disputeId}/investigate", op: "investigate-dispute", section: "Disputes", title: "Investigate the dispute", submit: "Note that we look into it", consequences: aboutDispute([]string{"OPEN"}, "The other side sees that somebody looks into it."), after: goBack("/disputes", "dispute-investigated")},
+	{path: "/disputes/{disputeId}/investigate", op: "investigate-dispute", section: "Disputes", title: "Investigate the dispute", submit: "Note that we look into it", button: "Investigate…", on: disputeIs("OPEN"), consequences: aboutDispute("The other side sees that somebody looks into it."), after: goBack("/disputes", "dispute-investigated")},
 	{
-		path: "/disputes/{disputeId}/respond", op: "respond-to-dispute", section: "Disputes", title: "Respond to the dispute", submit: "Respond", consequences: aboutDispute([]string{"OPEN", "INVESTIGATING", "RESPONDED"}, "The evidence stands beside that of the other side."),
+		path: "/disputes/{disputeId}/respond", op: "respond-to-dispute", section: "Disputes", title: "Respond to the dispute", submit: "Respond", button: "Respond…", on: disputeIs("INVESTIGATING"), consequences: aboutDispute("The evidence stands beside that of the other side."),
 		fields: fixed(slices.Concat([]field{{Name: "byOrgId", Label: "By", Example: "org_…", Hint: "Your organisation, unless you name another."}}, evidenceFields)...),
 		body: func(_ *page, members map[string]any) (any, error) {
 			members["evidence"] = readEvidence(members)
@@ -134,8 +136,8 @@ var disputeActs = []*act{
 		after: goBack("/disputes", "dispute-responded"),
 	},
 	{
-		path: "/disputes/{disputeId}/resolve", op: "resolve-dispute", section: "Disputes", title: "Resolve the dispute", submit: "Resolve", danger: true,
-		consequences: aboutDispute([]string{"OPEN", "INVESTIGATING", "RESPONDED"}, "Upheld: the plays are out of settlement for good.", "Rejected: they are settled like all others.", "Statements that were issued do not change; a correction can state the difference."),
+		path: "/disputes/{disputeId}/resolve", op: "resolve-dispute", section: "Disputes", title: "Resolve the dispute", submit: "Resolve", danger: true, button: "Resolve…", main: true, on: disputeIs("OPEN", "INVESTIGATING", "RESPONDED"),
+		consequences: aboutDispute("Upheld: the plays are out of settlement for good.", "Rejected: they are settled like all others.", "Statements that were issued do not change; a correction can state the difference."),
 		fields:       fixed(field{Name: "outcome", Label: "Outcome", Kind: "select", Options: options("UPHELD", "REJECTED"), Required: true}, field{Name: "resolution", Label: "Why", Kind: "area", Hint: permanent}),
 		after:        goBack("/disputes", "dispute-resolved"),
 	},
@@ -144,7 +146,7 @@ var disputeActs = []*act{
 // heldList lists reported plays that wait.
 func heldList() list[client.HeldRow] {
 	return list[client.HeldRow]{
-		op: "list-held-rows", plural: "held", columns: []string{"Row", "State", "Waits for", "Vendor", "Their id", "Right", "Played (UTC)", "Given up", "Receipt"},
+		op: "list-held-rows", plural: "held", columns: []string{"Row", "State", "Waits for", "Vendor", "Their id", "Right", "Played", "Given up", "Receipt"},
 		row: func(h client.HeldRow) []cell {
 			return []cell{text(h.ID), state(h.State), text(words(string(h.Reason))), text(h.Vendor), text(h.IdType + " " + h.VendorID), id(h.RightID, "/rights"), moment(h.PlayedAt), moment(h.ExpiresAt), id(h.ReceiptID, "/plays")}
 		},
@@ -173,7 +175,7 @@ func rejectedList() list[client.RejectedPlay] {
 			if string(sent) == "null" || len(sent) == 0 {
 				sent = r.Play
 			}
-			return []cell{text(r.ID), moment(r.CreatedAt), text(r.Format), text(string(r.Error.Code)), text(r.Error.Message), text(short(r.KeyID)), text(string(sent))}
+			return []cell{text(r.ID), moment(r.CreatedAt), text(r.Format), text(string(r.Error.Code)), text(r.Error.Message), actor(r.KeyID), text(string(sent))}
 		},
 	}
 }
@@ -181,7 +183,7 @@ func rejectedList() list[client.RejectedPlay] {
 func showRejected(p *page) error {
 	p.show("Plays", "Rejected plays")
 	return showList(p, rejectedList(), listed{
-		Lead: "Plays that players posted by themselves, and that were rejected for good. Repair what is named, send them again, and dismiss them.", Empty: "No play was rejected.",
+		Lead: "Plays that players posted by themselves, and that were rejected for good. Repair what is named, send them again, and dismiss them.", Empty: "No play that a player posted by itself was rejected. What the gate refuses is counted on the overview.",
 		New: slices.Concat(p.offer("list-held-rows", "Held plays", "/held"), p.offer("dismiss-rejected-plays", "Dismiss", "/rejected/dismiss")),
 	})
 }

@@ -1,37 +1,16 @@
 package console
 
 import (
+	"encoding/base64"
+	"encoding/hex"
 	"fmt"
+	"math/big"
 	"strconv"
 	"strings"
 	"time"
 
 	"muniment.example/sealer/canonical"
 )
-
-// When is a time for people: UTC, as all of the service's times.
-func when(t time.Time) string {
-	if t.IsZero() {
-		return "–"
-	}
-	return t.UTC().Format("2 Jan 2006, 15:04:05")
-}
-
-// upToMinute is a time that is known to the minute, for people.
-func upToMinute(t time.Time) string {
-	if t.IsZero() {
-		return "–"
-	}
-	return t.UTC().Format("2 Jan 2006, 15:04")
-}
-
-// day is a date for people.
-func day(t time.Time) string {
-	if t.IsZero() {
-		return "–"
-	}
-	return t.UTC().Format("2 Jan 2006")
-}
 
 // stamp is a time for programs; empty for none.
 func stamp(t time.Time) string {
@@ -58,6 +37,55 @@ func count(n int64) string {
 		text = text[:len(text)-3]
 	}
 	return strings.Join(append([]string{text}, parts...), " ")
+}
+
+// counted is how many there are of something.
+func counted(n int64, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return count(n) + " " + one + "s"
+}
+
+// plus and minus compute with decimals of the API, exactly. What is none counts as zero.
+func plus(a, b string) string  { return exactly(a, b, (*big.Rat).Add) }
+func minus(a, b string) string { return exactly(a, b, (*big.Rat).Sub) }
+
+func exactly(a, b string, by func(z, x, y *big.Rat) *big.Rat) string {
+	digits := 0
+	read := func(text string) *big.Rat {
+		n, ok := new(big.Rat).SetString(text)
+		if !ok {
+			return new(big.Rat)
+		}
+		_, fraction, _ := strings.Cut(text, ".")
+		digits = max(digits, len(fraction))
+		return n
+	}
+	x, y := read(a), read(b)
+	return by(new(big.Rat), x, y).FloatString(digits)
+}
+
+// isZero reports whether a decimal is zero or absent.
+func isZero(decimal string) bool { return strings.Trim(decimal, "-0.") == "" }
+
+// seconds are milliseconds as seconds, exactly.
+func seconds(ms int64) string { return strconv.FormatFloat(float64(ms)/1000, 'f', -1, 64) }
+
+// hexed is a hash, which the API has as base64url, as /verify and sha256sum show it.
+func hexed(hash string) string {
+	if bytes, err := base64.RawURLEncoding.DecodeString(hash); err == nil {
+		return hex.EncodeToString(bytes)
+	}
+	return hash
+}
+
+// date is a day of the API, such as 2026-12-31, for people.
+func date(text string) string {
+	if t, err := time.Parse(time.DateOnly, text); err == nil {
+		return t.Format("2 Jan 2006")
+	}
+	return text
 }
 
 // long is a number of milliseconds for people.

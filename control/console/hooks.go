@@ -106,7 +106,7 @@ type webhookPage struct {
 	SetBy      cell // a key or a member
 	Deliveries []client.WebhookDelivery
 	Next       string
-	Shown      string
+	Filter     filter
 }
 
 func showWebhook(p *page) error {
@@ -125,7 +125,7 @@ func showWebhook(p *page) error {
 	if err := p.get(&sent, "list-webhook-deliveries", query, webhookID); err != nil {
 		return err
 	}
-	w := webhookPage{Webhook: data.Webhook, Deliveries: sent.Deliveries, Shown: query.Get("state")}
+	w := webhookPage{Webhook: data.Webhook, Deliveries: sent.Deliveries, Filter: filter{Name: "state", Label: "State", Value: query.Get("state"), Options: options("PENDING", "DELIVERED", "FAILED")}}
 	var err error
 	if w.SetBy, err = p.named(w.KeyID); err != nil {
 		return err
@@ -152,6 +152,10 @@ func showSecret(p *page, s secret) error {
 	return nil
 }
 
+func hookIs(all ...string) func(*page, any) (string, bool) {
+	return states("webhook", func(w client.Webhook) string { return w.State }, all...)
+}
+
 func aboutWebhook(lines ...string) func(*page, []string) (consequences, error) {
 	return func(p *page, params []string) (consequences, error) {
 		c := consequences{Back: Path + "/webhooks/" + url.PathEscape(params[0]), Lines: lines}
@@ -160,7 +164,7 @@ func aboutWebhook(lines ...string) func(*page, []string) (consequences, error) {
 		}
 		var data struct{ Webhook client.Webhook }
 		err := p.get(&data, "get-webhook", nil, params[0])
-		c.Lead = data.Webhook.URL
+		c.Lead, c.record = data.Webhook.URL, data.Webhook
 		return c, err
 	}
 }
@@ -175,6 +179,51 @@ func webhookFields(p *page) ([]field, error) {
 		{Name: "description", Label: "What it is for", Hint: permanent},
 		{Name: "events", Label: "Kinds of events", Kind: "choices", Options: append([]string{"*"}, kinds...), Hint: "* is all kinds. Only kinds that your session may read."},
 	}, nil
+}
+
+// changeFields are those of a change, as the webhook is now.
+func changeFields(p *page) ([]field, error) {
+	fields := []field{{Name: "state", Label: "State", Kind: "select", Options: options("ACTIVE", "PAUSED", "DISABLED")}, {Name: "url", Label: "URL"}, {Name: "description", Label: "What it is for", Hint: permanent}}
+	all, err := webhookFields(p)
+	if err != nil || !p.can("get-webhook") {
+		return fields, err
+	}
+	var data struct{ Webhook client.Webhook }
+	if err := p.get(&data, "get-webhook", nil, p.r.PathValue("webhookId")); err != nil {
+		return nil, err
+	}
+	w, kinds := data.Webhook, all[2]
+	fields[0].Value, fields[1].Value, fields[2].Value, kinds.Chosen = w.State, w.URL, w.Description, w.Events
+	return append(fields, kinds), nil
+}
+
+// changedAlone is what a form changes of a webhook: of kinds of events that it does not change it may have some that the
+// session may not read.
+func changedAlone(p *page, members map[string]any) (any, error) {
+	if !p.can("get-webhook") {
+		return members, nil
+	}
+	var data struct{ Webhook client.Webhook }
+	if err := p.get(&data, "get-webhook", nil, p.r.PathValue("webhookId")); err != nil {
+		return nil, err
+	}
+	w := data.Webhook
+	if members["state"] == w.State {
+		delete(members, "state")
+	}
+	if members["url"] == w.URL {
+		delete(members, "url")
+	}
+	if members["description"] == nil {
+		members["description"] = ""
+	}
+	if members["description"] == w.Description {
+		delete(members, "description")
+	}
+	if chosen, _ := members["events"].([]string); slices.Equal(slices.Sorted(slices.Values(chosen)), slices.Sorted(slices.Values(w.Events))) {
+		delete(members, "events")
+	}
+	return members, nil
 }
 
 var webhookActs = []*act{
@@ -194,28 +243,28 @@ var webhookActs = []*act{
 			return showSecret(p, secret{Title: "The secret of the webhook", Lead: "Receivers verify by it that a request is from here. It is shown this once.", Secret: made.Secret, Env: "MUNIMENT_WEBHOOK_SECRET", Back: Path + "/webhooks/" + made.Webhook.ID, Lines: made.VerifyingKeys})
 		},
 	},
-	{path: "/webhooks/{webhookId}/test", op: "test-webhook", section: "Webhooks", title: "Send a test event", submit: "Send it", consequences: aboutWebhook("An event that exists for this test alone is sent there, signed like any other. The attempt shows below the webhook."), after: goBack("/webhooks", "webhook-tested")},
+	{path: "/webhooks/{webhookId}/test", op: "test-webhook", section: "Webhooks", title: "Send a test event", submit: "Send it", button: "Send a test…", main: true, on: hookIs("ACTIVE"), consequences: aboutWebhook("An event that exists for this test alone is sent there, signed like any other. The attempt shows below the webhook."), after: goBack("/webhooks", "webhook-tested")},
 	{
-		path: "/webhooks/{webhookId}/secret", op: "rotate-webhook-secret", section: "Webhooks", title: "New secret", submit: "Make a new secret", consequences: aboutWebhook("For a day both secrets sign; then the old one ends. Receivers need the new one within the day."),
+		path: "/webhooks/{webhookId}/secret", op: "rotate-webhook-secret", section: "Webhooks", title: "New secret", submit: "Make a new secret", button: "New secret…", on: hookIs("ACTIVE", "PAUSED", "DISABLED"), consequences: aboutWebhook("For a day both secrets sign; then the old one ends. Receivers need the new one within the day."),
 		after: func(p *page, params []string, response json.RawMessage) error {
 			var made client.RotatedWebhook
 			if err := json.Unmarshal(response, &made); err != nil {
 				return err
 			}
-			return showSecret(p, secret{Title: "The new secret of the webhook", Lead: "It is shown this once. The old one signs as well until " + when(made.PreviousUntil) + " UTC.", Secret: made.Secret, Env: "MUNIMENT_WEBHOOK_SECRET", Back: Path + "/webhooks/" + url.PathEscape(params[0])})
+			return showSecret(p, secret{Title: "The new secret of the webhook", Lead: "It is shown this once. The old one signs as well until " + p.zone().when(made.PreviousUntil) + ".", Secret: made.Secret, Env: "MUNIMENT_WEBHOOK_SECRET", Back: Path + "/webhooks/" + url.PathEscape(params[0])})
 		},
 	},
 	{
-		path: "/webhooks/{webhookId}/change", op: "change-webhook", section: "Webhooks", title: "Change the webhook", submit: "Change", consequences: aboutWebhook("While it is paused events wait; while it is disabled none are queued."),
-		fields: fixed(field{Name: "state", Label: "State", Kind: "select", Options: options("ACTIVE", "PAUSED", "DISABLED")}, field{Name: "url", Label: "URL"}, field{Name: "description", Label: "What it is for", Hint: permanent}), after: goBack("/webhooks", "webhook-changed"),
+		path: "/webhooks/{webhookId}/change", op: "change-webhook", section: "Webhooks", title: "Change the webhook", submit: "Change", button: "Change…", on: hookIs("ACTIVE", "PAUSED", "DISABLED"), consequences: aboutWebhook("While it is paused events wait; while it is disabled none are queued."),
+		fields: changeFields, body: changedAlone, after: goBack("/webhooks", "webhook-changed"),
 	},
-	{path: "/webhooks/{webhookId}/delete", op: "delete-webhook", section: "Webhooks", title: "Delete the webhook", submit: "Delete", danger: true, consequences: aboutWebhook("Nothing is sent there any more, what waits included. This can't be undone."), after: func(p *page, _ []string, _ json.RawMessage) error {
+	{path: "/webhooks/{webhookId}/delete", op: "delete-webhook", section: "Webhooks", title: "Delete the webhook", submit: "Delete", danger: true, button: "Delete…", on: hookIs("ACTIVE", "PAUSED", "DISABLED"), consequences: aboutWebhook("Nothing is sent there any more, what waits included. This can't be undone."), after: func(p *page, _ []string, _ json.RawMessage) error {
 		p.done(Path+"/webhooks", "webhook-deleted")
 		return nil
 	}},
 	{path: "/webhooks/{webhookId}/deliveries/{deliveryId}/resend", op: "resend-webhook-delivery", section: "Webhooks", title: "Send again", submit: "Send again", consequences: aboutWebhook("The same message is sent again, under the same id: a receiver that has had it knows it."), after: goBack("/webhooks", "webhook-resent")},
 	{
-		path: "/webhooks/{webhookId}/recover", op: "recover-webhook", section: "Webhooks", title: "Send what was missed", submit: "Send it", consequences: aboutWebhook("All that the webhook has not received of this time is sent again."),
-		fields: fixed(field{Name: "since", Label: "Events since", Required: true, Example: "2026-11-29T00:00:00Z"}, field{Name: "until", Label: "Events before"}), after: goBack("/webhooks", "webhook-recovering"),
+		path: "/webhooks/{webhookId}/recover", op: "recover-webhook", section: "Webhooks", title: "Send what was missed", submit: "Send it", button: "Send what was missed…", on: hookIs("ACTIVE", "PAUSED"), consequences: aboutWebhook("All that the webhook has not received of this time is sent again."),
+		fields: fixed(field{Name: "since", Label: "Events since", Kind: "time", Required: true}, field{Name: "until", Label: "Events before", Kind: "time"}), after: goBack("/webhooks", "webhook-recovering"),
 	},
 }

@@ -2,16 +2,18 @@ package console
 
 import (
 	"encoding/json"
+	"net/url"
 	"slices"
+	"strings"
 
 	"muniment.example/gateway/client"
 )
 
-func offersList() list[client.Offer] {
+func offersList(names works) list[client.Offer] {
 	return list[client.Offer]{
-		op: "list-offers", plural: "offers", columns: []string{"Offer", "From", "To", "State", "Of the right", "Scope", "Answer before", "Made"},
+		op: "list-offers", plural: "offers", columns: []string{"Of the right", "From", "To", "State", "Answer before", "Scope", "Made", "Offer"},
 		row: func(o client.Offer) []cell {
-			return []cell{id(o.ID, "/offers"), text(o.FromOrgID), text(o.ToOrgID), state(o.State), id(o.RightID, "/rights"), text(scopeText(o.Scope)), moment(o.ExpiresAt), moment(o.CreatedAt)}
+			return []cell{names.to(o.RightID, "/offers/"+url.PathEscape(o.ID)), text(o.FromOrgID), text(o.ToOrgID), state(o.State), moment(o.ExpiresAt), text(scopeText(o.Scope)), moment(o.CreatedAt), id(o.ID, "/offers")}
 		},
 	}
 }
@@ -23,13 +25,17 @@ var (
 
 func showOffers(p *page) error {
 	p.show("Offers", "Offers")
-	return showList(p, offersList(), listed{
+	names, err := p.readWorks()
+	if err != nil {
+		return err
+	}
+	return showList(p, offersList(names), listed{
 		Lead: "Who asks for a part of a right, or offers one. Accepting issues a right that derives from it.", Empty: "No offer was made yet. Propose one to the organisation that shall use a part of a right.", New: p.offer("propose-offer", "New offer", "/offers/new"),
 	}, slices.Clone(offerFilters)...)
 }
 
 func sendOffers(p *page) error {
-	l := offersList()
+	l := offersList(nil)
 	l.query = p.filters("state", "rightId")
 	return l.csv(p, "offers")
 }
@@ -40,31 +46,69 @@ func showOffer(p *page) error {
 	if err := p.get(&data, "get-offer", nil, p.r.PathValue("offerId")); err != nil {
 		return err
 	}
+	names, err := p.readWorks()
+	if err != nil {
+		return err
+	}
+	buttons, err := p.offerButtons(data.Offer)
+	if err != nil {
+		return err
+	}
 	p.render("offer", struct {
 		client.Offer
 		ScopeText string
-	}{data.Offer, scopeText(data.Offer.Scope)})
+		Works     works
+		Buttons   []button
+	}{data.Offer, scopeText(data.Offer.Scope), names, buttons})
 	return nil
 }
 
-func challengesList() list[client.Challenge] {
+// offerButtons are the acts on an offer. Who proposed it withdraws it, and the other side does the rest: what is the act of another
+// organisation than the tenant's names that, as it is recorded in its name.
+func (p *page) offerButtons(o client.Offer) ([]button, error) {
+	all := p.Acts(o, o.ID)
+	if len(all) == 0 || !p.can("get-tenant") {
+		return all, nil
+	}
+	var own client.TenantSnapshot
+	if err := p.get(&own, "get-tenant", nil); err != nil {
+		return nil, err
+	}
+	for i := range all {
+		side := o.ToOrgID
+		if strings.HasSuffix(all[i].Href, "/withdraw") {
+			side = o.FromOrgID
+		}
+		if side != own.Tenant.OrgID {
+			all[i].Text = strings.TrimSuffix(all[i].Text, "…") + " for " + side + "…"
+			all[i].Main = false
+		}
+	}
+	return all, nil
+}
+
+func challengesList(names works) list[client.Challenge] {
 	return list[client.Challenge]{
-		op: "list-challenges", plural: "challenges", columns: []string{"Challenge", "By", "State", "Of the right", "Reason", "Opened"},
+		op: "list-challenges", plural: "challenges", columns: []string{"Of the right", "By", "State", "Reason", "Opened", "Challenge"},
 		row: func(c client.Challenge) []cell {
-			return []cell{id(c.ID, "/challenges"), text(c.ChallengerOrgID), state(c.State), id(c.RightID, "/rights"), text(c.Reason), moment(c.CreatedAt)}
+			return []cell{names.to(c.RightID, "/challenges/"+url.PathEscape(c.ID)), text(c.ChallengerOrgID), state(c.State), text(c.Reason), moment(c.CreatedAt), id(c.ID, "/challenges")}
 		},
 	}
 }
 
 func showChallenges(p *page) error {
 	p.show("Challenges", "Challenges")
-	return showList(p, challengesList(), listed{
+	names, err := p.readWorks()
+	if err != nil {
+		return err
+	}
+	return showList(p, challengesList(names), listed{
 		Lead: "Who says that a right should not be there. One that is upheld revokes the right.", Empty: "Nobody has challenged a right.", New: p.offer("open-challenge", "New challenge", "/challenges/new"),
 	}, slices.Clone(challengeFilters)...)
 }
 
 func sendChallenges(p *page) error {
-	l := challengesList()
+	l := challengesList(nil)
 	l.query = p.filters("state", "rightId")
 	return l.csv(p, "challenges")
 }
@@ -79,6 +123,11 @@ func showChallenge(p *page) error {
 	return nil
 }
 
+var (
+	proposed = states("offer", func(o client.Offer) string { return o.State }, "PROPOSED")
+	open     = states("challenge", func(c client.Challenge) string { return c.State }, "OPEN")
+)
+
 // aboutOffer are the consequences of an act on an offer.
 func aboutOffer(lines ...string) func(*page, []string) (consequences, error) {
 	return func(p *page, params []string) (consequences, error) {
@@ -91,9 +140,7 @@ func aboutOffer(lines ...string) func(*page, []string) (consequences, error) {
 			return c, err
 		}
 		c.Lead = "From " + data.Offer.FromOrgID + " to " + data.Offer.ToOrgID + ": " + scopeText(data.Offer.Scope)
-		if data.Offer.State != "PROPOSED" {
-			c.Stop = "The offer is " + data.Offer.State + ", so there is nothing to do here."
-		}
+		c.record = data.Offer
 		return c, nil
 	}
 }
@@ -109,11 +156,35 @@ func aboutChallenge(lines ...string) func(*page, []string) (consequences, error)
 			return c, err
 		}
 		c.Lead = data.Challenge.ChallengerOrgID + ": " + data.Challenge.Reason
-		if data.Challenge.State != "OPEN" {
-			c.Stop = "The challenge is " + data.Challenge.State + ", so there is nothing to do here."
-		}
+		c.record = data.Challenge
 		return c, nil
 	}
+}
+
+// counterFields are those of a counter-offer, as the offer is: what they do not say is inherited from the right, and not from
+// the offer.
+func counterFields(p *page) ([]field, error) {
+	fields := append([]field{
+		{Name: "termsRef", Label: "Where the terms are", Hint: "No place for personal data."},
+		{Name: "effectiveFrom", Label: "The new right begins", Kind: "time", Hint: "When it is accepted, unless you name a time."},
+		{Name: "effectiveUntil", Label: "It ends (exclusive)", Kind: "time", Hint: "With the right, unless you name a time."},
+		{Name: "expiresAt", Label: "Answer before", Kind: "time", Hint: "In 7 days, unless you name a time."},
+	}, scopeFields()...)
+	if !p.can("get-offer") {
+		return fields, nil
+	}
+	var data struct{ Offer client.Offer }
+	if err := p.get(&data, "get-offer", nil, p.r.PathValue("offerId")); err != nil {
+		return nil, err
+	}
+	o := data.Offer
+	if !strings.HasPrefix(o.TermsRef, "counter_of:") {
+		fields[0].Value = o.TermsRef
+	} else {
+		fields[0].Value = o.CounterTermsRef
+	}
+	fields[1].Value, fields[2].Value = p.zone().field(o.EffectiveFrom), p.zone().field(o.EffectiveUntil)
+	return filledScope(fields, o.Scope), nil
 }
 
 var inboxActs = []*act{
@@ -125,32 +196,30 @@ var inboxActs = []*act{
 			{Name: "fromOrgId", Label: "From", Example: "org_…", Hint: "The right's holder, unless you name another. One of the two holds the right."},
 			{Name: "toOrgId", Label: "To", Required: true, Example: "org_…"},
 			{Name: "termsRef", Label: "Where the terms are", Hint: "No place for personal data."},
-			{Name: "effectiveFrom", Label: "The new right begins", Hint: "When it is accepted, unless you name a time."},
-			{Name: "effectiveUntil", Label: "It ends (exclusive)", Hint: "With the right, unless you name a time."},
-			{Name: "expiresAt", Label: "Answer before", Hint: "In 7 days, unless you name a time."},
+			{Name: "effectiveFrom", Label: "The new right begins", Kind: "time", Hint: "When it is accepted, unless you name a time."},
+			{Name: "effectiveUntil", Label: "It ends (exclusive)", Kind: "time", Hint: "With the right, unless you name a time."},
+			{Name: "expiresAt", Label: "Answer before", Kind: "time", Hint: "In 7 days, unless you name a time."},
 		}, scopeFields()...)...),
 		body:  withScope,
 		after: goTo("/offers", "offer", "offer-proposed"),
 	},
 	{
-		path: "/offers/{offerId}/accept", op: "accept-offer", section: "Offers", title: "Accept the offer", submit: "Accept",
+		path: "/offers/{offerId}/accept", op: "accept-offer", section: "Offers", title: "Accept the offer", submit: "Accept", button: "Accept…", main: true, on: proposed,
 		consequences: aboutOffer("A right that derives from the offered one is issued at once, with this scope, for the other organisation.", "It can be suspended and revoked like any right; the offer stays accepted."),
 		after:        goBack("/offers", "offer-accepted"),
 	},
 	{
-		path: "/offers/{offerId}/counter", op: "counter-offer", section: "Offers", title: "Make a counter-offer", submit: "Send the counter-offer",
+		path: "/offers/{offerId}/counter", op: "counter-offer", section: "Offers", title: "Make a counter-offer", submit: "Send the counter-offer", button: "Counter…", on: proposed,
 		consequences: aboutOffer("The offer is over, and a new one goes the other way."),
-		fields: fixed(append([]field{
-			{Name: "termsRef", Label: "Where the terms are"}, {Name: "effectiveFrom", Label: "The new right begins"}, {Name: "effectiveUntil", Label: "It ends (exclusive)"}, {Name: "expiresAt", Label: "Answer before"},
-		}, scopeFields()...)...),
-		body: withScope,
+		fields:       counterFields,
+		body:         withScope,
 		after: func(p *page, _ []string, response json.RawMessage) error {
 			p.done(Path+"/offers", "offer-countered")
 			return nil
 		},
 	},
-	{path: "/offers/{offerId}/reject", op: "reject-offer", section: "Offers", title: "Reject the offer", submit: "Reject", fields: reason(permanent), consequences: aboutOffer("The offer is over. Another one can be made."), after: goBack("/offers", "offer-rejected")},
-	{path: "/offers/{offerId}/withdraw", op: "withdraw-offer", section: "Offers", title: "Withdraw the offer", submit: "Withdraw", fields: reason(permanent), consequences: aboutOffer("The offer is over. Another one can be made."), after: goBack("/offers", "offer-withdrawn")},
+	{path: "/offers/{offerId}/reject", op: "reject-offer", section: "Offers", title: "Reject the offer", submit: "Reject", button: "Reject…", on: proposed, fields: reason(permanent), consequences: aboutOffer("The offer is over. Another one can be made."), after: goBack("/offers", "offer-rejected")},
+	{path: "/offers/{offerId}/withdraw", op: "withdraw-offer", section: "Offers", title: "Withdraw the offer", submit: "Withdraw", button: "Withdraw…", on: proposed, fields: reason(permanent), consequences: aboutOffer("The offer is over. Another one can be made."), after: goBack("/offers", "offer-withdrawn")},
 	{
 		path: "/challenges/new", op: "open-challenge", section: "Challenges", title: "New challenge", submit: "Open the challenge",
 		consequences: saying("/challenges", "", "The right goes on until the challenge is resolved."),
@@ -158,13 +227,13 @@ var inboxActs = []*act{
 		after:        goTo("/challenges", "challenge", "challenge-opened"),
 	},
 	{
-		path: "/challenges/{challengeId}/resolve", op: "resolve-challenge", section: "Challenges", title: "Resolve the challenge", submit: "Resolve", danger: true,
+		path: "/challenges/{challengeId}/resolve", op: "resolve-challenge", section: "Challenges", title: "Resolve the challenge", submit: "Resolve", danger: true, button: "Resolve…", main: true, on: open,
 		consequences: aboutChallenge("Upheld: the right is revoked for good, with all that derives from it. That needs the scope rights:write as well.", "Not upheld: the right goes on."),
 		fields:       fixed(field{Name: "upheld", Label: "Is it upheld?", Kind: "bool", Options: options("no", "yes"), Required: true}, field{Name: "resolution", Label: "Why", Kind: "area", Hint: permanent}),
 		after:        goBack("/challenges", "challenge-resolved"),
 	},
 	{
-		path: "/challenges/{challengeId}/withdraw", op: "withdraw-challenge", section: "Challenges", title: "Withdraw the challenge", submit: "Withdraw",
-		consequences: aboutChallenge("The challenge is over, without a decision."), fields: fixed(field{Name: "resolution", Label: "Why", Kind: "area", Hint: permanent}), after: goBack("/challenges", "challenge-withdrawn"),
+		path: "/challenges/{challengeId}/withdraw", op: "withdraw-challenge", section: "Challenges", title: "Withdraw the challenge", submit: "Withdraw", button: "Withdraw…", on: open,
+		consequences: aboutChallenge("The challenge is over, without a decision."), fields: reason(permanent), after: goBack("/challenges", "challenge-withdrawn"),
 	},
 }

@@ -34,8 +34,8 @@ type Play = play
 
 // rule is a rule of the gate, or a reason not to bill, as it was decided.
 type rule struct {
-	Name, Means, Source string
-	Applies             bool // of a reason: it kept the play from being billed
+	Code, Name, Means, Source string
+	Applies                   bool // of a reason: it kept the play from being billed
 }
 
 // stated is a statement about the time of a play.
@@ -121,7 +121,7 @@ func (l *life) decide() {
 	}
 	for _, r := range catalogue.Refusals {
 		if slices.Contains(catalogue.Substrates[surface].Refusals, r.Code) {
-			l.Rules = append(l.Rules, rule{Name: r.Rule, Means: sentence(r.Conditions), Source: r.Reference})
+			l.Rules = append(l.Rules, rule{Code: r.Code, Name: r.Rule, Means: sentence(r.Conditions), Source: r.Reference})
 		}
 	}
 	for _, s := range catalogue.Suppressions {

@@ -1,8 +1,11 @@
 package console
 
 import (
+	"cmp"
 	"net/url"
 	"strings"
+
+	"muniment.example/gateway/api"
 )
 
 // readers are the operations that the pages under a path need to be read.
@@ -26,6 +29,28 @@ func (p *page) Link(under, id, text string) cell {
 // Search is a link to the plays that a filter selects.
 func (p *page) Search(filter, value, text string) cell {
 	return p.allowed(cell{Text: text, Href: addressed(Path+"/plays", url.Values{filter: {value}})})
+}
+
+// Actor is who did something, by name where the session may read it.
+func (p *page) Actor(by string) cell { return p.shown(actor(by)) }
+
+// Record is a link to a right or a basis by its id.
+func (p *page) Record(id string) cell {
+	if api.IsID(api.PrefixRight, id) {
+		return p.Link("/rights", id, id)
+	}
+	return p.Link("/bases", id, id)
+}
+
+// shown is a cell as the page shows it.
+func (p *page) shown(c cell) cell {
+	if !c.Time.IsZero() {
+		c.Text = c.show(p.zone(), c.Time)
+	}
+	if c.actor != "" {
+		c.Text = cmp.Or(p.actorName(c.actor), c.Text)
+	}
+	return p.allowed(c)
 }
 
 // allowed takes the link away from a cell if it leads to what the session may not read.

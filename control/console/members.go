@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"sync"
 
 	"muniment.example/control/member"
 	"muniment.example/gateway/api"
@@ -43,7 +44,7 @@ func showMember(p *page) error {
 		client.Member
 		Own, Manage bool
 		InvitedBy   cell
-	}{data.Member, data.Member.ID == p.Session.Actor.ID, data.Member.State != "REMOVED" && p.grants(member.Role(data.Member.Role)), p.allowed(actor(data.Member.InvitedBy))})
+	}{data.Member, data.Member.ID == p.Session.Actor.ID, data.Member.State != "REMOVED" && p.grants(member.Role(data.Member.Role)), p.shown(actor(data.Member.InvitedBy))})
 	return nil
 }
 
@@ -63,15 +64,49 @@ func roleField(p *page) field {
 	return f
 }
 
-// actor is a cell of who did something: a link to the page of a key or a member.
+// actor is a cell of who did something: a link to the page of a key or a member, which shown names.
 func actor(by string) cell {
+	c := text(by)
 	switch {
 	case api.IsID(api.PrefixKey, by):
-		return id(by, "/keys")
+		c = id(by, "/keys")
 	case api.IsID(api.PrefixMember, by):
-		return id(by, "/members")
+		c = id(by, "/members")
 	}
-	return text(by)
+	c.actor = by
+	return c
+}
+
+// actorName is what a key or a member is called, among the newest 500 of each; empty where the session may not read it. The page
+// reads them once.
+func (p *page) actorName(by string) string {
+	p.mu.Lock()
+	if p.actors == nil {
+		p.actors = sync.OnceValue(p.readActors)
+	}
+	read := p.actors
+	p.mu.Unlock()
+	return read()[by]
+}
+
+func (p *page) readActors() map[string]string {
+	names := map[string]string{p.Session.Actor.ID: p.Session.Name}
+	var data struct {
+		Keys    []client.APIKey
+		Members []client.Member
+	}
+	for _, op := range []string{"list-api-keys", "list-members"} {
+		if !p.can(op) || p.do(call{op: op, query: url.Values{"limit": {"500"}}, quiet: true}, &data) != nil { // ids stand for what can't be read
+			continue
+		}
+	}
+	for _, k := range data.Keys {
+		names[k.KeyID] = k.Label
+	}
+	for _, m := range data.Members {
+		names[m.ID] = cmp.Or(m.Name, m.Email)
+	}
+	return names
 }
 
 // named is actor by the label of the key, or the name of the member, where the session may read it.

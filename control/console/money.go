@@ -3,11 +3,11 @@ package console
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"muniment.example/gateway/client"
 )
@@ -35,6 +35,26 @@ func (n payees) Name(id string) string {
 	}
 	return short(id)
 }
+
+// payeeFilter is the choice of a counterparty by its name.
+func payeeFilter(names payees) filter {
+	ids := slices.SortedFunc(maps.Keys(names), func(a, b string) int { return strings.Compare(names[a], names[b]) })
+	return filter{Name: "counterpartyId", Label: "Counterparty", Options: ids, Names: names}
+}
+
+// called are the ids of the counterparties that have a name.
+func (n payees) called(name string) []string {
+	var ids []string
+	for id, is := range n {
+		if is == name {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// unitNames are what a price may be of.
+var unitNames = map[string]string{"EVENT": "play", "IMPRESSION": "impression", "CPM": "1,000 impressions", "MS": "millisecond", "SECOND": "second"}
 
 var unitWords = map[string]string{"EVENT": "a play", "IMPRESSION": "an impression", "CPM": "a thousand impressions", "MS": "a millisecond", "SECOND": "a second"}
 
@@ -92,9 +112,9 @@ func percent(bps int64) string { return strconv.FormatFloat(float64(bps)/100, 'f
 
 func rulesList(names payees) list[client.SettlementRule] {
 	return list[client.SettlementRule]{
-		op: "list-settlement-rules", plural: "rules", columns: []string{"Rule", "What it pays", "State", "From", "Until", "Priority"},
+		op: "list-settlement-rules", plural: "rules", columns: []string{"What it pays", "State", "From", "Until", "Priority", "Id"},
 		row: func(r client.SettlementRule) []cell {
-			return []cell{id(r.ID, "/money/rules"), text(ruleSentence(r, names)), state(r.State), moment(r.EffectiveFrom), {Text: when(r.EffectiveUntil), value: stamp(r.EffectiveUntil) + " "}, amount(r.Priority)}
+			return []cell{{Text: ruleSentence(r, names), Href: Path + "/money/rules/" + url.PathEscape(r.ID)}, state(r.State), begins(r.EffectiveFrom), ends(r.EffectiveUntil), amount(r.Priority), reference(r.ID)}
 		},
 	}
 }
@@ -106,11 +126,11 @@ func showMoney(p *page) error {
 		return err
 	}
 	return showList(p, rulesList(names), listed{
-		Lead:  "What a play is worth, and who gets it. A play is rated by the rules of the moment in which it was shown.",
+		Lead:  "What a play is worth, and who gets it. A rule rates the plays that are shown between its beginning and its end. If it is changed, the plays that no issued statement states yet are rated by what it is now.",
 		Empty: "No rule is there yet. Make the counterparties who are paid first, then a rule that gives each a share.",
 		New: slices.Concat(p.offer("list-statements", "Statements", "/money/statements"), p.offer("create-settlement-rule", "New rule", "/money/rules/new"),
-			p.offer("list-counterparties", "Counterparties", "/money/counterparties"), p.offer("list-payouts", "Payouts due (CSV)", "/money/payouts.csv")),
-	}, filter{Name: "state", Label: "State", Options: options("ACTIVE", "RETIRED")}, filter{Name: "rightId", Label: "Right", Example: "rgh_…"}, filter{Name: "counterpartyId", Label: "Counterparty", Example: "cp_…"})
+			p.offer("list-counterparties", "Counterparties", "/money/counterparties"), p.offer("list-payouts", "Payouts due", "/money/payouts")),
+	}, filter{Name: "state", Label: "State", Options: options("ACTIVE", "RETIRED")}, filter{Name: "rightId", Label: "Right", Example: "rgh_…"}, payeeFilter(names))
 }
 
 func sendRules(p *page) error {
@@ -123,77 +143,44 @@ func sendRules(p *page) error {
 	return l.csv(p, "rules")
 }
 
+func payoutsList() list[client.Payout] {
+	return list[client.Payout]{
+		op: "list-payouts", plural: "payouts", columns: []string{"Payee", "Amount", "Currency", "Due on", "Paid to", "Number", "Statement"},
+		row: func(o client.Payout) []cell {
+			return []cell{text(o.Payee), number(o.Amount), text(o.Currency), {Text: date(o.DueOn), value: o.DueOn}, text(o.PayoutRef), text(o.Number), id(o.StatementID, "/money/statements")}
+		},
+	}
+}
+
+func showPayouts(p *page) error {
+	p.show("Money", "Payouts due")
+	return showList(p, payoutsList(), listed{Lead: "What is to be paid, the longest due first. Record each payment on its statement.", Empty: "Nothing is due today."},
+		filter{Name: "dueBy", Label: "Due until", Kind: "date"}, filter{Name: "currency", Label: "Currency", Example: "EUR"})
+}
+
+// sendPayouts sends the operation's own file, which payment systems read.
 func sendPayouts(p *page) error {
-	return p.serve("list-payouts", url.Values{"format": {"csv"}, "bom": {"true"}})
-}
-
-// rulePage is a rule as a sentence.
-type rulePage struct {
-	client.SettlementRule
-	Sentence string
-	Like     string // where a rule like it can be tried
-}
-
-// lastMonth is the month before the current one, as 2026-10.
-func lastMonth(now time.Time) string {
-	return time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC).AddDate(0, -1, 0).Format("2006-01")
-}
-
-func showRule(p *page) error {
-	p.show("Money", "Rule")
-	names, err := readPayees(p)
-	if err != nil {
-		return err
-	}
-	var data struct{ Rule client.SettlementRule }
-	if err := p.get(&data, "get-settlement-rule", nil, p.r.PathValue("ruleId")); err != nil {
-		return err
-	}
-	p.render("rule", rulePage{SettlementRule: data.Rule, Sentence: ruleSentence(data.Rule, names), Like: addressed(Path+"/money/rules/new", url.Values{"like": {data.Rule.ID}})})
-	return nil
-}
-
-// tryRule is what a rule would have paid in the last month, if it had been in force all the time.
-func tryRule(p *page, body any) (trial, error) {
-	rule, _ := body.(map[string]any)
-	if rule["effectiveFrom"] == nil {
-		rule["effectiveFrom"] = "1970-01-01T00:00:00Z"
-	}
-	month := lastMonth(p.s.cfg.Now().UTC())
-	var r client.DryRunResult
-	if err := p.do(call{op: "dry-run-settlement-rule", body: map[string]any{"rule": rule, "period": month}}, &r); err != nil {
-		return trial{}, err
-	}
-	made := trial{Lead: fmt.Sprintf("In %s it would have paid %s %s", month, r.Total.Amount, r.Total.Currency)}
-	var plays int64
-	for _, l := range r.Lines {
-		plays += l.Receipts
-	}
-	made.Lines = append(made.Lines, fmt.Sprintf("It would have rated %s plays.", count(plays)))
-	for _, payee := range r.Total.Payees {
-		made.Lines = append(made.Lines, fmt.Sprintf("%s gets %s %s.", payee.Name, payee.Amount, r.Total.Currency))
-	}
-	for _, a := range r.Adjustments {
-		made.Lines = append(made.Lines, fmt.Sprintf("By its %s: %s.", words(a.Reason), a.Amount))
-	}
-	for _, total := range []struct {
-		of  string
-		all []client.SettlementTotal
-	}{{"without", r.Before}, {"with", r.After}} {
-		for _, t := range total.all {
-			made.Lines = append(made.Lines, fmt.Sprintf("All rules %s it: %s %s.", total.of, t.Amount, t.Currency))
-		}
-	}
-	return made, nil
+	query := p.filters("dueBy", "currency")
+	query.Set("format", "csv")
+	query.Set("bom", "true")
+	return p.serve("list-payouts", query)
 }
 
 func counterpartiesList() list[client.Counterparty] {
 	return list[client.Counterparty]{
-		op: "list-counterparties", plural: "counterparties", columns: []string{"Counterparty", "Name", "Kind", "Currency", "State", "Tax", "Paid to"},
+		op: "list-counterparties", plural: "counterparties", columns: []string{"Name", "Kind", "Currency", "State", "Tax", "Paid to", "Id"},
 		row: func(c client.Counterparty) []cell {
-			return []cell{text(c.ID), text(c.Name), text(words(c.Kind)), text(c.Currency), state(c.State), number(percent(c.TaxBps) + " %"), text(c.PayoutRef)}
+			return []cell{{Text: c.Name, Href: Path + "/money/counterparties/" + url.PathEscape(c.ID)}, text(words(c.Kind)), text(c.Currency), state(c.State), tax(c), text(c.PayoutRef), text(c.ID)}
 		},
 	}
+}
+
+// tax is the tax on what a counterparty gets.
+func tax(c client.Counterparty) cell {
+	if c.ReverseCharge {
+		return text("reverse charge")
+	}
+	return number(percent(c.TaxBps) + " %")
 }
 
 func showCounterparties(p *page) error {
@@ -203,127 +190,41 @@ func showCounterparties(p *page) error {
 	}, filter{Name: "state", Label: "State", Options: options("ACTIVE", "INACTIVE")})
 }
 
+// counterpartyPage is a counterparty with what it is due.
+type counterpartyPage struct {
+	client.Counterparty
+	Tax      cell
+	Payables []due
+	More     bool // there are older ones
+}
+
+func showCounterparty(p *page) error {
+	p.show("Money", "Counterparty")
+	var c counterpartyPage
+	if err := p.get(&struct {
+		Counterparty *client.Counterparty `json:"counterparty"`
+	}{&c.Counterparty}, "get-counterparty", nil, p.r.PathValue("counterpartyId")); err != nil {
+		return err
+	}
+	var data struct {
+		Payables   []due
+		NextCursor string
+	}
+	if err := p.get(&data, "list-payables", url.Values{"counterpartyId": {c.ID}, "limit": {"100"}}); err != nil {
+		return err
+	}
+	p.Title, c.Tax, c.Payables, c.More = c.Name, tax(c.Counterparty), data.Payables, data.NextCursor != ""
+	p.render("counterparty", c)
+	return nil
+}
+
 func sendCounterparties(p *page) error {
 	l := counterpartiesList()
 	l.query = p.filters("state")
 	return l.csv(p, "counterparties")
 }
 
-// readMatch makes the members of a rule's match of the form's.
-func readMatch(members map[string]any) {
-	match := map[string]any{}
-	for _, name := range []string{"substrate", "rightId", "campaign", "meteringBasis"} {
-		if value, given := members[name]; given {
-			match[name] = value
-			delete(members, name)
-		}
-	}
-	if len(match) > 0 {
-		members["match"] = match
-	}
-}
-
-// readShares makes shares of lines such as "cp_… 60".
-func readShares(written string) ([]client.SettlementShare, error) {
-	var shares []client.SettlementShare
-	for line := range strings.Lines(written) {
-		parts := strings.Fields(line)
-		if len(parts) == 0 {
-			continue
-		}
-		if len(parts) != 2 {
-			return nil, invalid("shares", "has the line “"+strings.TrimSpace(line)+"”: write an id and a per cent number on each line")
-		}
-		bps, ok := basisPoints(strings.TrimSuffix(parts[1], "%"))
-		if !ok {
-			return nil, invalid("shares", "has the share “"+parts[1]+"”: write per cent with at most two digits behind the point")
-		}
-		shares = append(shares, client.SettlementShare{CounterpartyID: parts[0], BPS: bps})
-	}
-	return shares, nil
-}
-
-// basisPoints reads per cent with at most two digits behind the point.
-func basisPoints(percent string) (bps int64, ok bool) {
-	whole, fraction, _ := strings.Cut(percent, ".")
-	if len(fraction) > 2 {
-		return 0, false
-	}
-	n, err := strconv.ParseUint(whole+(fraction + "00")[:2], 10, 16)
-	return int64(n), err == nil && whole != ""
-}
-
-// ruleFields are those of a new rule, filled in like the rule that the address names, if it names one.
-func ruleFields(p *page) ([]field, error) {
-	fields := []field{
-		{Name: "price", Label: "Price", Required: true, Example: "0.005"},
-		{Name: "currency", Label: "Currency", Required: true, Example: "EUR"},
-		{Name: "unit", Label: "For each", Kind: "select", Options: options("SECOND", "IMPRESSION", "CPM", "EVENT", "MS"), Required: true},
-		{Name: "shares", Label: "Who gets it", Kind: "area", Required: true, Example: "cp_… 60\ncp_… 40", Hint: "A line for each counterparty: its id, and its share in per cent. Together 100."},
-		{Name: "substrate", Label: "Only on the medium", Kind: "select", Options: substrates()},
-		{Name: "rightId", Label: "Only on the right", Example: "rgh_…"},
-		{Name: "campaign", Label: "Only on the campaign"},
-		{Name: "meteringBasis", Label: "Only what is metered as", Kind: "select", Options: options("gross", "viewable", "audible", "delivered")},
-		{Name: "minimum", Label: "At least, a month"}, {Name: "cap", Label: "At most, a month"},
-		{Name: "priority", Label: "Priority", Kind: "number", Hint: "Of several rules that fit, the highest rates."},
-		{Name: "effectiveFrom", Label: "From", Hint: "Now, unless you name a time.", Example: "2026-11-01T00:00:00Z"},
-	}
-	like := p.r.URL.Query().Get("like")
-	if like == "" || !p.can("get-settlement-rule") {
-		return fields, nil
-	}
-	var data struct{ Rule client.SettlementRule }
-	if err := p.get(&data, "get-settlement-rule", nil, like); err != nil {
-		return nil, err
-	}
-	rule := data.Rule
-	var shares strings.Builder
-	for _, share := range rule.Shares {
-		fmt.Fprintf(&shares, "%s %s\n", share.CounterpartyID, percent(share.BPS))
-	}
-	filled := map[string]string{"price": rule.Price, "currency": rule.Currency, "unit": rule.Unit, "substrate": rule.Match.Substrate, "rightId": rule.Match.RightID, "campaign": rule.Match.Campaign, "shares": shares.String()}
-	for i := range fields {
-		fields[i].Value = filled[fields[i].Name]
-	}
-	return fields, nil
-}
-
 var moneyActs = []*act{
-	{
-		path: "/money/rules/new", op: "create-settlement-rule", section: "Money", title: "New rule", submit: "Make the rule",
-		consequences: saying("/money", "", "Plays that were rendered from its beginning on are rated by it, those that are not on an issued statement yet included.", "Try it first: that shows what it would have paid last month, and changes nothing."),
-		fields:       ruleFields,
-		body: func(_ *page, members map[string]any) (any, error) {
-			readMatch(members)
-			written, _ := members["shares"].(string)
-			shares, err := readShares(written)
-			members["shares"] = shares
-			return members, err
-		},
-		try: tryRule, tryText: "Try it on last month",
-		after: goTo("/money/rules", "rule", "rule-made"),
-	},
-	{
-		path: "/money/rules/{ruleId}/retire", op: "retire-settlement-rule", section: "Money", title: "Retire the rule", submit: "Retire",
-		consequences: func(p *page, params []string) (consequences, error) {
-			c := consequences{Back: Path + "/money/rules/" + url.PathEscape(params[0]), Lines: []string{"Plays that are rendered from now on are no longer rated by it. Earlier plays are.", "It can't be taken back; another rule can be made."}}
-			if !p.can("get-settlement-rule") {
-				return c, nil
-			}
-			names, err := readPayees(p)
-			if err != nil {
-				return c, err
-			}
-			var data struct{ Rule client.SettlementRule }
-			err = p.get(&data, "get-settlement-rule", nil, params[0])
-			c.Lead = ruleSentence(data.Rule, names)
-			if data.Rule.State == "RETIRED" {
-				c.Stop = "The rule is retired, so there is nothing to do here."
-			}
-			return c, err
-		},
-		after: func(p *page, _ []string, _ json.RawMessage) error { p.done(Path+"/money", "rule-retired"); return nil },
-	},
 	{
 		path: "/money/counterparties/new", op: "create-counterparty", section: "Money", title: "New counterparty", submit: "Add",
 		consequences: saying("/money/counterparties", ""),

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"muniment.example/gate"
 	"muniment.example/gateway/client"
 )
 
@@ -66,8 +67,8 @@ type task struct {
 
 func showOverview(p *page) error {
 	p.show("Overview", "Overview")
-	now := p.s.cfg.Now().UTC()
-	o := &overview{Month: time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC), CanMeter: p.can("get-metering"), CanMoney: p.can("get-settlement")}
+	now := p.s.cfg.Now().In(p.zone().Location)
+	o := &overview{Month: p.zone().month(now), CanMeter: p.can("get-metering"), CanMoney: p.can("get-settlement")}
 	var reads []func() error
 	if o.CanMeter {
 		o.From = now.Truncate(time.Hour).Add(-(hoursShown - 1) * time.Hour)
@@ -208,7 +209,20 @@ func (o *overview) readRules(p *page) error {
 		query.Set("cursor", r.NextCursor)
 	}
 	o.Rules, o.Names = sums(rules), sums(names)
+	for i := range o.Rules {
+		o.Rules[i].Detail = ruleAnchor(o.Rules[i].Name)
+	}
 	return nil
+}
+
+// ruleAnchor is where the gate's page explains a rule.
+func ruleAnchor(name string) string {
+	for _, r := range gate.NewCatalogue().Refusals {
+		if r.Rule == name {
+			return r.Code
+		}
+	}
+	return ""
 }
 
 // sums are the largest first.
@@ -250,7 +264,7 @@ func (o *overview) readMoney(p *page) error {
 }
 
 func sendMetering(p *page) error {
-	query := p.filters("from", "to", "bucket", "timeZone", "rightId")
+	query := p.filters("from", "to", "bucket", "timeZone", "rightId", "by")
 	query.Set("format", "csv")
 	query.Set("bom", "true")
 	return p.serve("get-metering", query)

@@ -27,8 +27,9 @@ type page struct {
 	Data     any
 
 	mu       sync.Mutex
-	Requests []request // of /v1 that the page has made
-	patience time.Time // when it waits no more for reads that are refused; zero: none was
+	actors   func() map[string]string // the names of keys and members; nil until one is shown
+	Requests []request                // of /v1 that the page has made
+	patience time.Time                // when it waits no more for reads that are refused; zero: none was
 }
 
 type pageKey struct{}
@@ -46,7 +47,11 @@ func (p *page) show(section, title string) { p.Section, p.Title = section, title
 func (p *page) render(view string, data any) {
 	p.Data = data
 	var text bytes.Buffer
-	if err := p.s.views[view].ExecuteTemplate(&text, "layout", p); err != nil {
+	shown, err := p.s.views[view].Clone() // one that was executed can't be cloned again
+	if err == nil {
+		err = shown.Funcs(p.zone().funcs()).ExecuteTemplate(&text, "layout", p)
+	}
+	if err != nil {
 		panic(err) // control logs it, and responds
 	}
 	p.w.Header().Set("Content-Type", "text/html; charset=utf-8")

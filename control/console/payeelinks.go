@@ -30,7 +30,7 @@ func (p *page) payeeLinks(statementID, cursor, limit string) (all []payeeLink, n
 		return nil, "", err
 	}
 	for _, l := range data.Links {
-		shown := payeeLink{PayeeLink: l, Shown: l.State, By: p.allowed(actor(l.CreatedBy))}
+		shown := payeeLink{PayeeLink: l, Shown: l.State, By: p.shown(actor(l.CreatedBy))}
 		if l.State == "ACTIVE" && !l.ExpiresAt.After(p.s.cfg.Now()) {
 			shown.Shown = "EXPIRED"
 		}
@@ -58,7 +58,7 @@ func (p *page) payeeLink(statementID, id string) (payeeLink, error) {
 
 // aboutPayeeLink are the consequences of a link, and who gets it.
 func aboutPayeeLink(p *page, params []string) (consequences, error) {
-	c, err := aboutStatement([]string{"ISSUED", "SETTLED", "VOIDED"},
+	c, err := aboutStatement(
 		"Anyone who has the link sees this payee’s part of the statement, without an account, with its PDF, CSV and proof. No other payee is named.",
 		"Lines have their price and amount, as an invoice does. Where the payee shares a line, the rest is what the others get: with two payees, what the other gets.",
 		"It is shown once. Send it to the payee alone. It can be revoked at any time.")(p, params[:1])
@@ -89,10 +89,10 @@ func aboutEnd(p *page, params []string) (consequences, error) {
 
 var payeeLinkActs = []*act{
 	{
-		path: "/money/statements/{statementId}/payees/{counterpartyId}/link", op: "create-payee-link", section: "Money", title: "Link for the payee", submit: "Make the link",
+		path: "/money/statements/{statementId}/payees/{counterpartyId}/link", op: "create-payee-link", section: "Money", title: "Link for the payee", submit: "Make the link", on: statementIs("ISSUED", "SETTLED", "VOIDED"),
 		within:       func([]string) []string { return nil },
 		consequences: aboutPayeeLink,
-		fields:       fixed(field{Name: "expiresAt", Label: "Works until", Kind: "time", Hint: "In UTC. 30 days, unless you name a time; at most 400 days."}),
+		fields:       fixed(field{Name: "expiresAt", Label: "Works until", Kind: "time", Hint: "30 days, unless you name a time; at most 400 days."}),
 		body: func(p *page, members map[string]any) (any, error) {
 			members["statementId"], members["counterpartyId"] = p.r.PathValue("statementId"), p.r.PathValue("counterpartyId")
 			return members, nil
@@ -102,7 +102,7 @@ var payeeLinkActs = []*act{
 			if err := json.Unmarshal(response, &made); err != nil {
 				return err
 			}
-			return showSecret(p, secret{Title: "The link for the payee", Lead: "It is shown this once, and stored nowhere: copy it now. It works until " + when(made.Link.ExpiresAt) + " UTC.", Secret: made.URL, Back: Path + "/money/statements/" + url.PathEscape(params[0])})
+			return showSecret(p, secret{Title: "The link for the payee", Lead: "It is shown this once, and stored nowhere: copy it now. It works until " + p.zone().when(made.Link.ExpiresAt) + ".", Secret: made.URL, Back: Path + "/money/statements/" + url.PathEscape(params[0])})
 		},
 	},
 	{

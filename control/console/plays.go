@@ -2,8 +2,10 @@ package console
 
 import (
 	"encoding/json"
+	"maps"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"muniment.example/gateway/api"
@@ -30,10 +32,10 @@ type play struct {
 	Sealed   *client.SealedLeaf
 }
 
-func playsOf(query url.Values) list[play] {
+func playsOf(query url.Values, names works) list[play] {
 	return list[play]{
 		op: "list-receipts", query: query, plural: "receipts",
-		columns: []string{"Played (UTC)", "Receipt", "Right", "Anchor", "Medium", "For", "Decision", "Correlation id"},
+		columns: []string{"Played", "Right", "Anchor", "Medium", "For", "Decision", "Correlation id", "Receipt"}, files: map[string]string{"For": "For (ms)"},
 		row: func(r play) []cell {
 			decision := state(r.Event.Data.Metering.Reason)
 			if r.Event.Data.Metering.Metered {
@@ -44,8 +46,8 @@ func playsOf(query url.Values) list[play] {
 				correlation = *r.Receipt.CorrelationID
 			}
 			return []cell{
-				moment(r.Receipt.RenderedAt), id(r.Receipt.ReceiptID, "/plays"), id(r.Event.Data.RightID, "/rights"), text(r.Receipt.SpatialAnchorID),
-				text(words(r.Event.Data.Substrate)), milliseconds(int64(r.Receipt.DwellMs)), decision, text(correlation),
+				{Time: r.Receipt.RenderedAt, show: zone.when, value: stamp(r.Receipt.RenderedAt), Href: Path + "/plays/" + url.PathEscape(r.Receipt.ReceiptID)}, names.cell(r.Event.Data.RightID), text(r.Receipt.SpatialAnchorID),
+				text(words(r.Event.Data.Substrate)), milliseconds(int64(r.Receipt.DwellMs)), decision, text(correlation), id(r.Receipt.ReceiptID, "/plays"),
 			}
 		},
 	}
@@ -56,12 +58,46 @@ var playFilters = []string{"spatialAnchorId", "rightId", "correlationId", "from"
 
 // search is what the page of the plays shows.
 type search struct {
-	Filters  url.Values
+	Fields   []filter
+	Any      bool // a filter is set
 	Table    table
 	Campaign string
-	Rights   []client.Right // those that list the campaign
-	Checked  bool           // there may be more of them among older rights
+	Rights   []choice // those that list the campaign
+	Choose   bool     // there are several, and none is chosen
+	Checked  bool     // there may be more of them among older rights
+	Sums     string   // the address of their sums by screen; empty if the session may not read them
 	Problem  *problem
+}
+
+// metering are the filters of plays that sums have, too.
+func (p *page) metering(query url.Values) url.Values {
+	of := url.Values{}
+	for _, name := range []string{"from", "to", "rightId"} {
+		if value := query.Get(name); value != "" {
+			of.Set(name, value)
+		}
+	}
+	return of
+}
+
+// choice is a right that may be chosen.
+type choice struct {
+	Right button
+	ID    string
+}
+
+// playTimes makes the times of filters those of the operation.
+func (p *page) playTimes(query url.Values) error {
+	for _, name := range []string{"from", "to"} {
+		if written := query.Get(name); written != "" {
+			t, ok := p.zone().read(written)
+			if !ok {
+				return asProblem(invalid(name, notTime))
+			}
+			query.Set(name, stamp(t))
+		}
+	}
+	return nil
 }
 
 func showPlays(p *page) error {
@@ -71,37 +107,53 @@ func showPlays(p *page) error {
 		p.redirect(Path + "/plays/" + url.PathEscape(receipt))
 		return nil
 	}
-	s := search{Filters: chosen, Campaign: chosen.Get("campaign")}
+	s := search{Any: len(chosen) > 0, Campaign: chosen.Get("campaign")}
+	for _, f := range []filter{
+		{Name: "campaign", Label: "Campaign"}, {Name: "spatialAnchorId", Label: "Anchor (screen or place)"}, {Name: "from", Label: "Played from", Kind: "time"}, {Name: "to", Label: "Played before", Kind: "time"},
+		{Name: "correlationId", Label: "Correlation id"}, {Name: "rightId", Label: "Right", Example: "rgh_…"}, {Name: "receiptId", Label: "Receipt", Example: "rcp_…"},
+	} {
+		if f.Name != "campaign" || p.can("list-rights") {
+			f.Value = chosen.Get(f.Name)
+			s.Fields = append(s.Fields, f)
+		}
+	}
 	query := url.Values{}
 	for _, name := range playFilters {
 		if value := chosen.Get(name); value != "" {
 			query.Set(name, value)
 		}
 	}
-	if s.Campaign != "" {
-		if err := s.readCampaign(p); err != nil {
+	if s.Campaign != "" && p.can("list-rights") {
+		if err := s.readCampaign(p, chosen); err != nil {
 			return err
 		}
-		if query.Get("rightId") == "" && len(s.Rights) > 0 {
-			query.Set("rightId", s.Rights[0].ID) // one at a time: the operation takes one right
+		if len(s.Rights) == 1 {
+			query.Set("rightId", s.Rights[0].ID)
 		}
-		if len(s.Rights) == 0 {
+		if s.Choose = query.Get("rightId") == ""; s.Choose { // the operation takes one right
 			p.render("plays", s)
 			return nil
 		}
 	}
-	t, err := playsOf(query).table(p, chosen)
+	names, err := p.readWorks()
+	if err == nil {
+		err = p.playTimes(query)
+	}
+	if err == nil {
+		s.Table, err = playsOf(query, names).table(p, chosen)
+		s.Table.File = addressed(p.Path+".csv", query)
+		if p.can("get-metering") {
+			by := p.metering(query)
+			by.Set("by", "anchor")
+			s.Sums = addressed(Path+"/metering.csv", by)
+		}
+	}
 	if s.Problem = wrong(err); err != nil && s.Problem == nil {
 		return err
 	}
 	if s.Problem != nil {
 		p.status = s.Problem.Status
 	}
-	if s.Campaign != "" {
-		chosen.Set("rightId", query.Get("rightId"))
-		t.File = addressed(p.Path+".csv", query)
-	}
-	s.Table = t
 	p.render("plays", s)
 	return nil
 }
@@ -116,7 +168,7 @@ func wrong(err error) *problem {
 }
 
 // readCampaign finds the rights that list the campaign.
-func (s *search) readCampaign(p *page) error {
+func (s *search) readCampaign(p *page, chosen url.Values) error {
 	var data struct {
 		Rights     []client.Right
 		NextCursor string
@@ -125,9 +177,15 @@ func (s *search) readCampaign(p *page) error {
 		return err
 	}
 	for _, r := range data.Rights {
-		var scope struct{ Campaigns []string }
+		var scope struct{ Campaigns, Regions []string }
 		if json.Unmarshal(r.Scope, &scope) == nil && slices.Contains(scope.Campaigns, s.Campaign) {
-			s.Rights = append(s.Rights, r)
+			like := maps.Clone(chosen)
+			like.Set("rightId", r.ID)
+			name := words(r.Substrate)
+			if regions := strings.Join(scope.Regions, ", "); regions != "" {
+				name += " in " + regions
+			}
+			s.Rights = append(s.Rights, choice{button{name + ", from " + p.zone().begin(r.EffectiveFrom), addressed(Path+"/plays", like), r.ID == chosen.Get("rightId")}, r.ID})
 		}
 	}
 	s.Checked = data.NextCursor != ""
@@ -135,8 +193,9 @@ func (s *search) readCampaign(p *page) error {
 }
 
 func sendPlays(p *page) error {
-	return playsOf(p.filters(playFilters...)).csv(p, "plays")
+	query := p.filters(playFilters...)
+	if err := p.playTimes(query); err != nil {
+		return err
+	}
+	return playsOf(query, nil).csv(p, "plays")
 }
-
-// Any reports whether a filter is set.
-func (s search) Any() bool { return len(s.Filters) > 0 }

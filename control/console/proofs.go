@@ -9,7 +9,7 @@ import (
 
 func packsList() list[client.ProofPack] {
 	return list[client.ProofPack]{
-		op: "list-proof-packs", plural: "packs", columns: []string{"Pack", "Sealed (UTC)", "Entries", "First entry", "Entries of the log", "Repeats", "Size in bytes", "Signed by"},
+		op: "list-proof-packs", plural: "packs", columns: []string{"Pack", "Sealed", "Entries", "First entry", "Entries of the log", "Repeats", "Size in bytes", "Signed by"},
 		row: func(k client.ProofPack) []cell {
 			return []cell{id(k.ID, "/proof"), moment(k.SealedAt), amount(k.Count), amount(k.FirstIndex), amount(k.TreeSize), amount(k.Duplicates), amount(k.Bytes), {Text: short(k.SigningKeyID), value: k.SigningKeyID}}
 		},

@@ -25,8 +25,8 @@ var rightActs = []*act{
 			field{Name: "holderOrgId", Label: "Holder", Example: "org_…", Hint: "Your organisation, unless you name another."},
 			field{Name: "jurisdiction", Label: "Where it applies", Example: "DE"},
 			field{Name: "reference", Label: "Where to read about it", Example: "https://…"},
-			field{Name: "effectiveFrom", Label: "From", Example: "2026-01-01T00:00:00Z"},
-			field{Name: "effectiveUntil", Label: "Until (exclusive)", Example: "2027-01-01T00:00:00Z"},
+			field{Name: "effectiveFrom", Label: "From", Kind: "time"},
+			field{Name: "effectiveUntil", Label: "Until (exclusive)", Kind: "time"},
 			field{Name: "contentHash", Label: "SHA-256 of the document", Hint: "base64url"},
 		),
 		after: goTo("/bases", "basis", "basis-registered"),
@@ -40,8 +40,8 @@ var rightActs = []*act{
 				field{Name: "parentRightId", Label: "Derived from", Example: "rgh_…", Hint: "A right whose limits bind the new one, and whose end ends it."},
 				field{Name: "substrate", Label: "Medium", Kind: "select", Options: substrates(), Required: true},
 				field{Name: "holderOrgId", Label: "Holder", Example: "org_…", Hint: "Your organisation, unless you name another."},
-				field{Name: "effectiveFrom", Label: "From", Required: true, Value: stamp(p.s.cfg.Now().Truncate(time.Hour))},
-				field{Name: "effectiveUntil", Label: "Until (exclusive)", Example: "2027-01-01T00:00:00Z"},
+				field{Name: "effectiveFrom", Label: "From", Kind: "time", Required: true, Value: p.zone().field(p.s.cfg.Now().Truncate(time.Hour))},
+				field{Name: "effectiveUntil", Label: "Until (exclusive)", Kind: "time"},
 			)(p)
 			return append(made, scopeFields()...), nil
 		},
@@ -49,18 +49,18 @@ var rightActs = []*act{
 		after: goTo("/rights", "right", "right-issued"),
 	},
 	{
-		path: "/rights/{rightId}/suspend", op: "suspend-right", section: "Rights", title: "Suspend the right", submit: "Suspend", fields: reason(permanent),
-		consequences: moving("Deliveries on it are refused from now on, at the latest when the lease of each node ends. Rows of batches wait until it is resumed.", "ACTIVE"),
+		path: "/rights/{rightId}/suspend", op: "suspend-right", section: "Rights", title: "Suspend the right", submit: "Suspend", button: "Suspend…", on: rightIs("ACTIVE"), fields: reason(permanent),
+		consequences: moving("Deliveries on it are refused from now on, by each node within seconds, or as soon as it can't reach the service any more. Rows of batches wait until it is resumed."),
 		after:        goBack("/rights", "right-suspended"),
 	},
 	{
-		path: "/rights/{rightId}/resume", op: "resume-right", section: "Rights", title: "Resume the right", submit: "Resume", fields: reason(permanent),
-		consequences: moving("Deliveries on it are accepted again, and rows that waited are delivered.", "SUSPENDED"),
+		path: "/rights/{rightId}/resume", op: "resume-right", section: "Rights", title: "Resume the right", submit: "Resume", button: "Resume…", main: true, on: rightIs("SUSPENDED"), fields: reason(permanent),
+		consequences: moving("Deliveries on it are accepted again, and rows that waited are delivered."),
 		after:        goBack("/rights", "right-resumed"),
 	},
 	{
-		path: "/rights/{rightId}/revoke", op: "revoke-right", section: "Rights", title: "Revoke the right", submit: "Revoke for good", danger: true, fields: reason(permanent),
-		consequences: moving("Deliveries on it are refused for good, at the latest when the lease of each node ends. This can't be undone.", "ACTIVE", "SUSPENDED"),
+		path: "/rights/{rightId}/revoke", op: "revoke-right", section: "Rights", title: "Revoke the right", submit: "Revoke for good", danger: true, button: "Revoke…", on: rightIs("ACTIVE", "SUSPENDED"), fields: reason(permanent),
+		consequences: moving("Deliveries on it are refused for good, by each node within seconds, or as soon as it can't reach the service any more. This can't be undone."),
 		after:        goBack("/rights", "right-revoked"),
 	},
 }
@@ -72,8 +72,21 @@ func saying(back, lead string, lines ...string) func(*page, []string) (consequen
 	}
 }
 
+// rightIs is on for acts that the right's own state allows.
+func rightIs(all ...string) func(*page, any) (string, bool) {
+	return states("right", func(r client.Right) string { return r.State }, all...)
+}
+
+// derivable says why nothing can be derived from a right now; empty if something can.
+func derivable(r client.Right) string {
+	if r.EffectiveState == "ACTIVE" || r.EffectiveState == "NOT_BEGUN" {
+		return ""
+	}
+	return "The right is " + words(r.EffectiveState) + ", so nothing can be derived from it."
+}
+
 // moving are the consequences of a change of a right's state: for it, and for all that derives from it.
-func moving(first string, from ...string) func(*page, []string) (consequences, error) {
+func moving(first string) func(*page, []string) (consequences, error) {
 	return func(p *page, params []string) (consequences, error) {
 		c := consequences{Back: Path + "/rights/" + url.PathEscape(params[0]), Lines: []string{first}}
 		if !p.can("get-right-provenance") {
@@ -86,19 +99,14 @@ func moving(first string, from ...string) func(*page, []string) (consequences, e
 		}
 		r := family.Lineage[len(family.Lineage)-1]
 		c.Lead = fmt.Sprintf("%s of %s, %s", words(r.Substrate), r.HolderOrgID, r.ID)
-		c.Stop = fmt.Sprintf("The right is %s, so there is nothing to do here.", r.State)
-		for _, state := range from {
-			if state == r.State {
-				c.Stop = ""
-			}
-		}
+		c.record = r
 		c.Lines = append(c.Lines, derivedLine(family))
 		if p.can("get-metering") {
 			var m client.Metering
 			if err := p.get(&m, "get-metering", url.Values{"rightId": {r.ID}, "from": {stamp(p.s.cfg.Now().Truncate(time.Hour).Add(-24 * time.Hour))}, "limit": {"1"}}); err != nil {
 				return c, err
 			}
-			c.Lines = append(c.Lines, fmt.Sprintf("In the last 24 hours there were %s plays on this right itself.", count(m.Totals.Receipts)))
+			c.Lines = append(c.Lines, fmt.Sprintf("Plays on this right itself in the last 24 hours: %s.", count(m.Totals.Receipts)))
 		}
 		if p.can("list-offers") {
 			var offers struct{ Offers []json.RawMessage }

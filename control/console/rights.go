@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -27,7 +28,9 @@ type listed struct {
 // filter is a field of the form above a list.
 type filter struct {
 	Name, Label, Value, Example string
+	Kind                        string // of the field: date or time; default: text
 	Options                     []string
+	Names                       map[string]string // of Options, for people; default: their words
 }
 
 // showList renders the page of a list. new are acts that the page offers.
@@ -77,14 +80,14 @@ func substrates() []string {
 	return names
 }
 
-func rightsList(query url.Values) list[client.Right] {
+func rightsList(query url.Values, names works) list[client.Right] {
 	return list[client.Right]{
 		op: "list-rights", query: query, plural: "rights",
-		columns: []string{"Right", "Medium", "Holder", "In force", "Scope", "From", "Until", "Basis", "Derived from"},
+		columns: []string{"Right", "In force", "Until", "From", "Medium", "Scope", "Holder", "Basis", "Derived from", "Id"},
 		row: func(r client.Right) []cell {
 			return []cell{
-				id(r.ID, "/rights"), text(words(r.Substrate)), text(r.HolderOrgID), state(r.EffectiveState), text(scopeText(r.Scope)), {Text: day(r.EffectiveFrom), value: stamp(r.EffectiveFrom)}, {Text: day(r.EffectiveUntil), value: stamp(r.EffectiveUntil) + " "},
-				id(r.BasisID, "/bases"), id(r.ParentRightID, "/rights"),
+				{Text: cmp.Or(names[r.ID], workOf(r), words(r.Substrate)+" of "+r.HolderOrgID), Href: Path + "/rights/" + url.PathEscape(r.ID)}, state(r.EffectiveState), ends(r.EffectiveUntil), begins(r.EffectiveFrom),
+				text(words(r.Substrate)), text(scopeText(r.Scope)), text(r.HolderOrgID), id(r.BasisID, "/bases"), id(r.ParentRightID, "/rights"), reference(r.ID),
 			}
 		},
 	}
@@ -122,7 +125,14 @@ func scopeText(scope json.RawMessage) string {
 
 func showRights(p *page) error {
 	p.show("Rights", "Rights")
-	return showList(p, rightsList(nil), listed{
+	names, err := p.readWorks()
+	if err != nil {
+		return err
+	}
+	if p.r.URL.Query().Get("ends") == "soon" {
+		return showEnding(p, names)
+	}
+	return showList(p, rightsList(nil, names), listed{
 		Lead:  "A right says who may deliver what, where and until when. It rests on a legal basis, or derives from another right.",
 		Empty: "No right is there yet. Register the legal basis first, then issue a right on it.",
 		New:   slices.Concat(p.offer("issue-right", "New right", "/rights/new"), p.offer("create-basis", "New basis", "/bases/new"), p.offer("list-bases", "Bases", "/bases")),
@@ -130,14 +140,36 @@ func showRights(p *page) error {
 }
 
 func sendRights(p *page) error {
-	return rightsList(p.filters("state", "substrate", "basisId", "parentRightId")).csv(p, "rights")
+	return rightsList(p.filters("state", "substrate", "basisId", "parentRightId"), nil).csv(p, "rights")
+}
+
+// showEnding lists the rights that end soon, of the newest ones, the first to end first.
+func showEnding(p *page, names works) error {
+	var data struct{ Rights []client.Right }
+	if err := p.get(&data, "list-rights", url.Values{"state": {"ACTIVE"}, "limit": {fmt.Sprint(checked)}}); err != nil {
+		return err
+	}
+	now := p.s.cfg.Now()
+	ending := slices.DeleteFunc(data.Rights, func(r client.Right) bool { return !endsSoon(r.EffectiveUntil, now) })
+	slices.SortStableFunc(ending, func(a, b client.Right) int { return a.EffectiveUntil.Compare(b.EffectiveUntil) })
+	l := rightsList(nil, names)
+	page := listed{Lead: "Rights that end within 14 days, the first to end first.", Empty: "No right ends within 14 days.", Table: table{Columns: l.columns}, New: []task{{Text: "All rights", Href: Path + "/rights"}}}
+	for _, r := range ending {
+		cells := l.row(r)
+		for i := range cells {
+			cells[i] = p.shown(cells[i])
+		}
+		page.Table.Rows = append(page.Table.Rows, cells)
+	}
+	p.render("list", page)
+	return nil
 }
 
 func basesList() list[client.Basis] {
 	return list[client.Basis]{
-		op: "list-bases", plural: "bases", columns: []string{"Basis", "Title", "Kind", "Holder", "State", "From", "Until", "Where"},
+		op: "list-bases", plural: "bases", columns: []string{"Title", "State", "Until", "From", "Kind", "Holder", "Where", "Id"},
 		row: func(b client.Basis) []cell {
-			return []cell{id(b.ID, "/bases"), text(b.Title), text(words(b.Kind)), text(b.HolderOrgID), state(b.State), {Text: day(b.EffectiveFrom), value: stamp(b.EffectiveFrom) + " "}, {Text: day(b.EffectiveUntil), value: stamp(b.EffectiveUntil) + " "}, text(b.Jurisdiction)}
+			return []cell{{Text: b.Title, Href: Path + "/bases/" + url.PathEscape(b.ID)}, state(b.State), ends(b.EffectiveUntil), begins(b.EffectiveFrom), text(words(b.Kind)), text(b.HolderOrgID), text(b.Jurisdiction), reference(b.ID)}
 		},
 	}
 }
@@ -191,6 +223,8 @@ type rightPage struct {
 	Offers      []client.Offer
 	Challenges  []client.Challenge
 	ScopeText   string
+	Called      string
+	Buttons     []button
 }
 
 // branch is a right in the tree.
@@ -205,7 +239,7 @@ type branch struct {
 type change struct {
 	At     time.Time
 	Type   string
-	Actor  string
+	By     cell
 	Reason string
 }
 
@@ -218,7 +252,7 @@ func showRight(p *page) error {
 		return err
 	}
 	r.Right, r.Basis = family.Lineage[len(family.Lineage)-1], family.Basis
-	r.ScopeText = scopeText(r.Scope)
+	r.ScopeText, r.Called = scopeText(r.Scope), cmp.Or(workOf(r.Right), r.Basis.Title)
 	r.Tree = treeOf(family)
 	if err := p.get(&struct {
 		Propagation *client.Propagation `json:"propagation"`
@@ -255,6 +289,20 @@ func showRight(p *page) error {
 	}
 	if err := calling(p.r.Context(), reads...); err != nil {
 		return err
+	}
+	r.Buttons = p.Acts(r.Right, r.ID)
+	if derivable(r.Right) == "" {
+		for _, on := range []struct {
+			op, text, path string
+			query          url.Values
+		}{
+			{"issue-right", "Derive a right…", "/rights/new", url.Values{"basisId": {r.BasisID}, "parentRightId": {r.ID}, "substrate": {r.Substrate}}},
+			{"propose-offer", "Offer a part of it…", "/offers/new", url.Values{"rightId": {r.ID}}},
+		} {
+			if p.can(on.op) {
+				r.Buttons = append(r.Buttons, button{Text: on.text, Href: addressed(Path+on.path, on.query)})
+			}
+		}
 	}
 	p.render("right", r)
 	return nil
@@ -297,7 +345,7 @@ func (r *rightPage) readHistory(p *page) error {
 		return err
 	}
 	for _, e := range data.Events {
-		r.History = append(r.History, change{e.Event.At, strings.TrimPrefix(e.Event.Type, "right."), e.Event.Actor.ID, e.Event.Data.StateReason})
+		r.History = append(r.History, change{e.Event.At, strings.TrimPrefix(e.Event.Type, "right."), p.shown(actor(e.Event.Actor.ID)), e.Event.Data.StateReason})
 	}
 	return nil
 }

@@ -38,10 +38,12 @@ func (s *Service) routes() {
 
 	s.in("GET /money", showMoney)
 	s.in("GET /money.csv", sendRules)
+	s.in("GET /money/payouts", showPayouts)
 	s.in("GET /money/payouts.csv", sendPayouts)
 	s.in("GET /money/rules/{ruleId}", showRule)
 	s.in("GET /money/counterparties", showCounterparties)
 	s.in("GET /money/counterparties.csv", sendCounterparties)
+	s.in("GET /money/counterparties/{counterpartyId}", showCounterparty)
 	s.in("GET /money/statements", showStatements)
 	s.in("GET /money/statements.csv", sendStatements)
 	s.in("GET /money/statements/{statementId}", showStatement)
@@ -87,7 +89,7 @@ func (s *Service) routes() {
 
 // acts are all that can be changed here.
 func acts() []*act {
-	return slices.Concat(rightActs, inboxActs, playActs, moneyActs, statementActs, payeeLinkActs, disputeActs, proofActs, webhookActs, keyActs, memberActs, dataActs)
+	return slices.Concat(rightActs, inboxActs, playActs, ruleActs, moneyActs, statementActs, payeeLinkActs, disputeActs, proofActs, webhookActs, keyActs, memberActs, dataActs)
 }
 
 // deeds are what pages say was done.

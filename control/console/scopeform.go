@@ -2,6 +2,9 @@ package console
 
 import (
 	"encoding/json"
+	"maps"
+	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -9,7 +12,7 @@ import (
 func scopeFields() []field {
 	const several = " With commas between them."
 	return []field{
-		{Name: "scope.regions", Label: "Only in the regions", Example: "DE, US-NY", Hint: "None: everywhere." + several},
+		{Name: "scope.regions", Label: "Only in the regions", Example: "DE, US-NY", Hint: "None: everywhere. Codes of ISO 3166: DE for a country, US-NY for a part of one; codes of your own go into the last field." + several},
 		{Name: "scope.campaigns", Label: "Only for the campaigns", Example: "spring", Hint: "None: all." + several},
 		{Name: "scope.channels", Label: "Only on the channels", Example: "dooh", Hint: "None: all." + several},
 		{Name: "scope.maxSpeedMph", Label: "Only up to the speed, in mph", Example: "5", Hint: "None: what the gate's rules allow."},
@@ -55,6 +58,13 @@ func limit(key, text string) (json.RawMessage, error) {
 				list = append(list, part)
 			}
 		}
+		if key == "regions" {
+			for _, region := range list {
+				if !isRegion(region) {
+					return nil, invalid("scope."+key, "has “"+region+"”, which is no code of ISO 3166: write DE for a country, or US-NY for a part of one")
+				}
+			}
+		}
 		value = list
 	case "maxSpeedMph":
 		if !json.Valid([]byte(text)) {
@@ -78,4 +88,74 @@ func limit(key, text string) (json.RawMessage, error) {
 		value = labels
 	}
 	return json.Marshal(value)
+}
+
+// countries are the codes of ISO 3166-1.
+const countries = "AD AE AF AG AI AL AM AO AQ AR AS AT AU AW AX AZ BA BB BD BE BF BG BH BI BJ BL BM BN BO BQ BR BS BT BV BW BY BZ CA CC CD CF CG CH CI CK CL CM CN CO CR " +
+	"CU CV CW CX CY CZ DE DJ DK DM DO DZ EC EE EG EH ER ES ET FI FJ FK FM FO FR GA GB GD GE GF GG GH GI GL GM GN GP GQ GR GS GT GU GW GY HK HM HN HR HT HU " +
+	"ID IE IL IM IN IO IQ IR IS IT JE JM JO JP KE KG KH KI KM KN KP KR KW KY KZ LA LB LC LI LK LR LS LT LU LV LY MA MC MD ME MF MG MH MK ML MM MN MO MP MQ " +
+	"MR MS MT MU MV MW MX MY MZ NA NC NE NF NG NI NL NO NP NR NU NZ OM PA PE PF PG PH PK PL PM PN PR PS PT PW PY QA RE RO RS RU RW SA SB SC SD SE SG SH SI " +
+	"SJ SK SL SM SN SO SR SS ST SV SX SY SZ TC TD TF TG TH TJ TK TL TM TN TO TR TT TV TW TZ UA UG UM US UY UZ VA VC VE VG VI VN VU WF WS YE YT ZA ZM ZW"
+
+var region = regexp.MustCompile(`^[A-Z]{2}(-[A-Z0-9]{1,3})?$`)
+
+// isRegion reports whether a text is a code of ISO 3166: of a country, or, by its form, of a part of one. A right keeps what
+// it is given for good, and matches no play by a misspelt region.
+func isRegion(text string) bool {
+	text = strings.ToUpper(text)
+	return region.MatchString(text) && slices.Contains(strings.Fields(countries), text[:2])
+}
+
+// filledScope are the fields of a scope as the form has them: withScope makes the same scope of them.
+func filledScope(fields []field, scope json.RawMessage) []field {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(scope, &members) != nil {
+		return fields
+	}
+	values := map[string]string{}
+	for key, text := range members {
+		switch key {
+		case "regions", "campaigns", "channels":
+			var list []string
+			plain := json.Unmarshal(text, &list) == nil && !slices.ContainsFunc(list, func(one string) bool {
+				return strings.Contains(one, ",") || strings.TrimSpace(one) != one || key == "regions" && !isRegion(one)
+			})
+			if !plain || len(list) == 0 {
+				continue // as JSON, which keeps all
+			}
+			values["scope."+key] = strings.Join(list, ", ")
+		case "maxSpeedMph":
+			values["scope."+key] = string(text)
+		case "bvlos":
+			values["scope."+key] = map[string]string{"true": "allowed", "false": "not allowed"}[string(text)]
+		case "labels":
+			var labels map[string]string
+			if json.Unmarshal(text, &labels) != nil || slices.ContainsFunc(slices.Collect(maps.Keys(labels)), func(name string) bool { return strings.ContainsAny(name+labels[name], "=\n\r") }) {
+				continue
+			}
+			var lines []string
+			for _, name := range slices.Sorted(maps.Keys(labels)) {
+				lines = append(lines, name+" = "+labels[name])
+			}
+			values["scope."+key] = strings.Join(lines, "\n")
+		case "description":
+			var said string
+			if json.Unmarshal(text, &said) == nil {
+				values["scope."+key] = said
+			}
+		}
+		if values["scope."+key] != "" {
+			delete(members, key)
+		}
+	}
+	if len(members) > 0 {
+		rest, _ := json.Marshal(members) // they were read from JSON
+		values["scope"] = string(rest)
+	}
+	for i := range fields {
+		if value := values[fields[i].Name]; value != "" {
+			fields[i].Value = value
+		}
+	}
+	return fields
 }

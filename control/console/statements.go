@@ -2,29 +2,51 @@ package console
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"slices"
+	"strings"
+	"time"
 
 	"muniment.example/gateway/client"
+	"muniment.example/sealer/calendar"
 )
 
-func statementsList(names payees) list[client.Statement] {
+// period is what a statement is about, for people. A statement has a time zone of its own, which is named where it is not the
+// page's.
+func (z zone) period(s client.Statement) string {
+	if month, err := time.Parse("2006-01", s.Period); err == nil {
+		return month.Format("January 2006")
+	}
+	if own, err := calendar.Zone(s.TimeZone); err == nil && s.TimeZone != "" && own.String() != z.String() {
+		return zone{own}.span(s.From, s.To) + " (" + s.TimeZone + ")"
+	}
+	return z.span(s.From, s.To)
+}
+
+// titled is what a statement is called: a correction and a voiding are others than the one that they are about.
+func (z zone) titled(s client.Statement) string {
+	switch {
+	case s.VoidReason != "":
+		return "Voiding of " + z.period(s)
+	case s.Corrects != "":
+		return fmt.Sprintf("Correction %d of %s", s.Correction, z.period(s))
+	}
+	return "Statement " + z.period(s)
+}
+
+func statementsList(p *page, names payees) list[client.Statement] {
 	return list[client.Statement]{
-		op: "list-statements", plural: "statements", columns: []string{"Statement", "About", "For", "State", "Total", "Held", "Open", "Plays", "Made"},
+		op: "list-statements", plural: "statements", columns: []string{"Statement", "State", "Open", "Total", "Held", "Currency", "For", "Plays", "Made", "Id"},
 		row: func(s client.Statement) []cell {
-			about := s.Period
-			if about == "" {
-				about = day(s.From) + " to " + day(s.To)
-			}
 			payee := "all"
 			if s.CounterpartyID != "" {
 				payee = names.Name(s.CounterpartyID)
 			}
-			shown := state(s.State)
-			if s.Corrects != "" {
-				shown.Note = "correction"
+			return []cell{
+				{Text: p.zone().titled(s), Href: Path + "/money/statements/" + url.PathEscape(s.ID)}, state(s.State), number(s.DueAmount), number(s.Total), number(s.HeldAmount), text(s.Currency),
+				text(payee), amount(s.Receipts), moment(s.CreatedAt), reference(s.ID),
 			}
-			return []cell{id(s.ID, "/money/statements"), text(about), text(payee), shown, number(s.Total + " " + s.Currency), number(s.HeldAmount), number(s.DueAmount), amount(s.Receipts), moment(s.CreatedAt)}
 		},
 	}
 }
@@ -35,10 +57,10 @@ func showStatements(p *page) error {
 	if err != nil {
 		return err
 	}
-	return showList(p, statementsList(names), listed{
+	return showList(p, statementsList(p, names), listed{
 		Lead: "What is owed for a period, from the draft to the payment. An issued statement never changes: a correction is another one.", Empty: "No statement is there yet. Draft one for the last month; a draft binds nobody.",
-		New: slices.Concat(p.offer("draft-statement", "New draft", "/money/statements/new?period="+lastMonth(p.s.cfg.Now().UTC())), p.offer("list-settlement-rules", "Rules", "/money")),
-	}, filter{Name: "state", Label: "State", Options: options("DRAFT", "ISSUED", "SETTLED", "VOIDED", "DISCARDED")}, filter{Name: "currency", Label: "Currency", Example: "EUR"}, filter{Name: "counterpartyId", Label: "Counterparty", Example: "cp_…"})
+		New: slices.Concat(p.offer("draft-statement", "New draft", "/money/statements/new"), p.offer("list-settlement-rules", "Rules", "/money")),
+	}, filter{Name: "state", Label: "State", Options: options("DRAFT", "ISSUED", "SETTLED", "VOIDED", "DISCARDED")}, filter{Name: "currency", Label: "Currency", Example: "EUR"}, payeeFilter(names))
 }
 
 func sendStatements(p *page) error {
@@ -46,22 +68,69 @@ func sendStatements(p *page) error {
 	if err != nil {
 		return err
 	}
-	l := statementsList(names)
+	l := statementsList(p, names)
 	l.query = p.filters("state", "currency", "counterpartyId")
 	return l.csv(p, "statements")
 }
 
+// statementRecord is a statement with what its payees are due of it: an act may depend on both.
+type statementRecord struct {
+	client.Statement
+	Payables []due
+}
+
+// due is a payable.
+type due struct{ client.Payable }
+
+// Open is what is open of it, a decimal.
+func (d due) Open() string { return minus(d.Gross, d.PaidAmount) }
+
+// IsCredit reports whether the payee owes it: it is set off against what the payee is due later.
+func (d due) IsCredit() bool { return strings.HasPrefix(d.Gross, "-") }
+
+// Paid is what is recorded as paid of it: what was set off is none of that.
+func (d due) Paid() string {
+	paid := "0"
+	for _, one := range d.Payments {
+		if !one.SetOff {
+			paid = plus(paid, one.Amount)
+		}
+	}
+	return paid
+}
+
+// readStatement reads a statement, and what it says.
+func (p *page) readStatement(id string) (record statementRecord, document json.RawMessage, err error) {
+	var data client.StatementDocument
+	if err := p.get(&data, "get-statement", nil, id); err != nil {
+		return record, nil, err
+	}
+	record.Statement = data.Statement
+	if record.State == "DRAFT" || record.State == "DISCARDED" {
+		return record, data.Document, nil
+	}
+	var payables struct{ Payables []due }
+	err = p.get(&payables, "list-payables", url.Values{"statementId": {id}, "limit": {"500"}})
+	record.Payables = payables.Payables
+	return record, data.Document, err
+}
+
 // statementPage is a statement with its lines and its papers.
 type statementPage struct {
-	client.Statement
-	Lines    []client.SettlementLine
-	Adjusted []struct{ Amount, Month, Reason string }
-	Payables []client.Payable
-	Links    []payeeLink
+	statementRecord
+	Called      string
+	Lines       []client.SettlementLine
+	Adjusted    []struct{ Amount, Month, Reason string }
+	Corrections []client.Statement // of it, and what voids it
+	Links       []payeeLink
 	// Older and Newest lead to other pages of Links; empty if there are none.
 	Older, Newest string
 	Names         payees
+	Rights        works
 	Steps         []step
+	Buttons       []button
+	// Early says why a draft can't be issued; empty if it can.
+	Early string
 }
 
 // step is a state in the life of a statement.
@@ -78,30 +147,31 @@ func showStatement(p *page) error {
 		return err
 	}
 	statementID := p.r.PathValue("statementId")
-	var data client.StatementDocument
-	if err := p.get(&data, "get-statement", nil, statementID); err != nil {
+	record, document, err := p.readStatement(statementID)
+	if err != nil {
 		return err
 	}
-	s := statementPage{Statement: data.Statement, Names: names}
-	if len(data.Document) > 0 && string(data.Document) != "null" {
-		var document struct {
+	s := statementPage{statementRecord: record, Called: p.zone().titled(record.Statement), Names: names, Buttons: p.Acts(record, statementID)}
+	p.Title = s.Called
+	if len(document) > 0 && string(document) != "null" {
+		var said struct {
 			Lines       []client.SettlementLine
 			Adjustments []struct{ Amount, Month, Reason string }
 		}
-		if err := json.Unmarshal(data.Document, &document); err != nil {
+		if err := json.Unmarshal(document, &said); err != nil {
 			return err
 		}
-		s.Lines, s.Adjusted = document.Lines, document.Adjustments
+		s.Lines, s.Adjusted = said.Lines, said.Adjustments
 		if len(s.Lines) > 500 {
 			s.Lines = s.Lines[:500]
 		}
 	}
-	if s.State != "DRAFT" && s.State != "DISCARDED" {
-		var payables struct{ Payables []client.Payable }
-		if err := p.get(&payables, "list-payables", url.Values{"statementId": {statementID}, "limit": {"100"}}); err != nil {
-			return err
-		}
-		s.Payables = payables.Payables
+	if s.Rights, err = p.readWorks(); err != nil {
+		return err
+	}
+	if s.State == "DRAFT" {
+		s.Early = issuable(p, record)
+	} else if s.State != "DISCARDED" {
 		cursor := p.r.URL.Query().Get("cursor")
 		var next string
 		if s.Links, next, err = p.payeeLinks(statementID, cursor, pageRows); err != nil {
@@ -113,6 +183,11 @@ func showStatement(p *page) error {
 		if cursor != "" {
 			s.Newest = p.Path
 		}
+		var later struct{ Statements []client.Statement }
+		if err := p.get(&later, "list-statements", url.Values{"corrects": {statementID}, "limit": {"100"}}); err != nil {
+			return err
+		}
+		s.Corrections = slices.DeleteFunc(later.Statements, func(c client.Statement) bool { return c.State == "DISCARDED" })
 	}
 	order := []string{"DRAFT", "ISSUED", "SETTLED"}
 	at := slices.Index(order, s.State)
@@ -135,22 +210,19 @@ func sendPaper(p *page) error {
 	return p.serve("get-statement", query, p.r.PathValue("statementId"))
 }
 
-// aboutStatement are the consequences of an act on a statement in one of some states.
-func aboutStatement(states []string, lines ...string) func(*page, []string) (consequences, error) {
+// aboutStatement are the consequences of an act on a statement.
+func aboutStatement(lines ...string) func(*page, []string) (consequences, error) {
 	return func(p *page, params []string) (consequences, error) {
 		c := consequences{Back: Path + "/money/statements/" + url.PathEscape(params[0]), Lines: lines}
 		if !p.can("get-statement") {
 			return c, nil
 		}
-		var data client.StatementDocument
-		if err := p.get(&data, "get-statement", nil, params[0]); err != nil {
+		s, _, err := p.readStatement(params[0])
+		if err != nil {
 			return c, err
 		}
-		s := data.Statement
-		c.Lead = day(s.From) + " to " + day(s.To) + ": " + s.Total + " " + s.Currency + ", " + count(s.Receipts) + " plays"
-		if !slices.Contains(states, s.State) {
-			c.Stop = "The statement is " + s.State + ", so there is nothing to do here."
-		}
+		c.Lead = p.zone().titled(s.Statement) + ": " + s.Total + " " + s.Currency + " net, " + counted(s.Receipts, "play")
+		c.record = s
 		if s.HeldAmount != "" && s.HeldAmount != "0" {
 			c.Lines = append(slices.Clone(lines), "Disputes hold "+s.HeldAmount+" "+s.Currency+" out of it. Once they are resolved a correction can state it.")
 		}
@@ -168,14 +240,133 @@ func toStatements(deed string) func(*page, []string, json.RawMessage) error {
 var statementActs = []*act{
 	{
 		path: "/money/statements/new", op: "draft-statement", section: "Money", title: "New draft of a statement", submit: "Draft", filled: []string{"period"},
-		consequences: saying("/money/statements", "", "What was played so far is sealed first. A draft binds nobody: look at it, then issue or discard it."),
-		fields: fixed(field{Name: "currency", Label: "Currency", Required: true, Example: "EUR"}, field{Name: "period", Label: "Month, week or day", Example: "2026-10", Hint: "Or from and to."},
-			field{Name: "from", Label: "From", Example: "2026-10-01T00:00:00Z"}, field{Name: "to", Label: "To (exclusive)"}, field{Name: "counterpartyId", Label: "Only the counterparty", Example: "cp_…"}, field{Name: "timeZone", Label: "Time zone", Example: "Europe/Berlin"}),
+		consequences: aboutDraft, fields: draftFields,
 		after: goTo("/money/statements", "statement", "statement-drafted"),
 	},
-	{path: "/money/statements/{statementId}/issue", op: "issue-statement", section: "Money", title: "Issue the statement", submit: "Issue and sign", danger: true, consequences: aboutStatement([]string{"DRAFT"}, "It is signed, gets its numbers, and never changes again. A mistake is repaired by a correction, or by voiding it, which both are signed, too.", "Each payee is due an amount from then on."), after: goBack("/money/statements", "statement-issued")},
-	{path: "/money/statements/{statementId}/discard", op: "discard-statement", section: "Money", title: "Discard the draft", submit: "Discard", consequences: aboutStatement([]string{"DRAFT"}, "The draft is over. Another one can be made at any time."), after: toStatements("statement-discarded")},
-	{path: "/money/statements/{statementId}/correct", op: "correct-statement", section: "Money", title: "Draft a correction", submit: "Draft the correction", consequences: aboutStatement([]string{"ISSUED", "SETTLED"}, "A draft is made that states the difference to what was stated, by plays that came later and by disputes that were resolved.", "The statement itself does not change."), after: goTo("/money/statements", "statement", "statement-drafted")},
-	{path: "/money/statements/{statementId}/void", op: "void-statement", section: "Money", title: "Void the statement", submit: "Void it", danger: true, fields: fixed(field{Name: "reason", Label: "Reason", Kind: "area", Required: true, Hint: "It is signed. " + permanent}), consequences: aboutStatement([]string{"ISSUED", "SETTLED"}, "A signed credit takes all of it back, with all its corrections. The plays can be stated again.", "This can't be undone."), after: toStatements("statement-voided")},
-	{path: "/money/statements/{statementId}/settle", op: "settle-statement", section: "Money", title: "Record a payment", submit: "Record", fields: fixed(field{Name: "reference", Label: "Reference of the payment", Required: true, Hint: permanent}, field{Name: "counterpartyId", Label: "Payee", Example: "cp_…", Hint: "All payees, unless you name one."}, field{Name: "amount", Label: "Amount", Hint: "All that is open, unless you name an amount."}, field{Name: "date", Label: "Day of the payment", Example: "2026-11-30", Hint: "Today, unless you name a day."}), consequences: aboutStatement([]string{"ISSUED", "SETTLED"}, "It records that you have paid. No money moves by it."), after: goBack("/money/statements", "payment-recorded")},
+	{path: "/money/statements/{statementId}/issue", op: "issue-statement", section: "Money", title: "Issue the statement", submit: "Issue and sign", danger: true, button: "Issue…", main: true, on: where(issuable), consequences: aboutStatement("It is signed, gets its numbers, and never changes again. A mistake is repaired by a correction, or by voiding it, which both are signed, too.", "Each payee is due an amount from then on."), after: goBack("/money/statements", "statement-issued")},
+	{path: "/money/statements/{statementId}/discard", op: "discard-statement", section: "Money", title: "Discard the draft", submit: "Discard", button: "Discard…", on: statementIs("DRAFT"), consequences: aboutStatement("The draft is over. Another one can be made at any time."), after: toStatements("statement-discarded")},
+	{path: "/money/statements/{statementId}/correct", op: "correct-statement", section: "Money", title: "Draft a correction", submit: "Draft the correction", button: "Correct…", on: statementIs("ISSUED", "SETTLED"), consequences: aboutStatement("A draft is made that states the difference to what was stated, by plays that came later and by disputes that were resolved.", "The statement itself does not change."), after: goTo("/money/statements", "statement", "statement-drafted")},
+	{path: "/money/statements/{statementId}/void", op: "void-statement", section: "Money", title: "Void the statement", submit: "Void it", danger: true, button: "Void…", on: statementIs("ISSUED", "SETTLED"), fields: fixed(field{Name: "reason", Label: "Reason", Kind: "area", Required: true, Hint: "It is signed. " + permanent}), consequences: aboutStatement("A signed credit takes all of it back, with all its corrections. The plays can be stated again.", "This can't be undone."), after: toStatements("statement-voided")},
+	{path: "/money/statements/{statementId}/settle", op: "settle-statement", section: "Money", title: "Record a payment", submit: "Record", button: "Record a payment…", main: true, on: where(payable), fields: paymentFields, body: func(_ *page, members map[string]any) (any, error) {
+		if members["counterpartyId"] == everyone {
+			delete(members, "counterpartyId")
+		}
+		return members, nil
+	}, consequences: aboutStatement("It records that you have paid. No money moves by it."), after: goBack("/money/statements", "payment-recorded")},
+}
+
+func statementIs(all ...string) func(*page, any) (string, bool) {
+	return states("statement", func(s statementRecord) string { return s.State }, all...)
+}
+
+// issuable says why a statement can't be issued now. A draft that was made before its period ended may lack what came later.
+func issuable(p *page, s statementRecord) string {
+	switch {
+	case s.State != "DRAFT":
+		return "The statement is " + words(s.State) + ": only a draft can be issued."
+	case s.To.After(p.s.cfg.Now()):
+		return "Its period lasts until " + p.zone().end(s.To) + ". Draft it again after that, and issue the new draft."
+	case s.CreatedAt.Before(s.To):
+		return "It was drafted before its period ended, so it may lack what came later. Draft it again, and issue the new draft."
+	}
+	return ""
+}
+
+// payable says why nothing can be recorded as paid of a statement: nothing is open, and nothing was paid that could be
+// taken back.
+func payable(_ *page, s statementRecord) string {
+	switch {
+	case s.State == "DRAFT" || s.State == "DISCARDED":
+		return "The statement is " + words(s.State) + ": only one that is issued is paid."
+	case !slices.ContainsFunc(s.Payables, func(d due) bool { return !isZero(d.Open()) || !isZero(d.Paid()) }):
+		return "Nothing of it is open to be paid."
+	}
+	return ""
+}
+
+// everyone is the choice of all payees in the form of a payment.
+const everyone = "all"
+
+// paymentFields are those of a payment: the payees with what is open of each.
+func paymentFields(p *page) ([]field, error) {
+	payee := field{Name: "counterpartyId", Label: "Payee", Required: true, Example: "cp_…"}
+	if p.can("get-statement", "list-payables", "list-counterparties") {
+		s, _, err := p.readStatement(p.r.PathValue("statementId"))
+		if err != nil {
+			return nil, err
+		}
+		names, err := readPayees(p)
+		if err != nil {
+			return nil, err
+		}
+		payee.Kind, payee.Names = "select", map[string]string{}
+		var open []string
+		sum := "0"
+		for _, d := range s.Payables {
+			if isZero(d.Open()) && isZero(d.Paid()) {
+				continue
+			}
+			payee.Options = append(payee.Options, d.CounterpartyID)
+			payee.Names[d.CounterpartyID] = fmt.Sprintf("%s: %s %s open", names.Name(d.CounterpartyID), d.Open(), d.Currency)
+			if !d.IsCredit() && !isZero(d.Open()) {
+				open, sum = append(open, d.CounterpartyID), plus(sum, d.Open())
+			}
+		}
+		slices.SortFunc(payee.Options, func(a, b string) int { return strings.Compare(payee.Names[a], payee.Names[b]) })
+		if len(open) == 1 {
+			payee.Value = open[0]
+		} else if len(open) > 1 {
+			payee.Options = append(payee.Options, everyone)
+			payee.Names[everyone] = fmt.Sprintf("all of them: %s %s open", sum, s.Currency)
+		}
+	}
+	return []field{
+		payee, {Name: "reference", Label: "Reference of the payment", Required: true, Hint: permanent},
+		{Name: "amount", Label: "Amount", Kind: "decimal", Hint: "All that is open, unless you name an amount. One below zero takes back what was recorded, such as -4.28."},
+		{Name: "date", Label: "Day of the payment", Kind: "date", Hint: "Today, unless you name a day."},
+	}, nil
+}
+
+// statedBy is the newest statement of all payees that states a month; nil if there is none among the newest 100.
+func (p *page) statedBy(month string) (*client.Statement, error) {
+	if !p.can("list-statements") {
+		return nil, nil
+	}
+	var data struct{ Statements []client.Statement }
+	if err := p.get(&data, "list-statements", url.Values{"limit": {"100"}}); err != nil {
+		return nil, err
+	}
+	for i, s := range data.Statements {
+		if s.Period == month && s.CounterpartyID == "" && (s.State == "ISSUED" || s.State == "SETTLED") {
+			return &data.Statements[i], nil
+		}
+	}
+	return nil, nil
+}
+
+// draftFields are those of a draft: of the last month, unless that is stated.
+func draftFields(p *page) ([]field, error) {
+	month := p.zone().lastMonth(p.s.cfg.Now())
+	stated, err := p.statedBy(month)
+	if err != nil {
+		return nil, err
+	}
+	if stated != nil {
+		month = ""
+	}
+	return []field{
+		{Name: "currency", Label: "Currency", Required: true, Example: "EUR"}, {Name: "period", Label: "Month", Kind: "month", Value: month, Hint: "Or from and to."},
+		{Name: "from", Label: "From", Kind: "time"}, {Name: "to", Label: "To (exclusive)", Kind: "time"},
+		{Name: "counterpartyId", Label: "Only the counterparty", Example: "cp_…"}, {Name: "timeZone", Label: "Time zone", Example: "Europe/Berlin", Hint: "Of the month: your tenant's, unless you name one."},
+	}, nil
+}
+
+// aboutDraft are the consequences of a draft.
+func aboutDraft(p *page, _ []string) (consequences, error) {
+	c := consequences{Back: Path + "/money/statements", Lines: []string{"What was played so far is sealed first. A draft binds nobody: look at it, then issue or discard it."}}
+	stated, err := p.statedBy(p.zone().lastMonth(p.s.cfg.Now()))
+	if stated != nil {
+		c.Lines = append(c.Lines, p.zone().period(*stated)+" is stated in "+stated.Currency+". For what came later, correct that statement.")
+	}
+	return c, err
 }

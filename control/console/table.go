@@ -1,11 +1,13 @@
 package console
 
 import (
+	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,18 +29,28 @@ type cell struct {
 	Note   string    // a smaller line below
 	State  string    // a state: Text is for people
 	Number bool      // it is set to the right
-	Time   time.Time // Text is for people
-	value  string    // of a file, where that is not Text
+	Time   time.Time // Text is written by shown, in the page's zone
+	show   func(zone, time.Time) string
+	value  string // of a file, where that is not Text
+	actor  string // a key or a member, which shown names
 }
 
 func text(s string) cell        { return cell{Text: s} }
 func number(s string) cell      { return cell{Text: s, Number: true} }
 func amount(n int64) cell       { return cell{Text: count(n), Number: true, value: fmt.Sprint(n)} }
-func moment(t time.Time) cell   { return cell{Text: when(t), Time: t, value: stamp(t)} }
-func minute(t time.Time) cell   { return cell{Text: upToMinute(t), Time: t, value: stamp(t)} }
+func moment(t time.Time) cell   { return timed(t, zone.when) }
+func minute(t time.Time) cell   { return timed(t, zone.minute) }
+func begins(t time.Time) cell   { return timed(t, zone.begin) }
+func ends(t time.Time) cell     { return timed(t, zone.end) }
+func reference(id string) cell  { return cell{Text: short(id), value: id} }
 func state(name string) cell    { return cell{Text: words(name), State: name, value: name} }
 func id(s, under string) cell   { return link(short(s), s, under) }
 func milliseconds(n int64) cell { return cell{Text: long(n), Number: true, value: fmt.Sprint(n)} }
+
+// timed is a cell of a time that show writes.
+func timed(t time.Time, show func(zone, time.Time) string) cell {
+	return cell{Text: "–", Time: t, show: show, value: stamp(t) + " "}
+}
 
 // link is a cell that leads to the page of a record; empty without an id.
 func link(shown, id, under string) cell {
@@ -75,6 +87,7 @@ type list[T any] struct {
 	query   url.Values
 	plural  string // the member of the response that has the records
 	columns []string
+	files   map[string]string // other names of columns in a file, as that of a unit
 	row     func(T) []cell
 }
 
@@ -102,7 +115,7 @@ func (l list[T]) read(p *page, cursor, limit string) (rows [][]cell, next string
 	for _, one := range records {
 		cells := l.row(one)
 		for i := range cells {
-			cells[i] = p.allowed(cells[i])
+			cells[i] = p.shown(cells[i])
 		}
 		rows = append(rows, cells)
 	}
@@ -136,7 +149,11 @@ func (l list[T]) csv(p *page, name string) error {
 	var text strings.Builder
 	text.WriteString(route.ByteOrderMark)
 	to := csv.NewWriter(&text)
-	_ = to.Write(l.columns) // neither does writing to memory fail
+	head := slices.Clone(l.columns)
+	for i, column := range head {
+		head[i] = cmp.Or(l.files[column], column)
+	}
+	_ = to.Write(head) // neither does writing to memory fail
 	cursor, count := "", 0
 	for {
 		rows, next, err := l.read(p, cursor, "500")
@@ -146,7 +163,9 @@ func (l list[T]) csv(p *page, name string) error {
 		for _, cells := range rows {
 			line := make([]string, len(cells))
 			for i, c := range cells {
-				line[i] = route.Inert(c.Value())
+				if line[i] = c.Value(); !decimals.MatchString(line[i]) { // a number is no formula
+					line[i] = route.Inert(line[i])
+				}
 			}
 			_ = to.Write(line)
 		}

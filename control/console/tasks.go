@@ -18,18 +18,40 @@ type taskReader struct {
 // checked is how many records of a list are looked at, the newest first.
 const checked = 500
 
+// todo is what to do about a task: for who may call the operation, and who may only look.
+func (p *page) todo(op, act, look string) string {
+	if p.can(op) {
+		return act
+	}
+	return look
+}
+
+// disputed counts the disputes in a state: until it is resolved each holds money.
+func disputed(state, one, several, act string) taskReader {
+	return taskReader{"list-disputes", func(p *page, _ time.Time) (*task, error) {
+		return waiting[client.Dispute](p, "list-disputes", "disputes", url.Values{"state": {state}}, task{One: one, Text: several, Href: Path + "/disputes?state=" + state, Do: p.todo("resolve-dispute", act, "See them"), Bad: state == "OPEN"}, nil)
+	}}
+}
+
 var taskReaders = []taskReader{
-	{"list-disputes", func(p *page, _ time.Time) (*task, error) {
-		return waiting[client.Dispute](p, "list-disputes", "disputes", url.Values{"state": {"OPEN"}}, task{One: "open dispute holds plays out of settlement", Text: "open disputes hold plays out of settlement", Href: Path + "/disputes?state=OPEN", Do: "Look into them", Bad: true}, nil)
-	}},
+	disputed("OPEN", "open dispute holds plays out of settlement", "open disputes hold plays out of settlement", "Look into them"),
+	disputed("INVESTIGATING", "dispute is looked into, and holds plays out of settlement", "disputes are looked into, and hold plays out of settlement", "Respond, or decide them"),
+	disputed("RESPONDED", "dispute was responded to, and waits for a decision", "disputes were responded to, and wait for a decision", "Decide them"),
 	{"list-challenges", func(p *page, _ time.Time) (*task, error) {
-		return waiting[client.Challenge](p, "list-challenges", "challenges", url.Values{"state": {"OPEN"}}, task{One: "challenge of a right is open", Text: "challenges of rights are open", Href: Path + "/challenges?state=OPEN", Do: "Resolve them"}, nil)
+		return waiting[client.Challenge](p, "list-challenges", "challenges", url.Values{"state": {"OPEN"}}, task{One: "challenge of a right is open", Text: "challenges of rights are open", Href: Path + "/challenges?state=OPEN", Do: p.todo("resolve-challenge", "Resolve them", "See them")}, nil)
 	}},
 	{"list-offers", func(p *page, _ time.Time) (*task, error) {
-		return waiting[client.Offer](p, "list-offers", "offers", url.Values{"state": {"PROPOSED"}}, task{One: "offer waits for an answer", Text: "offers wait for an answer", Href: Path + "/offers?state=PROPOSED", Do: "Answer them"}, nil)
+		return waiting[client.Offer](p, "list-offers", "offers", url.Values{"state": {"PROPOSED"}}, task{One: "offer waits for an answer", Text: "offers wait for an answer", Href: Path + "/offers?state=PROPOSED", Do: p.todo("accept-offer", "Answer them", "See them")}, nil)
+	}},
+	{"list-payouts", func(p *page, now time.Time) (*task, error) {
+		return waiting[client.Payout](p, "list-payouts", "payouts", nil, task{One: "payout is due", Text: "payouts are due", Href: Path + "/money/payouts", Do: p.todo("settle-statement", "Pay them", "See them")}, nil)
+	}},
+	{"list-statements", func(p *page, now time.Time) (*task, error) {
+		return waiting(p, "list-statements", "statements", url.Values{"state": {"DRAFT"}}, task{One: "draft of a statement waits, and its period has ended", Text: "drafts of statements wait, and their periods have ended", Href: Path + "/money/statements?state=DRAFT", Do: p.todo("issue-statement", "Issue or discard them", "See them")},
+			func(s client.Statement) bool { return !s.To.After(now) })
 	}},
 	{"list-webhooks", func(p *page, _ time.Time) (*task, error) {
-		return waiting(p, "list-webhooks", "webhooks", nil, task{One: "webhook fails, or was stopped by the service", Text: "webhooks fail, or were stopped by the service", Href: Path + "/webhooks", Do: "Repair them", Bad: true},
+		return waiting(p, "list-webhooks", "webhooks", nil, task{One: "webhook fails, or was stopped by the service", Text: "webhooks fail, or were stopped by the service", Href: Path + "/webhooks", Do: p.todo("change-webhook", "Repair them", "See them"), Bad: true},
 			func(w client.Webhook) bool { return !w.FailingSince.IsZero() || w.StateReason != "" })
 	}},
 	{"list-held-rows", func(p *page, _ time.Time) (*task, error) {
@@ -39,11 +61,11 @@ var taskReaders = []taskReader{
 		return waiting[client.RejectedPlay](p, "list-rejected-plays", "rejected", nil, task{One: "play of a player was rejected", Text: "plays of players were rejected", Href: Path + "/rejected", Do: "See why", Bad: true}, nil)
 	}},
 	{"list-rights", func(p *page, now time.Time) (*task, error) {
-		return waiting(p, "list-rights", "rights", url.Values{"state": {"ACTIVE"}}, task{One: "right ends within 14 days", Text: "rights end within 14 days", Href: Path + "/rights?state=ACTIVE", Do: "Renew them"},
+		return waiting(p, "list-rights", "rights", url.Values{"state": {"ACTIVE"}}, task{One: "right ends within 14 days", Text: "rights end within 14 days", Href: Path + "/rights?ends=soon", Do: p.todo("issue-right", "Renew them", "See them")},
 			func(r client.Right) bool { return endsSoon(r.EffectiveUntil, now) })
 	}},
 	{"list-bases", func(p *page, now time.Time) (*task, error) {
-		return waiting(p, "list-bases", "bases", nil, task{One: "legal basis ends within 14 days, and all rights on it", Text: "legal bases end within 14 days, and all rights on them", Href: Path + "/bases", Do: "Renew them"},
+		return waiting(p, "list-bases", "bases", nil, task{One: "legal basis ends within 14 days, and all rights on it", Text: "legal bases end within 14 days, and all rights on them", Href: Path + "/bases", Do: p.todo("create-basis", "Renew them", "See them")},
 			func(b client.Basis) bool { return endsSoon(b.EffectiveUntil, now) })
 	}},
 	{"list-api-keys", func(p *page, now time.Time) (*task, error) {

@@ -6,15 +6,15 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+	"time"
 
 	"muniment.example/gateway/api"
 )
 
 // readViews parses the templates: each is a page in the layout, with the parts.
 func readViews() (map[string]*template.Template, error) {
-	common, err := template.New("").Funcs(template.FuncMap{
-		"when": when, "day": day, "stamp": stamp, "short": short, "count": count, "long": long, "mood": mood, "words": words, "console": func() string { return Path },
-		"list": func(values ...any) []any { return values },
+	common, err := template.New("").Funcs(zone{time.UTC}.funcs()).Funcs(template.FuncMap{
+		"stamp": stamp, "short": short, "count": count, "counted": counted, "hexed": hexed, "seconds": seconds, "date": date, "unit": func(name string) string { return unitWords[name] }, "long": long, "mood": mood, "words": words, "console": func() string { return Path },
 		"dict": dict,
 		"has": func(all []string, one string) bool {
 			for _, a := range all {
@@ -51,6 +51,11 @@ func readViews() (map[string]*template.Template, error) {
 	return all, nil
 }
 
+// funcs are what templates call for times.
+func (z zone) funcs() template.FuncMap {
+	return template.FuncMap{"when": z.when, "day": z.day, "from": z.begin, "until": z.end, "span": z.span, "field": z.field, "refield": z.refield, "titled": z.titled}
+}
+
 // dict makes the members of a part.
 func dict(pairs ...any) (map[string]any, error) {
 	made := map[string]any{}
@@ -77,8 +82,8 @@ func advice(e *problem) string {
 		return "Check the address. What belongs to another tenant is not found, either."
 	case e.Code == api.RateLimited:
 		return "Wait a moment and load the page again."
-	case e.Code == api.StateConflict:
-		return "Somebody may have been faster. Go back, load the page again, and look at the state."
+	case e.Code == api.StateConflict || e.Code == api.ValidationFailed: // which say themselves what to do
+		return ""
 	case e.Status == 500:
 		return "This is a fault of the service. If it stays, send the request id to your operator."
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"muniment.example/control/store"
+	"muniment.example/control/tenant"
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/auth"
 	"muniment.example/sealer"
@@ -39,6 +40,8 @@ type Session struct {
 	Role Role
 	// Caller has the scopes that the actor has now. Operations get it by control.Call.
 	Caller auth.Principal
+	// Zone is the tenant's time zone, in which pages show and take times.
+	Zone *time.Location
 	// SignedInAt is when it began, and ExpiresAt when it ends even if it is used.
 	SignedInAt, ExpiresAt store.Instant
 }
@@ -83,6 +86,9 @@ func (s *Service) Session(r *http.Request) (Session, error) {
 	}
 	session, err := s.actor(ctx, row.tenantID, row.actorID, now)
 	if err != nil {
+		return Session{}, err
+	}
+	if session.Zone, err = tenant.Zone(ctx, s.db.Read(), row.tenantID); err != nil {
 		return Session{}, err
 	}
 	if now.Sub(row.seenAt.Time) >= seenEvery {

@@ -7,11 +7,13 @@ import (
 	"html/template"
 	"net/http"
 	"strings"
+	"time"
 
 	"muniment.example/control/paper"
 	"muniment.example/control/payable"
 	"muniment.example/control/statement"
 	"muniment.example/control/store"
+	"muniment.example/control/tenant"
 	"muniment.example/gateway/api"
 	"muniment.example/pipeline"
 	"muniment.example/sealer"
@@ -96,14 +98,18 @@ func (s *Service) answer(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	if file == "" {
-		page, err := part.Paper.Handed(handout(l, part, token))
+		zone, err := tenant.Zone(ctx, s.db.Read(), l.TenantID)
+		if err != nil {
+			return answer{}, err
+		}
+		page, err := part.Paper.Handed(handout(l, part, token, zone))
 		return answer{status: http.StatusOK, kind: "text/html; charset=utf-8", body: page}, err
 	}
 	return s.file(ctx, part, file)
 }
 
-// handout is what the page shows besides the paper.
-func handout(l *Link, part *statement.Part, token string) *paper.Handout {
+// handout is what the page shows besides the paper, with days of the tenant's time zone, as papers have them.
+func handout(l *Link, part *statement.Part, token string, zone *time.Location) *paper.Handout {
 	at := Path + "/" + token + "/"
 	h := &paper.Handout{Until: l.ExpiresAt.Time, Alone: part.Signed != nil, Files: []paper.File{
 		{Name: "PDF", Href: at + filePDF, About: "This paper to print or to keep"},
@@ -117,7 +123,7 @@ func handout(l *Link, part *statement.Part, token string) *paper.Handout {
 	if part.Signed != nil {
 		h.Files = append(h.Files, paper.File{Name: "Signed statement", Href: at + fileSigned, About: "For muniment verify, with the packs"})
 	}
-	day := func(s *statement.Statement) string { return s.IssuedAt.Format("2 January 2006") }
+	day := func(s *statement.Statement) string { return s.IssuedAt.In(zone).Format("2 January 2006") }
 	switch {
 	case part.Voids != nil:
 		h.Notes = append(h.Notes, "This statement was voided on "+day(part.Voids)+": nothing of it is due any more.")

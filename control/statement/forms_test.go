@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -81,7 +82,9 @@ func TestForms(t *testing.T) {
 		require.Len(t, rows(text), map[string]int{"": 2, "&table=lines": 2, "&table=shares": 3, "&table=changes": 3}[table], "the head and a row for each")
 		require.Equal(t, route.ByteOrderMark+text, file(one.ID, "?format=csv&bom=true"+table, csvType, name))
 		require.Equal(t, text, file(one.ID, "?format=csv&bom=false"+table, csvType, name))
-		part := file(one.ID, "?format=csv&payee="+h.agency+table, csvType, name)
+		w := get(one.ID, "?format=csv&payee="+h.agency+table)
+		require.Regexp(t, `^attachment; filename="2026-\d{6}`+regexp.QuoteMeta(strings.TrimPrefix(name, one.ID))+`"$`, w.Header().Get("Content-Disposition"), "a payee's part has its number for a name")
+		part := w.Body.String()
 		require.Contains(t, part, h.agency+",Agency South")
 		require.NotContains(t, part, h.studio)
 		require.NotEqual(t, text, part)
@@ -97,9 +100,12 @@ func TestForms(t *testing.T) {
 	require.Contains(t, part, hex.EncodeToString(sum[:]))
 	require.NotContains(t, part, "Studio North")
 	require.Equal(t, paper.PagePolicy, get(one.ID, "?format=html").Header().Get("Content-Security-Policy"))
-	for _, query := range []string{"?format=pdf", "?format=pdf&payee=" + h.agency} {
-		require.True(t, strings.HasPrefix(file(one.ID, query, "application/pdf", one.ID+".pdf"), "%PDF-"))
+	require.True(t, strings.HasPrefix(file(one.ID, "?format=pdf", "application/pdf", one.ID+".pdf"), "%PDF-"))
+	numberOf := func(payee string) (number string) {
+		require.NoError(t, h.db.Read().QueryRowContext(t.Context(), `SELECT number FROM payables WHERE statement_id = $1 AND counterparty_id = $2`, one.ID, payee).Scan(&number))
+		return number
 	}
+	require.True(t, strings.HasPrefix(file(one.ID, "?format=pdf&payee="+h.agency, "application/pdf", numberOf(h.agency)+".pdf"), "%PDF-"))
 
 	// The page in place of a PDF.
 	h.change(`UPDATE payables SET recipient = '{"address":null,"email":null,"legalName":"株式会社","note":null,"taxId":null}' WHERE statement_id = $1 AND counterparty_id = $2`, one.ID, h.agency)
@@ -107,7 +113,7 @@ func TestForms(t *testing.T) {
 		require.Contains(t, file(one.ID, query, htmlType, ""), "This page is shown in place of a PDF, whose fonts lack: 株式会社")
 		require.Equal(t, paper.PagePolicy, get(one.ID, query).Header().Get("Content-Security-Policy"))
 	}
-	file(one.ID, "?format=pdf&payee="+h.studio, "application/pdf", one.ID+".pdf")
+	file(one.ID, "?format=pdf&payee="+h.studio, "application/pdf", numberOf(h.studio)+".pdf")
 
 	draft := h.mustDraft(statementFor(5, 6))
 	h.change(`UPDATE statements SET document = '' WHERE statement_id = $1`, first.ID) // of a copy that is older

@@ -273,15 +273,19 @@ func errNoChanges(id string) error {
 
 // shown is a paper as a file.
 func (in *getInput) shown(p *paper.Paper) (text []byte, f *route.File, err error) {
+	called := p.ID
+	if one := p.One(); one != nil && in.Payee != "" {
+		called = one.Number // the paper of all payees has another name
+	}
 	page := &route.File{Type: typeHTML + charset, Header: map[string]string{"Content-Security-Policy": paper.PagePolicy}}
 	switch in.Format {
 	case "csv":
 		if c := p.Document.Correction; c != nil && c.Changes == nil && in.Table == string(paper.Changes) {
 			return nil, nil, errNoChanges(c.Previous.StatementID)
 		}
-		name := p.ID + ".csv"
+		name := called + ".csv"
 		if in.Table != "" {
-			name = p.ID + "-" + in.Table + ".csv"
+			name = called + "-" + in.Table + ".csv"
 		}
 		text, err = p.CSV(paper.Table(cmp.Or(in.Table, string(paper.Lines))))
 		if in.BOM == "true" {
@@ -295,7 +299,7 @@ func (in *getInput) shown(p *paper.Paper) (text []byte, f *route.File, err error
 			text, err = p.HTML("This page is shown in place of a PDF: the statement " + err.Error() + ".")
 			return text, page, err
 		case err != nil || lacking == "":
-			return text, &route.File{Name: p.ID + ".pdf", Type: typePDF}, err
+			return text, &route.File{Name: called + ".pdf", Type: typePDF}, err
 		}
 		text, err = p.HTML("This page is shown in place of a PDF, whose fonts lack: " + lacking)
 		return text, page, err

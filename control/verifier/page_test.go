@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"io"
+	"os/exec"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -51,4 +52,15 @@ func TestWithoutTheProgram(t *testing.T) {
 		require.Equal(t, api.ResourceNotFound, api.From(err).Code)
 		require.ErrorContains(t, err, "muniment-verify")
 	}
+}
+
+// TestNothingResumesAProgramThatHasExited: its timers would throw on the page, after the verdict.
+func TestNothingResumesAProgramThatHasExited(t *testing.T) {
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip("node is not installed")
+	}
+	out, err := exec.CommandContext(t.Context(), node, "nodetest/exits.js").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.JSONEq(t, `{"status": 7}`, string(out))
 }

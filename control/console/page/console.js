@@ -37,6 +37,13 @@ addEventListener('pageshow', () => {
   for (const form of document.querySelectorAll('form[data-sent]')) delete form.dataset.sent;
 });
 
+// On a narrow page the sections are a row that scrolls: the one that is open is in sight.
+const here = document.querySelector('.sections [aria-current]');
+if (here) {
+  const row = here.closest('nav');
+  row.scrollLeft = here.offsetLeft - (row.clientWidth - here.offsetWidth) / 2;
+}
+
 for (const place of document.querySelectorAll('[data-verify]')) {
   place.hidden = false;
   place.querySelector('button').addEventListener('click', () => verifyHere(place));

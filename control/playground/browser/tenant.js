@@ -157,7 +157,7 @@ class Visit extends Looking {
   }
 
   async pages() {
-    for (const path of ['/offers', '/challenges', '/money', '/money/statements', '/money/counterparties', '/disputes', '/proof', '/webhooks', '/kinds', '/kinds/right.issued', '/keys', '/requests', '/requests?code=RESOURCE_NOT_FOUND', '/data', '/erasures', '/held', '/rejected', '/bases', '/rights/new', '/webhooks/new', '/data/new', '/erasures/new', '/disputes/new']) {
+    for (const path of ['/offers', '/challenges', '/money', '/money/statements', '/money/counterparties', '/money/payouts', '/money/rules/new', '/money/statements/new', '/disputes', '/proof', '/webhooks', '/kinds', '/kinds/right.issued', '/keys', '/requests', '/requests?code=RESOURCE_NOT_FOUND', '/data', '/erasures', '/held', '/rejected', '/bases', '/rights/new', '/webhooks/new', '/data/new', '/erasures/new', '/disputes/new']) {
       await this.open(path);
       await this.look(path.slice(1).replaceAll('/', '-'));
     }
@@ -174,7 +174,7 @@ class Visit extends Looking {
     await page.getByRole('alert').waitFor();
     await page.getByLabel(/^Price/).fill('0.01');
     await page.getByRole('button', { name: 'Try it on last month' }).click();
-    await page.getByText(/^In \d{4}-\d\d it would have paid /).waitFor();
+    await page.getByText(/^If it had been in force in all of \w+ \d{4}, it would have paid /).waitFor();
     await this.look('tried');
   }
 
@@ -186,6 +186,20 @@ class Visit extends Looking {
     await this.look('statement');
     const [paper] = await Promise.all([page.waitForEvent('download'), this.link('PDF').click()]);
     assert.equal(readFileSync(await paper.path(), 'latin1').slice(0, 5), '%PDF-');
+
+    // The one that is issued: its lines can be recomputed, and a payment is of a payee by name.
+    await this.open('/money/statements?state=ISSUED');
+    await page.locator('tbody tr').first().getByRole('link').first().click();
+    await page.getByRole('region', { name: 'Lines of the statement' }).getByText('176.8').waitFor();
+    await page.getByText('0.88 EUR open').waitFor();
+    await this.look('issued');
+    await this.link('Record a payment…').click();
+    assert.deepEqual(await page.getByLabel('Payee').locator('option').allInnerTexts(), ['Song Rights Ltd: 0.53 EUR open', 'Venue Media: 0.35 EUR open', 'all of them: 0.88 EUR open']);
+    await page.getByLabel(/^Reference/).fill('p-1');
+    await page.getByLabel(/^Amount/).fill('0,1x');
+    await page.getByRole('button', { name: 'Record' }).click();
+    await page.getByText('is no number: write it as 4.28').waitFor();
+    await this.look('payment');
   }
 
   async dispute() {

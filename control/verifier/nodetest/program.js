@@ -6,19 +6,13 @@ import { readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { gunzipSync } from 'node:zlib';
 
-import { fileSystem } from '../page/files.js';
+import { run } from '../page/run.js';
 import '../program/wasm_exec.js';
 
 const program = await WebAssembly.compile(gunzipSync(readFileSync(new URL('../program/muniment-verify.wasm.gz', import.meta.url))));
 
 for await (const line of createInterface({ input: process.stdin })) {
   const { args, files } = JSON.parse(line);
-  const pieces = [];
-  globalThis.fs = fileSystem(new Map(Object.entries(files).map(([name, text]) => [name, Buffer.from(text, 'base64')])), (bytes) => pieces.push(bytes));
-  const go = new globalThis.Go();
-  let status = 0;
-  go.argv = ['muniment-verify', ...args];
-  go.exit = (code) => { status = code; };
-  await go.run(await WebAssembly.instantiate(program, go.importObject));
-  console.log(JSON.stringify({ status, printed: Buffer.concat(pieces).toString() }));
+  const { status, printed } = await run(program, args, new Map(Object.entries(files).map(([name, text]) => [name, Buffer.from(text, 'base64')])));
+  console.log(JSON.stringify({ status, printed: Buffer.concat(printed).toString() }));
 }

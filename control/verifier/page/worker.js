@@ -1,7 +1,7 @@
 // The worker in which the program runs: the page stays usable while it does. A message is the number of a run, a command
 // line and the files that it names; the response is that number, the exit status and what was printed.
 
-import { fileSystem } from './files.js';
+import { run as runProgram } from './run.js';
 import './wasm_exec.js';
 
 let compiled; // the program, a promise
@@ -17,14 +17,8 @@ async function answer({ run, args, files }) {
   try {
     compiled ??= compile();
     const program = await compiled;
-    const pieces = [];
-    globalThis.fs = fileSystem(new Map(files), (bytes) => pieces.push(bytes));
-    const go = new globalThis.Go();
-    let status = 0;
-    go.argv = ['muniment-verify', ...args];
-    go.exit = (code) => { status = code; };
-    await go.run(await WebAssembly.instantiate(program, go.importObject));
-    postMessage({ run, status, printed: await new Blob(pieces).text() });
+    const { status, printed } = await runProgram(program, args, new Map(files));
+    postMessage({ run, status, printed: await new Blob(printed).text() });
   } catch (error) {
     compiled = undefined; // the next attempt loads it again
     postMessage({ run, failed: String(error.message ?? error) });

@@ -1,0 +1,112 @@
+package console
+
+import (
+	"encoding/csv"
+	"maps"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment.example/control/route"
+)
+
+// answering is the console over a service that answers each operation that lists with the records under its path.
+func answering(t *testing.T, records map[string]string) *Service {
+	t.Helper()
+	s := served(t, func(w http.ResponseWriter, target string) {
+		path, query, _ := strings.Cut(target, "?")
+		asked, err := url.ParseQuery(query)
+		if err != nil {
+			t.Error(err)
+		}
+		response, known := records[path+"?"+asked.Get("state")]
+		if !known {
+			response = records[path]
+		}
+		if response == "" {
+			response = `{}`
+		}
+		_, _ = w.Write([]byte(`{"data":` + response + `}`))
+	})
+	maps.Copy(s.operations(), map[string]operation{
+		"list-rights": {method: "GET", path: "/v1/rights"}, "list-receipts": {method: "GET", path: "/v1/receipts"}, "list-held-rows": {method: "GET", path: "/v1/held"}, "list-payouts": {method: "GET", path: "/v1/payouts"},
+		"resolve-dispute": {method: "POST", path: "/v1/disputes/{disputeId}/resolve", scopes: nil},
+		"list-bases":      {method: "GET", path: "/v1/bases"},
+	})
+	return s
+}
+
+// TestACampaignOfSeveralRights asks which of its rights is meant, and keeps what was asked for; that of one right shows its plays.
+func TestACampaignOfSeveralRights(t *testing.T) {
+	right := func(id string) string {
+		return `{"id":"` + id + `","substrate":"DOOH","scope":{"campaigns":["lighthouse"],"regions":["DE"]},"effectiveFrom":"2026-01-01T00:00:00Z"}`
+	}
+	play := `{"receipts":[{"receipt":{"receiptId":"rcp_1","renderedAt":"2026-11-02T00:00:00Z","spatialAnchorId":"a screen"},"event":{"data":{"rightId":"rgh_1","metering":{"metered":true}}}}]}`
+	show := func(address string, rights ...string) string {
+		p, w := answering(t, map[string]string{"/v1/rights": `{"rights":[` + strings.Join(rights, ",") + `]}`, "/v1/receipts": play}).page(address)
+		require.NoError(t, showPlays(p))
+		return w.Body.String()
+	}
+	two := show(Path+"/plays?campaign=lighthouse&from=2026-11-01T08:00", right("rgh_1"), right("rgh_2"))
+	require.Contains(t, two, "Choose one to see its plays")
+	require.NotContains(t, two, "No play fits")
+	require.NotContains(t, two, "a screen")
+	for _, id := range []string{"rgh_1", "rgh_2"} {
+		require.Contains(t, two, "/console/plays?campaign=lighthouse&amp;from=2026-11-01T08%3A00&amp;rightId="+id)
+	}
+	chosen := show(Path+"/plays?campaign=lighthouse&rightId=rgh_2", right("rgh_1"), right("rgh_2"))
+	require.Contains(t, chosen, "a screen")
+	require.NotContains(t, chosen, "Choose one")
+	require.Contains(t, show(Path+"/plays?campaign=lighthouse", right("rgh_1")), "a screen")
+}
+
+// TestNumbersInFiles: a spreadsheet gets numbers as numbers, below zero, too, beside their currency and in a unit that the head names; what
+// a person wrote is no formula.
+func TestNumbersInFiles(t *testing.T) {
+	s := answering(t, map[string]string{
+		"/v1/statements":     `{"statements":[{"id":"stm_1","state":"ISSUED","total":"-0.19","dueAmount":"-0.19","heldAmount":"0","currency":"EUR","counterpartyId":"cp_1","period":"2026-10"}]}`,
+		"/v1/counterparties": `{"counterparties":[{"id":"cp_1","name":"=SUM(A1)"}]}`,
+		"/v1/receipts":       `{"receipts":[{"receipt":{"receiptId":"rcp_1","renderedAt":"2026-11-02T00:00:00Z","dwellMs":15000},"event":{"data":{}}}]}`,
+	})
+	rows := func(send handler, address string) (head, row []string) {
+		p, w := s.page(address)
+		require.NoError(t, send(p))
+		all, err := csv.NewReader(strings.NewReader(strings.TrimPrefix(w.Body.String(), route.ByteOrderMark))).ReadAll()
+		require.NoError(t, err)
+		require.Len(t, all, 2)
+		return all[0], all[1]
+	}
+	head, row := rows(sendStatements, Path+"/money/statements.csv")
+	require.Equal(t, []string{"Statement", "State", "Open", "Total", "Held", "Currency", "For"}, head[:7])
+	require.Equal(t, []string{"Statement October 2026", "ISSUED", "-0.19", "-0.19", "0", "EUR", "'=SUM(A1)"}, row[:7])
+	head, row = rows(sendPlays, Path+"/plays.csv")
+	require.Equal(t, []string{"For (ms)", "15000"}, []string{head[4], row[4]})
+}
+
+// TestWhatNeedsAPerson: until it is decided a dispute needs somebody, and so does what is due, and a draft whose period has ended. Who can't
+// do it is told to look.
+func TestWhatNeedsAPerson(t *testing.T) {
+	s := answering(t, map[string]string{
+		"/v1/disputes?OPEN": `{"disputes":[]}`, "/v1/disputes?INVESTIGATING": `{"disputes":[{}]}`, "/v1/disputes?RESPONDED": `{"disputes":[{},{}]}`,
+		"/v1/payouts": `{"payouts":[{}]}`, "/v1/statements?DRAFT": `{"statements":[{"to":"2026-11-01T00:00:00Z"},{"to":"2999-01-01T00:00:00Z"}]}`,
+	})
+	p, _ := s.page(Path)
+	var told []string
+	for _, reader := range taskReaders {
+		if p.can(reader.op) && reader.op != "list-held-rows" && reader.op != "list-rights" && reader.op != "list-bases" {
+			found, err := reader.read(p, time.Now())
+			require.NoError(t, err)
+			if found.Count > 0 {
+				told = append(told, found.Text+": "+found.Do)
+			}
+		}
+	}
+	require.Equal(t, []string{
+		"dispute is looked into, and holds plays out of settlement: Respond, or decide them", "disputes were responded to, and wait for a decision: Decide them",
+		"payout is due: See them", "draft of a statement waits, and its period has ended: See them",
+	}, told)
+}

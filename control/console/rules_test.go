@@ -1,0 +1,192 @@
+package console
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"muniment.example/gateway/client"
+)
+
+// sent is what a form sends of its fields as they are.
+func sent(fields []field) url.Values {
+	values := url.Values{}
+	for _, f := range fields {
+		if f.Kind == "choices" {
+			values[f.Name] = f.Chosen
+		} else {
+			values.Set(f.Name, f.Value)
+		}
+	}
+	return values
+}
+
+// body is that of the request which an act makes of a form.
+func (s *Service) body(t *testing.T, a *act, address string, form url.Values) string {
+	t.Helper()
+	p, _ := s.page(address)
+	p.r.PostForm = form
+	members, err := a.read(p)
+	require.NoError(t, err)
+	body, err := a.body(p, members)
+	require.NoError(t, err)
+	text, err := json.Marshal(body)
+	require.NoError(t, err)
+	return string(text)
+}
+
+func actAt(t *testing.T, path string) *act {
+	t.Helper()
+	all := acts()
+	i := slices.IndexFunc(all, func(a *act) bool { return a.path == path })
+	require.GreaterOrEqual(t, i, 0, path)
+	return all[i]
+}
+
+// fill sets every member of a record to something.
+func fill(v reflect.Value, path string) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem(), path)
+	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[time.Time]() {
+			v.Set(reflect.ValueOf(time.Date(2026, 11, 2, 7, 30, 15, 0, time.UTC).Add(time.Duration(len(path)) * time.Hour)))
+			return
+		}
+		for i := range v.NumField() {
+			fill(v.Field(i), path+"."+v.Type().Field(i).Name)
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+		fill(v.Index(0), path+"a")
+		fill(v.Index(1), path+"bb")
+	case reflect.Int64:
+		v.SetInt(int64(len(path)))
+	case reflect.String:
+		v.SetString("text of " + path)
+	}
+}
+
+// TestARuleLikeAnotherIsTheSame: the form that begins as a rule loses nothing of it, whatever a rule has.
+func TestARuleLikeAnotherIsTheSame(t *testing.T) {
+	var want client.NewSettlementRule
+	fill(reflect.ValueOf(&want).Elem(), "")
+	want.Price, want.Minimum, want.Cap, want.TiersMode = "8.5", "10", "500.25", "VOLUME"
+	for i := range want.Tiers {
+		want.Tiers[i].Price = "0.5"
+	}
+	want.Shares[0].CounterpartyID, want.Shares[1].CounterpartyID = "cp_1", "cp_2"
+	rule, err := json.Marshal(want)
+	require.NoError(t, err)
+	s := served(t, func(w http.ResponseWriter, target string) {
+		response := `{"data":{"rule":` + string(rule) + `}}`
+		if strings.HasPrefix(target, "/v1/counterparties") {
+			response = `{"data":{"counterparties":[{"id":"cp_1","name":"Song Rights Ltd"},{"id":"cp_2","name":"Twice"},{"id":"cp_3","name":"Twice"}]}}`
+		}
+		_, _ = w.Write([]byte(response))
+	})
+	a, address := actAt(t, "/money/rules/new"), Path+"/money/rules/new?like=rul_1"
+	p, _ := s.page(address)
+	p.Session.Zone, err = time.LoadLocation("Europe/Berlin")
+	require.NoError(t, err)
+	fields, err := a.fields(p)
+	require.NoError(t, err)
+	i := slices.IndexFunc(fields, func(f field) bool { return f.Name == "shares" })
+	require.Contains(t, fields[i].Value, "Song Rights Ltd 0.", "by a name that is one counterparty's")
+	require.Contains(t, fields[i].Value, "cp_2 0.", "by the id where it is not")
+	p.r.PostForm = sent(fields)
+	members, err := a.read(p)
+	require.NoError(t, err)
+	body, err := a.body(p, members)
+	require.NoError(t, err)
+	text, err := json.Marshal(body)
+	require.NoError(t, err)
+	var got client.NewSettlementRule
+	require.NoError(t, json.Unmarshal(text, &got))
+	require.Equal(t, want, got)
+
+	tried := tryBody(t, s, address, body)
+	require.Equal(t, "1970-01-01T00:00:00Z", tried["effectiveFrom"], "it is tried on the whole month, whenever it is to begin")
+	require.NotContains(t, tried, "effectiveUntil")
+}
+
+// tryBody is the rule that the dry run of a body is of.
+func tryBody(t *testing.T, s *Service, address string, body any) map[string]any {
+	t.Helper()
+	p, _ := s.page(address)
+	_, err := tryRule(p, body)
+	require.ErrorContains(t, err, "dry-run-settlement-rule", "no such operation is there: the body is ready")
+	return body.(map[string]any)
+}
+
+// TestACounterOfferBeginsAsTheOffer: what the form sends, unchanged, is the offer that it answers.
+func TestACounterOfferBeginsAsTheOffer(t *testing.T) {
+	const scope = `{"regions":["DE","US-NY"],"campaigns":["spring"],"channels":["a,b"],"maxSpeedMph":7.5,"bvlos":false,"labels":{"venue":"central-station","floor":"1"},"description":"Berlin","x-contract":"7"}`
+	s := served(t, func(w http.ResponseWriter, _ string) {
+		_, _ = w.Write([]byte(`{"data":{"offer":{"id":"ofr_1","termsRef":"t-1","effectiveFrom":"2026-12-01T00:00:00Z","effectiveUntil":"2027-01-01T00:00:01.5Z","expiresAt":"2026-11-30T00:00:00Z","scope":` + scope + `}}}`))
+	})
+	s.operations()["get-offer"] = operation{method: "GET", path: "/v1/offers/{offerId}"}
+	a := actAt(t, "/offers/{offerId}/counter")
+	p, _ := s.page(Path + "/offers/ofr_1/counter")
+	fields, err := a.fields(p)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"termsRef":"t-1","effectiveFrom":"2026-12-01T00:00:00.000Z","effectiveUntil":"2027-01-01T00:00:01.500Z","scope":`+scope+`}`, s.body(t, a, p.Path, sent(fields)))
+}
+
+// TestAChangeOfAWebhookIsWhatWasChanged: the form begins as the webhook is, and sends what differs.
+func TestAChangeOfAWebhookIsWhatWasChanged(t *testing.T) {
+	s := served(t, func(w http.ResponseWriter, _ string) {
+		_, _ = w.Write([]byte(`{"data":{"webhook":{"id":"whk_1","url":"https://a.example","description":"Books","state":"ACTIVE","events":["*"]}}}`))
+	})
+	s.operations()["get-webhook"] = operation{method: "GET", path: "/v1/webhooks/{webhookId}"}
+	a := actAt(t, "/webhooks/{webhookId}/change")
+	p, _ := s.page(Path + "/webhooks/whk_1/change")
+	fields, err := a.fields(p)
+	require.NoError(t, err)
+	require.JSONEq(t, `{}`, s.body(t, a, p.Path, sent(fields)))
+	form := sent(fields)
+	form.Set("state", "PAUSED")
+	form.Set("description", "")
+	require.JSONEq(t, `{"state":"PAUSED","description":""}`, s.body(t, a, p.Path, form))
+}
+
+// TestRegionsAreCodes: a right keeps its scope for good, so the form takes no region that no play can have.
+func TestRegionsAreCodes(t *testing.T) {
+	for _, text := range []string{"DE", "us-ny", "GB-ENG"} {
+		_, err := withScope(nil, map[string]any{"scope.regions": text})
+		require.NoError(t, err, text)
+	}
+	for _, text := range []string{"Austria", "UK", "XX", "DE, Austria", "D", "DE-", "DE-TOOLONG"} {
+		_, err := withScope(nil, map[string]any{"scope.regions": text})
+		require.ErrorContains(t, err, "no code of ISO 3166", text)
+	}
+	_, err := withScope(nil, map[string]any{"scope": json.RawMessage(`{"regions":["FOOTPRINT 7"]}`)})
+	require.NoError(t, err, "a code of one's own is for the last field")
+}
+
+// TestNumbersInForms: a decimal comma is a decimal point, and what is no number is said in words.
+func TestNumbersInForms(t *testing.T) {
+	for text, want := range map[string]string{"4.28": "4.28", "4,28": "4.28", "-4,28": "-4.28", "7": "7"} {
+		got, err := decimal("amount", text)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	for _, text := range []string{"1.234,5", "4 EUR", "EUR", "=1", "4.", ".5"} {
+		_, err := decimal("amount", text)
+		require.ErrorContains(t, err, "write it as 4.28", text)
+	}
+	require.Equal(t, "8.96", plus("4.28", "4.68"))
+	require.Equal(t, "-0.19", minus("0", "0.19"))
+	require.Equal(t, "0.0", minus("4.2", "4.2"))
+	require.True(t, isZero("-0.00"))
+	require.False(t, isZero("0.01"))
+	require.Equal(t, "176.8", seconds(176_800))
+}

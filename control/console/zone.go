@@ -1,0 +1,134 @@
+package console
+
+import (
+	"strings"
+	"time"
+
+	"muniment.example/sealer/calendar"
+)
+
+// zone is the tenant's time zone. All times and dates that pages show and forms take are of it: its methods are the only
+// ones that write or read them. Each page names it once, in the layout.
+type zone struct{ *time.Location }
+
+// zone is that of the session; UTC for somebody who has not signed in.
+func (p *page) zone() zone {
+	if p.Session == nil || p.Session.Zone == nil {
+		return zone{time.UTC}
+	}
+	return zone{p.Session.Zone}
+}
+
+// Zone is the name of the page's zone.
+func (p *page) Zone() string { return p.zone().String() }
+
+// when is a moment for people.
+func (z zone) when(t time.Time) string {
+	if t.IsZero() {
+		return "–"
+	}
+	return t.In(z.Location).Format("2 Jan 2006, 15:04:05")
+}
+
+// minute is a moment that is known to the minute, for people.
+func (z zone) minute(t time.Time) string {
+	if t.IsZero() {
+		return "–"
+	}
+	return t.In(z.Location).Format("2 Jan 2006, 15:04")
+}
+
+// day is the date of a moment for people.
+func (z zone) day(t time.Time) string {
+	if t.IsZero() {
+		return "–"
+	}
+	return t.In(z.Location).Format("2 Jan 2006")
+}
+
+// begin is a moment from which something holds: its day alone, if it is the first one of that.
+func (z zone) begin(t time.Time) string {
+	if z.beginsDay(t) {
+		return z.day(t)
+	}
+	return z.when(t)
+}
+
+// end is a moment from which something no longer holds: the last day, if it is whole.
+func (z zone) end(t time.Time) string {
+	if z.beginsDay(t) {
+		return "the end of " + z.day(t.Add(-time.Millisecond))
+	}
+	return z.when(t)
+}
+
+// span is a period from from on and before to: by its first and last day, if these are whole.
+func (z zone) span(from, to time.Time) string {
+	if z.beginsDay(from) && z.beginsDay(to) {
+		if first, last := z.day(from), z.day(to.Add(-time.Millisecond)); first != last {
+			return first + " to " + last
+		}
+		return z.day(from)
+	}
+	return z.when(from) + " to " + z.when(to)
+}
+
+// beginsDay reports whether a moment is the first one of a day.
+func (z zone) beginsDay(t time.Time) bool {
+	year, month, day := t.In(z.Location).Date()
+	return !t.IsZero() && t.Equal(calendar.Calendar{Unit: calendar.Day, Zone: z.Location}.Midnight(year, month, day))
+}
+
+// month is the first moment of the month of t.
+func (z zone) month(t time.Time) time.Time {
+	year, month, _ := t.In(z.Location).Date()
+	return calendar.Calendar{Unit: calendar.Day, Zone: z.Location}.Midnight(year, month, 1)
+}
+
+// lastMonth is the month before that of now, as 2026-10.
+func (z zone) lastMonth(now time.Time) string { return z.month(now).Add(-time.Hour).Format("2006-01") }
+
+// The forms of a moment in a field of a form, as browsers write it: datetime-local.
+const (
+	fieldMinutes = "2006-01-02T15:04"
+	fieldSeconds = "2006-01-02T15:04:05.999"
+)
+
+// field is a moment as a field of a form has it; empty for none.
+func (z zone) field(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	t = t.In(z.Location)
+	if t.Truncate(time.Minute).Equal(t) {
+		return t.Format(fieldMinutes)
+	}
+	return t.Format(fieldSeconds)
+}
+
+// read reads what a field or an address has: a date, which is its first moment, a time, or either of RFC 3339, which names
+// its offset itself.
+func (z zone) read(text string) (t time.Time, ok bool) {
+	text = strings.TrimSpace(text)
+	if from, _, err := calendar.Period(text, z.Location); err == nil && len(text) == len(time.DateOnly) && text[4] == '-' && text[5] != 'W' {
+		return from, true
+	}
+	for _, form := range []string{fieldMinutes, "2006-01-02 15:04", fieldSeconds} {
+		if t, err := time.ParseInLocation(form, text, z.Location); err == nil {
+			return t, true
+		}
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	return t, err == nil
+}
+
+// refield is what an address has, as a field of a form has it; unchanged if it is no time.
+func (z zone) refield(text string) string {
+	if t, ok := z.read(text); ok {
+		return z.field(t)
+	}
+	return text
+}
+
+// notTime is what is wrong with a text that is none.
+const notTime = "is no time: write it as 2026-12-31 08:00, or the day alone"
