@@ -71,7 +71,7 @@ test-stack: build bin/venv/ready ## the tests that ask for an engine, on a stack
 	export MUNIMENT_TEST_STACK=1 MUNIMENT_TEST_PYTHON=$(CURDIR)/$(PYTHON) && \
 	go run ./deploy/stack/asks >bin/asks && \
 	run() { grep "$$@" bin/asks | xargs -L 1 sh -c '$(GO_TEST) -count 1 -timeout 30m $$AT_ONCE -run "$$1" "$$0"'; } && \
-	run '^./\(pipeline/\|control/statement \)' && { AT_ONCE='-parallel 1' run '^./bench/$(if $(MUNIMENT_TEST_FULL),,stack )' & bench=$$!; run -v '^./\(bench/\|pipeline/\|control/statement \)'; others=$$?; wait $$bench && test $$others = 0; }
+	run '^./\(pipeline/\|control/statement \)' && { AT_ONCE='-parallel 4' run '^./bench/$(if $(MUNIMENT_TEST_FULL),,stack )' & bench=$$!; run -v '^./\(bench/\|pipeline/\|control/statement \)'; others=$$?; wait $$bench && test $$others = 0; }
 
 test-oidc: build ## a member's sign-in at Keycloak, a provider of OpenID Connect that is not ours: a minute or two (needs Java, Maven, curl, unzip)
 	@trap './deploy/stack/keycloak.sh down' EXIT; \

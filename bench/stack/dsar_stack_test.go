@@ -14,6 +14,7 @@ import (
 // TestExportsOnTheStack runs the scenarios of exports on two gateways, two control processes and
 // a loader. Whichever process has begun an export is killed, and another does it.
 func TestExportsOnTheStack(t *testing.T) {
+	t.Parallel()
 	s, c := scaledOut(t)
 	s.Settle()
 	t.Run("bundle", func(t *testing.T) {

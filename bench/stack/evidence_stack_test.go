@@ -40,6 +40,7 @@ func (r *inTurn) RoundTrip(req *http.Request) (*http.Response, error) {
 // process than the one before: the scripts of the sandbox hold, all of its operations
 // succeed, and what a visitor saves is verified by strangers.
 func TestSandboxOnTheStack(t *testing.T) {
+	t.Parallel()
 	c := cluster(t, system.Size{Gateways: 1, Loaders: 1, Controls: 2, Partitions: 3}, limits...)
 	// Each gateway has a control process of its own.
 	first := c.Front

@@ -74,6 +74,7 @@ func (l *loss) accepted() {
 // TestLossesOnTheStack does what the procedures say of a lost warehouse, database and log, in turn:
 // no play that has a receipt is missing or counted twice, and what was revoked stays so.
 func TestLossesOnTheStack(t *testing.T) {
+	t.Parallel()
 	const partitions = 2
 	c := cluster(t, system.Size{Gateways: 1, Loaders: 1, Controls: 1, Partitions: partitions})
 	client, rights := systemtest.RegisterOn(t, c)

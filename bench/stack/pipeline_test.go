@@ -75,6 +75,7 @@ var partitionsOf = regexp.MustCompile(`partitions \[([0-9 ]+)\]`)
 // Each record that was acknowledged is in the warehouse, once, and is a duplicate if it has
 // the key of another.
 func TestLoadersComeAndGoOnTheStack(t *testing.T) {
+	t.Parallel()
 	cfg := systemtest.EventTopic(t)
 	wh := clickhouse.Config{URL: warehouseAt(t, cfg.Topic)}
 	_, err := clickhouse.Migrate(t.Context(), wh, false)

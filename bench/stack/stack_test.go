@@ -23,6 +23,7 @@ func TestMain(m *testing.M) { systemtest.Main(m) }
 // TestStoryOnTheStack runs the demo's story on three gateways, two loaders and two
 // control processes, one of each killed in the middle.
 func TestStoryOnTheStack(t *testing.T) {
+	t.Parallel()
 	e := systemtest.Engines(t)
 	out := systemtest.Command(t, "demo", "--stack", "--deliveries", fmt.Sprint(systemtest.Times(2000, 6000)),
 		"--kafka", e.Kafka, "--clickhouse", e.ClickHouse, "--database", e.Database)
