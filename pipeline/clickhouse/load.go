@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"muniment.example/pipeline"
 	"muniment.example/sealer"
 )
@@ -191,19 +193,16 @@ func (w *Warehouse) load(ctx context.Context, batches []*pipeline.Batch) (err er
 	return nil
 }
 
-// insertAll inserts what the events need, and then the events.
+// insertAll inserts what the events need, into all tables at once, and then the events: an insert
+// of few rows is mostly a wait for the disk.
 func (w *Warehouse) insertAll(ctx context.Context, decisions []decision, keys []keyed, parts []privatePart, rows []pipeline.Row, quarantined []pipeline.Quarantined) error {
-	if err := insert(ctx, w.servers, "duplicates", decisionColumns, decisions); err != nil {
-		return err
-	}
 	keys, identities := split(keys)
-	if err := insert(ctx, w.servers, "idempotency_keys", keyColumns, keys); err != nil {
-		return err
-	}
-	if err := insert(ctx, w.servers, "row_identities", identityColumns, identities); err != nil {
-		return err
-	}
-	if err := insert(ctx, w.servers, "private_parts", privateColumns, parts); err != nil {
+	needed, together := errgroup.WithContext(ctx)
+	needed.Go(func() error { return insert(together, w.servers, "duplicates", decisionColumns, decisions) })
+	needed.Go(func() error { return insert(together, w.servers, "idempotency_keys", keyColumns, keys) })
+	needed.Go(func() error { return insert(together, w.servers, "row_identities", identityColumns, identities) })
+	needed.Go(func() error { return insert(together, w.servers, "private_parts", privateColumns, parts) })
+	if err := needed.Wait(); err != nil {
 		return err
 	}
 	if err := insert(ctx, w.servers, "events", columns, rows); err != nil {
