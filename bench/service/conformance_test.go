@@ -17,7 +17,7 @@ import (
 // control/contract says how. MUNIMENT_TEST_PYTHON has the packages of its requirements.txt. The short form
 // fuzzes each operation with 5 requests of a kind in place of 20.
 func TestContract(t *testing.T) {
-	s := systemtest.NewService(t, "--sandbox-burst", "1000000", "--sandbox-sustained", "1000000", "--sandbox-bytes", "68719476736") // 1 GiB of log for its one address
+	s := systemtest.NewService(t, "--sandbox-burst", "1000000", "--sandbox-sustained", "1000000", "--sandbox-events", "100000000") // all are of one address
 	s.Client.Key = systemtest.CreateTenant(t, s.Data, "--scope", "*").APIKey
 	python := os.Getenv("MUNIMENT_TEST_PYTHON")
 	require.NotEmpty(t, python, "make contract sets it")
