@@ -133,7 +133,7 @@ type trial struct {
 }
 
 // field is a field of a form. Its kind is one of text, area, select, list (a line for each value), choices
-// (any number of Options), json, number, decimal, bool, secret, time (of the page's zone), date or month.
+// (any number of Options), json, number, decimal, money, bool, secret, time (of the page's zone), date or month.
 type field struct {
 	Name, Label, Kind, Value, Hint, Example string
 	Options                                 []string
@@ -355,6 +355,9 @@ func (a *act) read(p *page) (map[string]any, error) {
 			continue
 		}
 		if value == "" {
+			if f.Required && f.Kind == "select" { // a browser sends none of a choice that was not made
+				return nil, invalid(f.Name, "is missing: choose one")
+			}
 			continue
 		}
 		switch f.Kind {
@@ -364,8 +367,8 @@ func (a *act) read(p *page) (map[string]any, error) {
 				return nil, invalid(f.Name, "must be a whole number")
 			}
 			members[f.Name] = n
-		case "decimal":
-			if members[f.Name], err = decimal(f.Name, value); err != nil {
+		case "decimal", "money":
+			if members[f.Name], err = decimal(f.Name, value, f.Kind == "money"); err != nil {
 				return nil, err
 			}
 		case "bool":
@@ -400,14 +403,34 @@ func (a *act) read(p *page) (map[string]any, error) {
 	return members, nil
 }
 
-var decimals = regexp.MustCompile(`^-?[0-9]+(\.[0-9]+)?$`)
+var (
+	decimals = regexp.MustCompile(`^-?[0-9]+(\.[0-9]+)?$`)
+	// grouped may be a whole number whose thousands are apart, or one with three digits behind the point.
+	grouped = regexp.MustCompile(`^(-?[1-9][0-9]{0,2})([.,])([0-9]{3})$`)
+)
 
-// decimal is a number as the API takes it, of one with a decimal point or comma.
-func decimal(field, value string) (string, error) {
+// decimal is a number as the API takes it, of one with a decimal point or comma. What can be read in two ways is refused:
+// 1,000, and of an amount of money, which has no three digits behind the point, 1.000.
+func decimal(field, value string, money bool) (string, error) {
+	if parts := grouped.FindStringSubmatch(value); parts != nil && (money || parts[2] == ",") {
+		return "", invalid(field, fmt.Sprintf("can be read in two ways: write %s%s, or %s", parts[1], parts[3], sure(parts[1]+"."+parts[3])))
+	}
 	if written := strings.Replace(value, ",", ".", 1); decimals.MatchString(written) {
 		return written, nil
 	}
 	return "", invalid(field, "is no number: write it as 4.28, without a currency and without separators of thousands")
+}
+
+// sure is a decimal with a point, as a field of money takes it: not with three digits behind the point.
+func sure(value string) string {
+	if !grouped.MatchString(value) {
+		return value
+	}
+	short := strings.TrimRight(value, "0")
+	if short == value || strings.HasSuffix(short, ".") {
+		return short + "0"
+	}
+	return short
 }
 
 // goTo leads on to the page of a record that the response holds under a noun.

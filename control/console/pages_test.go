@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/control/route"
+	"muniment.example/gateway/client"
 )
 
 // answering is the console over a service that answers each operation that lists with the records under its path.
@@ -109,4 +110,58 @@ func TestWhatNeedsAPerson(t *testing.T) {
 		"dispute is looked into, and holds plays out of settlement: Respond, or decide them", "disputes were responded to, and wait for a decision: Decide them",
 		"payout is due: See them", "draft of a statement waits, and its period has ended: See them",
 	}, told)
+}
+
+// TestNoPayeeIsPaidByDefault: of several payees one is chosen by the person, an amount is of money, and a statement of which nothing is due
+// is settled by its reference.
+func TestNoPayeeIsPaidByDefault(t *testing.T) {
+	const song, venue = `{"counterpartyId":"cp_1","currency":"EUR","gross":"0.53","paidAmount":"0"}`, `{"counterpartyId":"cp_2","currency":"EUR","gross":"0.35","paidAmount":"0"}`
+	settle := actAt(t, "/money/statements/{statementId}/settle")
+	over := func(rest string, payables ...string) *Service {
+		return answering(t, map[string]string{
+			"/v1/payables": `{"payables":[` + strings.Join(payables, ",") + `]` + rest + `}`, "/v1/counterparties": `{"counterparties":[{"id":"cp_1","name":"Song Rights Ltd"},{"id":"cp_2","name":"Venue Media"}]}`,
+		})
+	}
+	read := func(s *Service, form url.Values) (any, error) {
+		p, _ := s.page(Path)
+		p.r.PostForm = form
+		members, err := settle.read(p)
+		if err != nil {
+			return nil, err
+		}
+		return settle.body(p, members)
+	}
+	shown := func(s *Service) string {
+		p, w := s.page(Path)
+		fields, err := settle.fields(p)
+		require.NoError(t, err)
+		p.render("form", form{Fields: fields})
+		return w.Body.String()
+	}
+	several := over("", song, venue)
+	require.Contains(t, shown(several), `required><option value="">–</option><option value="cp_1">Song Rights Ltd: 0.53 EUR open</option><option value="cp_2">Venue Media: 0.35 EUR open</option><option value="all">all of them: 0.88 EUR open</option></select>`)
+	_, err := read(several, url.Values{"reference": {"p-1"}})
+	require.ErrorContains(t, err, "counterpartyId")
+	body, err := read(several, url.Values{"reference": {"p-1"}, "counterpartyId": {everyone}})
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"reference": "p-1"}, body)
+	require.Contains(t, shown(over("", song)), `required><option value="cp_1" selected>`, "the only one is chosen")
+	require.Contains(t, shown(over(`,"nextCursor":"c"`, song)), `<option value="all">all of them, those that are not listed here, too</option>`, "what is open of those is not known")
+
+	for currency, refused := range map[string]bool{"EUR": true, "KWD": false} {
+		s := over("", strings.ReplaceAll(song, "EUR", currency))
+		_, err := read(s, url.Values{"reference": {"p-1"}, "counterpartyId": {"cp_1"}, "amount": {"1.125"}})
+		require.Equal(t, refused, err != nil, "%s: %v", currency, err)
+	}
+
+	none := over("")
+	require.NotContains(t, shown(none), "counterpartyId")
+	body, err = read(none, url.Values{"reference": {"p-1"}})
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"reference": "p-1"}, body)
+	paid := due{client.Payable{Gross: "1.00", PaidAmount: "1.00", Payments: []client.PayablePayment{{Amount: "1.00"}}}}
+	for state, can := range map[string]bool{"DRAFT": false, "ISSUED": true, "SETTLED": false} {
+		require.Equal(t, can, payable(nil, statementRecord{Statement: client.Statement{State: state}}) == "", state)
+	}
+	require.Empty(t, payable(nil, statementRecord{Statement: client.Statement{State: "SETTLED"}, Payables: []due{paid}}), "some can be taken back")
 }

@@ -149,7 +149,7 @@ func readTiers(members map[string]any) error {
 		if err != nil {
 			return invalid("tiers", "has the volume “"+parts[0]+"”: write a whole number")
 		}
-		price, err := decimal("tiers", parts[1])
+		price, err := decimal("tiers", parts[1], false)
 		if err != nil {
 			return err
 		}
@@ -216,7 +216,7 @@ func ruleFields(p *page) ([]field, error) {
 		{More: true, Name: "completion", Label: "Only videos played to", Kind: "select", Options: options("started", "first_quartile", "midpoint", "third_quartile", "complete")},
 		{More: true, Name: "tiers", Label: "For more of it in a month", Kind: "area", Example: "1000 0.004", Hint: "A line for each: the units above which it holds, and the price."},
 		{More: true, Name: "tiersMode", Label: "Such a price is for", Kind: "select", Options: options("GRADUATED", "VOLUME"), Names: map[string]string{"GRADUATED": "the units above", "VOLUME": "all units of the month"}},
-		{More: true, Name: "minimum", Label: "At least, a month", Kind: "decimal"}, {More: true, Name: "cap", Label: "At most, a month", Kind: "decimal"},
+		{More: true, Name: "minimum", Label: "At least, a month", Kind: "money"}, {More: true, Name: "cap", Label: "At most, a month", Kind: "money"},
 		{More: true, Name: "timeZone", Label: "Months of the time zone", Example: p.Zone(), Hint: "Your tenant's, unless you name one."},
 		{More: true, Name: "priority", Label: "Priority", Kind: "number", Hint: "Of several rules that fit, the highest rates."},
 	}
@@ -253,7 +253,7 @@ func (p *page) filledLike(rule client.SettlementRule, names payees) map[string]s
 		fmt.Fprintf(&tiers, "%d %s\n", tier.Above, tier.Price)
 	}
 	filled := map[string]string{
-		"price": rule.Price, "currency": rule.Currency, "unit": rule.Unit, "shares": shares.String(), "tiers": tiers.String(), "tiersMode": rule.TiersMode, "minimum": rule.Minimum, "cap": rule.Cap,
+		"price": rule.Price, "currency": rule.Currency, "unit": rule.Unit, "shares": shares.String(), "tiers": tiers.String(), "tiersMode": rule.TiersMode, "minimum": sure(rule.Minimum), "cap": sure(rule.Cap),
 		"timeZone": rule.TimeZone, "effectiveFrom": p.zone().field(rule.EffectiveFrom), "effectiveUntil": p.zone().field(rule.EffectiveUntil),
 		"rightId": rule.Match.RightID, "basisId": rule.Match.BasisID, "campaign": rule.Match.Campaign, "meteringBasis": rule.Match.MeteringBasis, "completion": rule.Match.Completion, "substrate": rule.Match.Substrate,
 	}

@@ -174,14 +174,29 @@ func TestRegionsAreCodes(t *testing.T) {
 
 // TestNumbersInForms: a decimal comma is a decimal point, and what is no number is said in words.
 func TestNumbersInForms(t *testing.T) {
-	for text, want := range map[string]string{"4.28": "4.28", "4,28": "4.28", "-4,28": "-4.28", "7": "7"} {
-		got, err := decimal("amount", text)
+	for text, want := range map[string]string{"4.28": "4.28", "4,28": "4.28", "-4,28": "-4.28", "7": "7", "0,005": "0.005", "1000,125": "1000.125", "1,0": "1.0"} {
+		got, err := decimal("price", text, false)
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	}
 	for _, text := range []string{"1.234,5", "4 EUR", "EUR", "=1", "4.", ".5"} {
-		_, err := decimal("amount", text)
+		_, err := decimal("price", text, false)
 		require.ErrorContains(t, err, "write it as 4.28", text)
+	}
+	for text, want := range map[string]string{"1,000": "1000, or 1.0", "-12,340": "-12340, or -12.34", "1,125": "1125, or 1.1250"} {
+		for _, money := range []bool{false, true} {
+			_, err := decimal("amount", text, money)
+			require.ErrorContains(t, err, "write "+want, text)
+		}
+		text = strings.Replace(text, ",", ".", 1)
+		_, err := decimal("amount", text, true)
+		require.ErrorContains(t, err, "write "+want, text)
+		got, err := decimal("price", text, false)
+		require.NoError(t, err, "a price may have three digits behind the point")
+		require.Equal(t, text, got)
+		got, err = decimal("cap", sure(text), true)
+		require.NoError(t, err)
+		require.True(t, isZero(minus(got, text)), "%s is %s", got, text)
 	}
 	require.Equal(t, "8.96", plus("4.28", "4.68"))
 	require.Equal(t, "-0.19", minus("0", "0.19"))

@@ -10,6 +10,7 @@ import (
 
 	"muniment.example/gateway/client"
 	"muniment.example/sealer/calendar"
+	"muniment.example/sealer/rate"
 )
 
 // period is what a statement is about, for people. A statement has a time zone of its own, which is named where it is not the
@@ -88,6 +89,9 @@ func (d due) Open() string { return minus(d.Gross, d.PaidAmount) }
 // IsCredit reports whether the payee owes it: it is set off against what the payee is due later.
 func (d due) IsCredit() bool { return strings.HasPrefix(d.Gross, "-") }
 
+// concerned reports whether a payment can be recorded of it, or taken back.
+func (d due) concerned() bool { return !isZero(d.Open()) || !isZero(d.Paid()) }
+
 // Paid is what is recorded as paid of it: what was set off is none of that.
 func (d due) Paid() string {
 	paid := "0"
@@ -109,10 +113,30 @@ func (p *page) readStatement(id string) (record statementRecord, document json.R
 	if record.State == "DRAFT" || record.State == "DISCARDED" {
 		return record, data.Document, nil
 	}
-	var payables struct{ Payables []due }
-	err = p.get(&payables, "list-payables", url.Values{"statementId": {id}, "limit": {"500"}})
-	record.Payables = payables.Payables
+	of, err := p.payablesOf(id)
+	record.Payables = of.Payables
 	return record, data.Document, err
+}
+
+// payables are the first 500 of a statement.
+type payables struct {
+	Payables   []due
+	NextCursor string
+}
+
+// payablesOf reads the payables of a statement, once a page.
+func (p *page) payablesOf(statementID string) (of payables, err error) {
+	if read, known := p.payables[statementID]; known {
+		return read, nil
+	}
+	if err := p.get(&of, "list-payables", url.Values{"statementId": {statementID}, "limit": {"500"}}); err != nil {
+		return of, err
+	}
+	if p.payables == nil {
+		p.payables = map[string]payables{}
+	}
+	p.payables[statementID] = of
+	return of, nil
 }
 
 // statementPage is a statement with its lines and its papers.
@@ -247,9 +271,14 @@ var statementActs = []*act{
 	{path: "/money/statements/{statementId}/discard", op: "discard-statement", section: "Money", title: "Discard the draft", submit: "Discard", button: "Discard…", on: statementIs("DRAFT"), consequences: aboutStatement("The draft is over. Another one can be made at any time."), after: toStatements("statement-discarded")},
 	{path: "/money/statements/{statementId}/correct", op: "correct-statement", section: "Money", title: "Draft a correction", submit: "Draft the correction", button: "Correct…", on: statementIs("ISSUED", "SETTLED"), consequences: aboutStatement("A draft is made that states the difference to what was stated, by plays that came later and by disputes that were resolved.", "The statement itself does not change."), after: goTo("/money/statements", "statement", "statement-drafted")},
 	{path: "/money/statements/{statementId}/void", op: "void-statement", section: "Money", title: "Void the statement", submit: "Void it", danger: true, button: "Void…", on: statementIs("ISSUED", "SETTLED"), fields: fixed(field{Name: "reason", Label: "Reason", Kind: "area", Required: true, Hint: "It is signed. " + permanent}), consequences: aboutStatement("A signed credit takes all of it back, with all its corrections. The plays can be stated again.", "This can't be undone."), after: toStatements("statement-voided")},
-	{path: "/money/statements/{statementId}/settle", op: "settle-statement", section: "Money", title: "Record a payment", submit: "Record", button: "Record a payment…", main: true, on: where(payable), fields: paymentFields, body: func(_ *page, members map[string]any) (any, error) {
-		if members["counterpartyId"] == everyone {
+	{path: "/money/statements/{statementId}/settle", op: "settle-statement", section: "Money", title: "Record a payment", submit: "Record", button: "Record a payment…", main: true, on: where(payable), fields: paymentFields, body: func(p *page, members map[string]any) (any, error) {
+		switch members["counterpartyId"] {
+		case everyone:
 			delete(members, "counterpartyId")
+		case nil:
+			if !p.can(payeesListed...) {
+				return nil, invalid("counterpartyId", "is missing")
+			}
 		}
 		return members, nil
 	}, consequences: aboutStatement("It records that you have paid. No money moves by it."), after: goBack("/money/statements", "payment-recorded")},
@@ -273,12 +302,12 @@ func issuable(p *page, s statementRecord) string {
 }
 
 // payable says why nothing can be recorded as paid of a statement: nothing is open, and nothing was paid that could be
-// taken back.
+// taken back. One that is issued and of which nothing is due is settled by a reference alone.
 func payable(_ *page, s statementRecord) string {
 	switch {
 	case s.State == "DRAFT" || s.State == "DISCARDED":
 		return "The statement is " + words(s.State) + ": only one that is issued is paid."
-	case !slices.ContainsFunc(s.Payables, func(d due) bool { return !isZero(d.Open()) || !isZero(d.Paid()) }):
+	case s.State != "ISSUED" && !slices.ContainsFunc(s.Payables, due.concerned):
 		return "Nothing of it is open to be paid."
 	}
 	return ""
@@ -287,11 +316,20 @@ func payable(_ *page, s statementRecord) string {
 // everyone is the choice of all payees in the form of a payment.
 const everyone = "all"
 
-// paymentFields are those of a payment: the payees with what is open of each.
+// payeesListed are the operations that list the payees of a statement by their names.
+var payeesListed = []string{"list-payables", "list-counterparties"}
+
+// paymentFields are those of a payment: the payees with what is open of each. Of a statement of which nothing is due there are
+// none to choose from.
 func paymentFields(p *page) ([]field, error) {
 	payee := field{Name: "counterpartyId", Label: "Payee", Required: true, Example: "cp_…"}
-	if p.can("get-statement", "list-payables", "list-counterparties") {
-		s, _, err := p.readStatement(p.r.PathValue("statementId"))
+	fields := []field{
+		{Name: "reference", Label: "Reference of the payment", Required: true, Hint: permanent},
+		{Name: "amount", Label: "Amount", Kind: "money", Hint: "All that is open, unless you name an amount, with the sign of what is open. One of the other sign takes back what was recorded: -4.28 of what was paid, 4.28 of a credit."},
+		{Name: "date", Label: "Day of the payment", Kind: "date", Hint: "Today, unless you name a day."},
+	}
+	if p.can(payeesListed...) {
+		of, err := p.payablesOf(p.r.PathValue("statementId"))
 		if err != nil {
 			return nil, err
 		}
@@ -302,8 +340,11 @@ func paymentFields(p *page) ([]field, error) {
 		payee.Kind, payee.Names = "select", map[string]string{}
 		var open []string
 		sum := "0"
-		for _, d := range s.Payables {
-			if isZero(d.Open()) && isZero(d.Paid()) {
+		for _, d := range of.Payables {
+			if rate.Minor(d.Currency) > 2 { // an amount may have three digits behind the point
+				fields[1].Kind = "decimal"
+			}
+			if !d.concerned() {
 				continue
 			}
 			payee.Options = append(payee.Options, d.CounterpartyID)
@@ -313,18 +354,20 @@ func paymentFields(p *page) ([]field, error) {
 			}
 		}
 		slices.SortFunc(payee.Options, func(a, b string) int { return strings.Compare(payee.Names[a], payee.Names[b]) })
-		if len(open) == 1 {
-			payee.Value = open[0]
-		} else if len(open) > 1 {
+		switch {
+		case of.NextCursor != "": // and what is open of the others is not known
 			payee.Options = append(payee.Options, everyone)
-			payee.Names[everyone] = fmt.Sprintf("all of them: %s %s open", sum, s.Currency)
+			payee.Names[everyone] = "all of them, those that are not listed here, too"
+		case len(payee.Options) == 0:
+			return fields, nil
+		case len(open) == 1:
+			payee.Value = open[0]
+		case len(open) > 1:
+			payee.Options = append(payee.Options, everyone)
+			payee.Names[everyone] = fmt.Sprintf("all of them: %s %s open", sum, of.Payables[0].Currency)
 		}
 	}
-	return []field{
-		payee, {Name: "reference", Label: "Reference of the payment", Required: true, Hint: permanent},
-		{Name: "amount", Label: "Amount", Kind: "decimal", Hint: "All that is open, unless you name an amount. One below zero takes back what was recorded, such as -4.28."},
-		{Name: "date", Label: "Day of the payment", Kind: "date", Hint: "Today, unless you name a day."},
-	}, nil
+	return append([]field{payee}, fields...), nil
 }
 
 // statedBy is the newest statement of all payees that states a month; nil if there is none among the newest 100.
