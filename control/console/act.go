@@ -327,13 +327,23 @@ func (f *field) keep(sent url.Values, e *problem) {
 		f.Value = ""
 	}
 	e.ValidationErrors = slices.DeleteFunc(e.ValidationErrors, func(v api.ValidationError) bool {
-		_, within, _ := strings.Cut(v.Field, ".") // as in match.campaign
-		if v.Field != f.Name && within != f.Name && !strings.HasPrefix(v.Field, f.Name+".") && !strings.HasPrefix(v.Field, f.Name+"[") {
+		if !f.has(v.Field) {
 			return false
 		}
 		f.Fault = v.Message
 		return true
 	})
+}
+
+// has reports whether a member of the operation's body is what the field says, or a part of it: tiers has tiers[0].price, and
+// campaign has match.campaign.
+func (f *field) has(member string) bool {
+	of := func(member string) bool {
+		rest, found := strings.CutPrefix(member, f.Name)
+		return found && (rest == "" || rest[0] == '.' || rest[0] == '[')
+	}
+	group, within, _ := strings.Cut(member, ".")
+	return of(member) || !strings.Contains(group, "[") && of(within)
 }
 
 // read makes members of the fields that are not empty.

@@ -92,7 +92,7 @@ func (p *page) playTimes(query url.Values) error {
 		if written := query.Get(name); written != "" {
 			t, ok := p.zone().read(written)
 			if !ok {
-				return asProblem(invalid(name, notTime))
+				return invalid(name, notTime)
 			}
 			query.Set(name, stamp(t))
 		}
@@ -160,8 +160,8 @@ func showPlays(p *page) error {
 
 // wrong is the error of a request that the person can change, to be shown beside the form; nil for others.
 func wrong(err error) *problem {
-	e, ok := err.(*problem)
-	if !ok || e.Status != 422 && e.Status != 400 && e.Status != 409 && e.Status != 412 {
+	e := asProblem(err)
+	if e == nil || e.Status != 422 && e.Status != 400 && e.Status != 409 && e.Status != 412 {
 		return nil
 	}
 	return e

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"muniment.example/gateway/client"
+	"muniment.example/sealer/calendar"
 )
 
 // rulePage is a rule as a sentence, with what it was before.
@@ -70,18 +71,37 @@ func (p *page) ruleHistory(ruleID string, names payees) ([]ruleChange, error) {
 	return all, nil
 }
 
-// tryRule is what a rule would have paid in the last month, if it had been in force all the time, whenever it is to begin and
-// to end.
+// tryRule is what a rule would have paid in the last month of its time zone, if it had been in force all the time, whenever it
+// is to begin and to end.
 func tryRule(p *page, body any) (trial, error) {
 	rule, _ := body.(map[string]any)
 	rule["effectiveFrom"] = "1970-01-01T00:00:00Z"
 	delete(rule, "effectiveUntil")
-	month := p.zone().lastMonth(p.s.cfg.Now())
+	own, asked := p.zone(), map[string]any{"rule": rule}
+	named, _ := rule["timeZone"].(string)
+	if named != "" {
+		zoned, err := calendar.Zone(named)
+		if err != nil {
+			return trial{}, invalid("timeZone", err.Error())
+		}
+		own, asked["timeZone"] = zone{zoned}, named
+	}
+	month := own.lastMonth(p.s.cfg.Now())
+	asked["period"] = month
+	monthly := func(month string) string {
+		return p.zone().period(client.Statement{Period: month, TimeZone: named})
+	}
 	var r client.DryRunResult
-	if err := p.do(call{op: "dry-run-settlement-rule", body: map[string]any{"rule": rule, "period": month}}, &r); err != nil {
+	if err := p.do(call{op: "dry-run-settlement-rule", body: asked}, &r); err != nil {
+		if e := asProblem(err); e != nil {
+			for i, fault := range e.ValidationErrors { // as the form names its fields
+				e.ValidationErrors[i].Field = strings.TrimPrefix(fault.Field, "rule.")
+			}
+			return trial{}, e
+		}
 		return trial{}, err
 	}
-	made := trial{Lead: fmt.Sprintf("If it had been in force in all of %s, it would have paid %s %s", p.zone().period(client.Statement{Period: month}), r.Total.Amount, r.Total.Currency)}
+	made := trial{Lead: fmt.Sprintf("If it had been in force in all of %s, it would have paid %s %s", monthly(month), r.Total.Amount, r.Total.Currency)}
 	var plays int64
 	for _, l := range r.Lines {
 		plays += l.Receipts
@@ -94,7 +114,7 @@ func tryRule(p *page, body any) (trial, error) {
 		made.Lines = append(made.Lines, fmt.Sprintf("%s gets %s %s.", payee.Name, payee.Amount, r.Total.Currency))
 	}
 	for _, a := range r.Adjustments {
-		made.Lines = append(made.Lines, fmt.Sprintf("By its %s: %s.", words(a.Reason), a.Amount))
+		made.Lines = append(made.Lines, fmt.Sprintf("By its %s of %s: %s %s.", words(a.Reason), monthly(a.Month), a.Amount, r.Total.Currency))
 	}
 	for _, total := range []struct {
 		of  string

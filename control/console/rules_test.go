@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/url"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment.example/gateway/auth"
 	"muniment.example/gateway/client"
 )
 
@@ -79,7 +81,7 @@ func fill(v reflect.Value, path string) {
 func TestARuleLikeAnotherIsTheSame(t *testing.T) {
 	var want client.NewSettlementRule
 	fill(reflect.ValueOf(&want).Elem(), "")
-	want.Price, want.Minimum, want.Cap, want.TiersMode = "8.5", "10", "500.25", "VOLUME"
+	want.Price, want.Minimum, want.Cap, want.TiersMode, want.TimeZone = "8.5", "10", "500.25", "VOLUME", "Europe/Berlin"
 	for i := range want.Tiers {
 		want.Tiers[i].Price = "0.5"
 	}
@@ -204,4 +206,43 @@ func TestNumbersInForms(t *testing.T) {
 	require.True(t, isZero("-0.00"))
 	require.False(t, isZero("0.01"))
 	require.Equal(t, "176.8", seconds(176_800))
+}
+
+// TestARuleIsTriedInItsOwnMonths: tiers, minimum and cap are of months of the rule's zone, so the trial is of the last one there, and says
+// of which month an amount is. What the trial refuses is said at its field.
+func TestARuleIsTriedInItsOwnMonths(t *testing.T) {
+	s := served(t, func(http.ResponseWriter, string) {})
+	s.cfg.Now = func() time.Time { return time.Date(2026, 11, 1, 3, 0, 0, 0, time.UTC) } // in New York it is October
+	s.operations()["dry-run-settlement-rule"] = operation{method: "POST", path: "/v1/settlement/rules/dry-run"}
+	s.cfg.Call = func(_ context.Context, _ auth.Principal, _, _ string, body []byte) (int, []byte, error) {
+		var asked struct{ Period, TimeZone string }
+		if err := json.Unmarshal(body, &asked); err != nil {
+			return 0, nil, err
+		}
+		switch asked {
+		case struct{ Period, TimeZone string }{"2026-09", "America/New_York"}:
+			return 200, []byte(`{"data":{"total":{"amount":"7","currency":"EUR"},"adjustments":[{"amount":"3","month":"2026-09","reason":"MINIMUM","timeZone":"America/New_York"}]}}`), nil
+		case struct{ Period, TimeZone string }{Period: "2026-10"}:
+			return 422, []byte(`{"code":"VALIDATION_FAILED","message":"m","validationErrors":[{"field":"rule.tiers[0].price","message":"f"},{"field":"rule.match.campaign","message":"c"}]}`), nil
+		}
+		return 500, body, nil
+	}
+	p, _ := s.page(Path)
+	made, err := tryRule(p, map[string]any{"timeZone": "America/New_York"})
+	require.NoError(t, err)
+	require.Equal(t, "If it had been in force in all of September 2026 (America/New_York), it would have paid 7 EUR", made.Lead)
+	require.Contains(t, made.Lines, "By its minimum of September 2026 (America/New_York): 3 EUR.")
+	_, err = tryRule(p, map[string]any{"timeZone": "Mars"})
+	require.NotNil(t, wrong(err), "%v is said at its field", err)
+
+	_, err = tryRule(p, map[string]any{})
+	e := asProblem(err)
+	require.Equal(t, 422, e.Status, "%v", err)
+	price, tiers, campaign := field{Name: "price"}, field{Name: "tiers"}, field{Name: "campaign"}
+	price.keep(nil, e)
+	tiers.keep(nil, e)
+	campaign.keep(nil, e)
+	require.Equal(t, []string{"", "f", "c"}, []string{price.Fault, tiers.Fault, campaign.Fault})
+	require.Empty(t, e.ValidationErrors)
+	require.True(t, (&field{Name: "label"}).has("match.label.name"))
 }

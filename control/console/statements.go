@@ -16,13 +16,14 @@ import (
 // period is what a statement is about, for people. A statement has a time zone of its own, which is named where it is not the
 // page's.
 func (z zone) period(s client.Statement) string {
-	if month, err := time.Parse("2006-01", s.Period); err == nil {
-		return month.Format("January 2006")
-	}
+	of := ""
 	if own, err := calendar.Zone(s.TimeZone); err == nil && s.TimeZone != "" && own.String() != z.String() {
-		return zone{own}.span(s.From, s.To) + " (" + s.TimeZone + ")"
+		z, of = zone{own}, " ("+s.TimeZone+")"
 	}
-	return z.span(s.From, s.To)
+	if month, err := time.Parse("2006-01", s.Period); err == nil {
+		return month.Format("January 2006") + of
+	}
+	return z.span(s.From, s.To) + of
 }
 
 // titled is what a statement is called: a correction and a voiding are others than the one that they are about.

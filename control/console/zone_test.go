@@ -54,6 +54,7 @@ func TestTimesAreOfTheTenantsZone(t *testing.T) {
 	s.Period = ""
 	require.Equal(t, "1 Oct 2026 to 31 Oct 2026", z.period(s))
 	require.Equal(t, "1 Oct 2026 to 31 Oct 2026 (Europe/Berlin)", zone{time.UTC}.period(s), "of another zone than the page's")
+	require.Equal(t, "October 2026 (Europe/Berlin)", zone{time.UTC}.period(client.Statement{Period: "2026-10", TimeZone: "Europe/Berlin"}))
 	s.Corrects, s.Correction, s.Period = "stm_1", 2, "2026-10"
 	require.Equal(t, "Correction 2 of October 2026", z.titled(s))
 }
