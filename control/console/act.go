@@ -391,9 +391,9 @@ func (a *act) read(p *page) (map[string]any, error) {
 		case "list":
 			members[f.Name] = strings.Fields(value)
 		case "time":
-			t, ok := p.zone().read(value)
-			if !ok {
-				return nil, invalid(f.Name, notTime)
+			t, why := p.zone().read(value)
+			if why != "" {
+				return nil, invalid(f.Name, why)
 			}
 			members[f.Name] = stamp(t)
 		case "date":

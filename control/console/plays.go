@@ -90,9 +90,9 @@ type choice struct {
 func (p *page) playTimes(query url.Values) error {
 	for _, name := range []string{"from", "to"} {
 		if written := query.Get(name); written != "" {
-			t, ok := p.zone().read(written)
-			if !ok {
-				return invalid(name, notTime)
+			t, why := p.zone().read(written)
+			if why != "" {
+				return invalid(name, why)
 			}
 			query.Set(name, stamp(t))
 		}
