@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -163,4 +164,62 @@ func TestNoPayeeIsPaidByDefault(t *testing.T) {
 		require.Equal(t, can, payable(nil, statementRecord{Statement: client.Statement{State: state}}) == "", state)
 	}
 	require.Empty(t, payable(nil, statementRecord{Statement: client.Statement{State: "SETTLED"}, Payables: []due{paid}}), "some can be taken back")
+}
+
+// TestWhatEndsSoon is said of the newest only, where there are others.
+func TestWhatEndsSoon(t *testing.T) {
+	const only = "Only the newest 500 rights were looked at."
+	for cursor, said := range map[string]bool{"": false, `,"nextCursor":"c"`: true} {
+		s := answering(t, map[string]string{"/v1/rights?ACTIVE": `{"rights":[{"id":"rgh_1","substrate":"DOOH","scope":{"description":"late"},"effectiveUntil":"2026-11-20T00:00:00Z"},
+			{"id":"rgh_2","substrate":"DOOH","scope":{"description":"soon"},"effectiveUntil":"2026-11-10T00:00:00Z"},{"id":"rgh_3","substrate":"DOOH","scope":{"description":"early"},"effectiveUntil":"2026-11-05T00:00:00Z"}]` + cursor + `}`,
+			"/v1/bases": `{"bases":[{"title":"a licence","effectiveUntil":"2026-11-05T00:00:00Z"},{"title":"a consent"}]}`})
+		s.cfg.Now = func() time.Time { return time.Date(2026, 11, 2, 0, 0, 0, 0, time.UTC) }
+		p, w := s.page(Path + "/rights?ends=soon")
+		require.NoError(t, showRights(p))
+		require.Regexp(t, `(?s)early.*soon`, w.Body.String())
+		require.NotContains(t, w.Body.String(), "late")
+		require.Equal(t, said, strings.Contains(w.Body.String(), only))
+		p, w = s.page(Path + "/bases?ends=soon")
+		require.NoError(t, showBases(p))
+		require.Contains(t, w.Body.String(), "a licence")
+		require.NotContains(t, w.Body.String(), "a consent")
+	}
+}
+
+// TestSumsAreOfTheSamePlays: they know neither an anchor nor a correlation id, and are of a time.
+func TestSumsAreOfTheSamePlays(t *testing.T) {
+	for query, offered := range map[string]bool{"from=2026-11-01": true, "from=2026-11-01&rightId=rgh_1": true, "rightId=rgh_1": false, "from=2026-11-01&spatialAnchorId=a": false, "from=2026-11-01&correlationId=c": false} {
+		p, w := answering(t, map[string]string{"/v1/receipts": `{"receipts":[{"receipt":{"receiptId":"rcp_1"},"event":{"data":{}}}]}`}).page(Path + "/plays?" + query)
+		require.NoError(t, showPlays(p))
+		require.Equal(t, offered, strings.Contains(w.Body.String(), "CSV: sums by screen"), query)
+	}
+}
+
+// TestACorrectionThatIsCorrected says so: all corrections of a period correct its first statement.
+func TestACorrectionThatIsCorrected(t *testing.T) {
+	var asked []string
+	s := served(t, func(w http.ResponseWriter, target string) {
+		response := `{}`
+		switch path, query, _ := strings.Cut(target, "?"); path {
+		case "/v1/statements/stm_2":
+			response = `{"statement":{"id":"stm_2","state":"ISSUED","corrects":"stm_1","correction":1,"issuedAt":"2026-11-03T00:00:00Z"}}`
+		case "/v1/statements":
+			asked = append(asked, query)
+			response = `{"statements":[{"id":"stm_3","state":"ISSUED","corrects":"stm_1","correction":2,"difference":"-1.00","currency":"EUR","createdAt":"2026-11-04T00:00:00Z","issuedAt":"2026-11-05T00:00:00Z"},{"id":"stm_2","state":"ISSUED","corrects":"stm_1","correction":1,"difference":"2.00","currency":"EUR"}]}`
+		}
+		_, _ = w.Write([]byte(`{"data":` + response + `}`))
+	})
+	for _, a := range acts() { // whose scopes the page asks for
+		if s.operations()[a.op].path == "" {
+			s.operations()[a.op] = operation{method: "POST"}
+		}
+	}
+	s.operations()["get-statement"], s.operations()["list-rights"] = operation{method: "GET", path: "/v1/statements/{statementId}"}, operation{method: "GET", path: "/v1/rights"}
+	s.operations()["list-payee-links"] = operation{method: "GET", path: "/v1/links"}
+	p, w := s.page(Path + "/money/statements/stm_2")
+	p.r.SetPathValue("statementId", "stm_2")
+	require.NoError(t, showStatement(p))
+	require.Equal(t, []string{"corrects=stm_1&limit=100"}, asked)
+	require.Contains(t, w.Body.String(), "Corrected by -1.00 EUR on 5 Nov 2026")
+	require.NotContains(t, w.Body.String(), "Corrected by 2.00 EUR")
 }

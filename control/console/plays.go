@@ -142,7 +142,7 @@ func showPlays(p *page) error {
 	if err == nil {
 		s.Table, err = playsOf(query, names).table(p, chosen)
 		s.Table.File = addressed(p.Path+".csv", query)
-		if p.can("get-metering") {
+		if p.can("get-metering") && query.Has("from") && !query.Has("spatialAnchorId") && !query.Has("correlationId") { // sums know no such filters, and without a time they are of all that was ever played
 			by := p.metering(query)
 			by.Set("by", "anchor")
 			s.Sums = addressed(Path+"/metering.csv", by)
@@ -169,14 +169,11 @@ func wrong(err error) *problem {
 
 // readCampaign finds the rights that list the campaign.
 func (s *search) readCampaign(p *page, chosen url.Values) error {
-	var data struct {
-		Rights     []client.Right
-		NextCursor string
-	}
-	if err := p.get(&data, "list-rights", url.Values{"limit": {"500"}}); err != nil {
+	rights, more, err := newest(p, rightsList(nil, nil))
+	if err != nil {
 		return err
 	}
-	for _, r := range data.Rights {
+	for _, r := range rights {
 		var scope struct{ Campaigns, Regions []string }
 		if json.Unmarshal(r.Scope, &scope) == nil && slices.Contains(scope.Campaigns, s.Campaign) {
 			like := maps.Clone(chosen)
@@ -188,7 +185,7 @@ func (s *search) readCampaign(p *page, chosen url.Values) error {
 			s.Rights = append(s.Rights, choice{button{name + ", from " + p.zone().begin(r.EffectiveFrom), addressed(Path+"/plays", like), r.ID == chosen.Get("rightId")}, r.ID})
 		}
 	}
-	s.Checked = data.NextCursor != ""
+	s.Checked = more
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -209,10 +210,12 @@ func showStatement(p *page) error {
 			s.Newest = p.Path
 		}
 		var later struct{ Statements []client.Statement }
-		if err := p.get(&later, "list-statements", url.Values{"corrects": {statementID}, "limit": {"100"}}); err != nil {
+		if err := p.get(&later, "list-statements", url.Values{"corrects": {cmp.Or(s.Corrects, statementID)}, "limit": {"100"}}); err != nil { // all correct the first
 			return err
 		}
-		s.Corrections = slices.DeleteFunc(later.Statements, func(c client.Statement) bool { return c.State == "DISCARDED" })
+		s.Corrections = slices.DeleteFunc(later.Statements, func(c client.Statement) bool {
+			return c.State == "DISCARDED" || c.Correction <= s.Correction
+		})
 	}
 	order := []string{"DRAFT", "ISSUED", "SETTLED"}
 	at := slices.Index(order, s.State)
