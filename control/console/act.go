@@ -133,7 +133,7 @@ type trial struct {
 }
 
 // field is a field of a form. Its kind is one of text, area, select, list (a line for each value), choices
-// (any number of Options), json, number, decimal, money, bool, secret, time (of the page's zone), date or month.
+// (any number of Options), json, number, decimal, money, bool, secret, time (of the page's zone), date, month or hidden.
 type field struct {
 	Name, Label, Kind, Value, Hint, Example string
 	Options                                 []string

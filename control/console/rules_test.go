@@ -143,21 +143,36 @@ func TestACounterOfferBeginsAsTheOffer(t *testing.T) {
 	require.JSONEq(t, `{"termsRef":"t-1","effectiveFrom":"2026-12-01T00:00:00.000Z","effectiveUntil":"2027-01-01T00:00:01.500Z","scope":`+scope+`}`, s.body(t, a, p.Path, sent(fields)))
 }
 
-// TestAChangeOfAWebhookIsWhatWasChanged: the form begins as the webhook is, and sends what differs.
+// TestAChangeOfAWebhookIsWhatWasChanged: the form begins as the webhook is, and sends what a person has changed in it; what
+// the service has changed since stays. A field that is emptied is no field that stays as it is.
 func TestAChangeOfAWebhookIsWhatWasChanged(t *testing.T) {
+	state := "ACTIVE"
 	s := served(t, func(w http.ResponseWriter, _ string) {
-		_, _ = w.Write([]byte(`{"data":{"webhook":{"id":"whk_1","url":"https://a.example","description":"Books","state":"ACTIVE","events":["*"]}}}`))
+		_, _ = w.Write([]byte(`{"data":{"webhook":{"id":"whk_1","url":"https://a.example","description":"Books","state":"` + state + `","events":["*"]}}}`))
 	})
 	s.operations()["get-webhook"] = operation{method: "GET", path: "/v1/webhooks/{webhookId}"}
 	a := actAt(t, "/webhooks/{webhookId}/change")
-	p, _ := s.page(Path + "/webhooks/whk_1/change")
+	p, w := s.page(Path + "/webhooks/whk_1/change")
 	fields, err := a.fields(p)
 	require.NoError(t, err)
+	p.render("form", form{Fields: fields})
+	require.Contains(t, w.Body.String(), `<input type="hidden" name="shown" value="{&#34;State&#34;:&#34;ACTIVE&#34;`)
+	state = "PAUSED"
 	require.JSONEq(t, `{}`, s.body(t, a, p.Path, sent(fields)))
 	form := sent(fields)
-	form.Set("state", "PAUSED")
+	form.Set("state", "DISABLED")
 	form.Set("description", "")
-	require.JSONEq(t, `{"state":"PAUSED","description":""}`, s.body(t, a, p.Path, form))
+	require.JSONEq(t, `{"state":"DISABLED","description":""}`, s.body(t, a, p.Path, form))
+	for _, name := range []string{"state", "url", "events"} {
+		form := sent(fields)
+		form.Del(name)
+		p.r.PostForm = form
+		members, err := a.read(p)
+		if err == nil {
+			_, err = a.body(p, members)
+		}
+		require.ErrorContains(t, err, name+": is missing")
+	}
 }
 
 // TestRegionsAreCodes: a right keeps its scope for good, so the form takes no region that no play can have.
