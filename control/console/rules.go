@@ -18,6 +18,7 @@ type rulePage struct {
 	Sentence string
 	Like     string // where a rule like it can be tried
 	History  []ruleChange
+	Older    bool // there are older changes
 }
 
 // ruleChange is an event of a rule, with what the rule was from then on.
@@ -39,17 +40,34 @@ func showRule(p *page) error {
 		return err
 	}
 	r := rulePage{SettlementRule: data.Rule, Sentence: ruleSentence(data.Rule, names), Like: addressed(Path+"/money/rules/new", url.Values{"like": {data.Rule.ID}})}
-	if r.History, err = p.ruleHistory(r.ID, names); err != nil {
+	if r.History, r.Older, err = p.ruleHistory(r.ID, names); err != nil {
 		return err
 	}
 	p.render("rule", r)
 	return nil
 }
 
-// ruleHistory reads the changes of a rule, the newest first; none if the session may not.
-func (p *page) ruleHistory(ruleID string, names payees) ([]ruleChange, error) {
+// ruleTerms are what the sentence of a rule leaves out, in words. A change of one shows in its history.
+func (z zone) ruleTerms(r client.SettlementRule) []string {
+	until := "until it is retired"
+	if !r.EffectiveUntil.IsZero() {
+		until = "until " + z.end(r.EffectiveUntil)
+	}
+	terms := []string{"from " + z.begin(r.EffectiveFrom), until, fmt.Sprintf("of priority %d", r.Priority), "by months in " + r.TimeZone, ""}
+	if r.TiersMode != "" {
+		terms[4] = "prices for more are for " + tiersModes[r.TiersMode]
+	}
+	return terms
+}
+
+// tiersModes are what a price for more is for.
+var tiersModes = map[string]string{"GRADUATED": "the units above", "VOLUME": "all units of the month"}
+
+// ruleHistory reads the newest 50 changes of a rule, the newest first; none if the session may not. Older is whether there are
+// others.
+func (p *page) ruleHistory(ruleID string, names payees) (all []ruleChange, older bool, err error) {
 	if !p.can("list-events") {
-		return nil, nil
+		return nil, false, nil
 	}
 	var data struct {
 		Events []struct {
@@ -60,15 +78,24 @@ func (p *page) ruleHistory(ruleID string, names payees) ([]ruleChange, error) {
 				Data  client.SettlementRule
 			}
 		}
+		NextCursor string
 	}
 	if err := p.get(&data, "list-events", url.Values{"subjectKind": {"settlement_rule"}, "subjectId": {ruleID}, "limit": {"50"}}); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	var all []ruleChange
-	for _, e := range data.Events {
-		all = append(all, ruleChange{e.Event.At, strings.TrimPrefix(e.Event.Type, "settlement_rule."), p.shown(actor(e.Event.Actor.ID)), ruleSentence(e.Event.Data, names)})
+	for i, e := range data.Events {
+		sentence := ruleSentence(e.Event.Data, names)
+		if i+1 < len(data.Events) {
+			was := p.zone().ruleTerms(data.Events[i+1].Event.Data)
+			for j, is := range p.zone().ruleTerms(e.Event.Data) {
+				if is != was[j] && is != "" {
+					sentence += "; " + is
+				}
+			}
+		}
+		all = append(all, ruleChange{e.Event.At, strings.TrimPrefix(e.Event.Type, "settlement_rule."), p.shown(actor(e.Event.Actor.ID)), sentence})
 	}
-	return all, nil
+	return all, data.NextCursor != "", nil
 }
 
 // tryRule is what a rule would have paid in the last month of its time zone, if it had been in force all the time, whenever it
@@ -235,7 +262,7 @@ func ruleFields(p *page) ([]field, error) {
 		{More: true, Name: "meteringBasis", Label: "Only what is metered as", Kind: "select", Options: options("gross", "viewable", "audible", "delivered")},
 		{More: true, Name: "completion", Label: "Only videos played to", Kind: "select", Options: options("started", "first_quartile", "midpoint", "third_quartile", "complete")},
 		{More: true, Name: "tiers", Label: "For more of it in a month", Kind: "area", Example: "1000 0.004", Hint: "A line for each: the units above which it holds, and the price."},
-		{More: true, Name: "tiersMode", Label: "Such a price is for", Kind: "select", Options: options("GRADUATED", "VOLUME"), Names: map[string]string{"GRADUATED": "the units above", "VOLUME": "all units of the month"}},
+		{More: true, Name: "tiersMode", Label: "Such a price is for", Kind: "select", Options: options("GRADUATED", "VOLUME"), Names: tiersModes},
 		{More: true, Name: "minimum", Label: "At least, a month", Kind: "money"}, {More: true, Name: "cap", Label: "At most, a month", Kind: "money"},
 		{More: true, Name: "timeZone", Label: "Months of the time zone", Example: p.Zone(), Hint: "Your tenant's, unless you name one."},
 		{More: true, Name: "priority", Label: "Priority", Kind: "number", Hint: "Of several rules that fit, the highest rates."},

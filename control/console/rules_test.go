@@ -261,3 +261,23 @@ func TestARuleIsTriedInItsOwnMonths(t *testing.T) {
 	require.Empty(t, e.ValidationErrors)
 	require.True(t, (&field{Name: "label"}).has("match.label.name"))
 }
+
+// TestAChangeOfARuleIsTold, also of what its sentence leaves out.
+func TestAChangeOfARuleIsTold(t *testing.T) {
+	s := served(t, func(w http.ResponseWriter, _ string) {
+		event := func(rest string) string {
+			return `{"event":{"type":"settlement_rule.updated","data":{"price":"1","currency":"EUR","unit":"EVENT","timeZone":"UTC","effectiveFrom":"2026-11-01T00:00:00Z"` + rest + `}}}`
+		}
+		_, _ = w.Write([]byte(`{"data":{"events":[` + event(`,"priority":7,"tiersMode":"VOLUME","effectiveUntil":"2026-12-01T00:00:00Z"`) + `,` + event(`,"priority":7`) + `,` + event("") + `],"nextCursor":"c"}}`))
+	})
+	s.operations()["list-events"] = operation{method: "GET", path: "/v1/events"}
+	p, _ := s.page(Path)
+	history, older, err := p.ruleHistory("rul_1", nil)
+	require.NoError(t, err)
+	require.True(t, older)
+	var told []string
+	for _, change := range history {
+		told = append(told, change.Sentence)
+	}
+	require.Equal(t, []string{"1 EUR a play on everything: ; until the end of 30 Nov 2026; prices for more are for all units of the month", "1 EUR a play on everything: ; of priority 7", "1 EUR a play on everything: "}, told)
+}
