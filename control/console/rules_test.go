@@ -21,10 +21,13 @@ import (
 func sent(fields []field) url.Values {
 	values := url.Values{}
 	for _, f := range fields {
-		if f.Kind == "choices" {
+		switch f.Kind {
+		case "choices":
 			values[f.Name] = f.Chosen
-		} else {
+		case "area", "json", "list":
 			values.Set(f.Name, f.Value)
+		default: // of one line
+			values.Set(f.Name, strings.NewReplacer("\n", "", "\r", "").Replace(f.Value))
 		}
 	}
 	return values
@@ -129,18 +132,23 @@ func tryBody(t *testing.T, s *Service, address string, body any) map[string]any 
 	return body.(map[string]any)
 }
 
-// TestACounterOfferBeginsAsTheOffer: what the form sends, unchanged, is the offer that it answers.
+// TestACounterOfferBeginsAsTheOffer: what the form sends, unchanged, is the offer that it answers, whatever its scope is.
 func TestACounterOfferBeginsAsTheOffer(t *testing.T) {
-	const scope = `{"regions":["DE","US-NY"],"campaigns":["spring"],"channels":["a,b"],"maxSpeedMph":7.5,"bvlos":false,"labels":{"venue":"central-station","floor":"1"},"description":"Berlin","x-contract":"7"}`
-	s := served(t, func(w http.ResponseWriter, _ string) {
-		_, _ = w.Write([]byte(`{"data":{"offer":{"id":"ofr_1","termsRef":"t-1","effectiveFrom":"2026-12-01T00:00:00Z","effectiveUntil":"2027-01-01T00:00:01.5Z","expiresAt":"2026-11-30T00:00:00Z","scope":` + scope + `}}}`))
-	})
-	s.operations()["get-offer"] = operation{method: "GET", path: "/v1/offers/{offerId}"}
-	a := actAt(t, "/offers/{offerId}/counter")
-	p, _ := s.page(Path + "/offers/ofr_1/counter")
-	fields, err := a.fields(p)
-	require.NoError(t, err)
-	require.JSONEq(t, `{"termsRef":"t-1","effectiveFrom":"2026-12-01T00:00:00.000Z","effectiveUntil":"2027-01-01T00:00:01.500Z","scope":`+scope+`}`, s.body(t, a, p.Path, sent(fields)))
+	for _, scope := range []string{
+		`{"regions":["DE","US-NY"],"campaigns":["spring"],"channels":["a,b"],"maxSpeedMph":7.5,"bvlos":false,"labels":{"venue":"central-station","floor":"1=a"},"description":"Berlin","x-contract":"7"}`,
+		`{"regions":["US-CONUS","DE"],"campaigns":["two\nlines"],"channels":["a",""],"labels":{"a":"1 "},"description":"two\nlines"}`,
+		`{"labels":{"a=b":"1"},"description":" Berlin"}`, `{"labels":{" a":"1"}}`, `{"labels":{"":"1"}}`, `{"labels":{"a":"1\n2"}}`,
+	} {
+		s := served(t, func(w http.ResponseWriter, _ string) {
+			_, _ = w.Write([]byte(`{"data":{"offer":{"id":"ofr_1","termsRef":"t-1","effectiveFrom":"2026-12-01T00:00:00Z","effectiveUntil":"2027-01-01T00:00:01.5Z","expiresAt":"2026-11-30T00:00:00Z","scope":` + scope + `}}}`))
+		})
+		s.operations()["get-offer"] = operation{method: "GET", path: "/v1/offers/{offerId}"}
+		a := actAt(t, "/offers/{offerId}/counter")
+		p, _ := s.page(Path + "/offers/ofr_1/counter")
+		fields, err := a.fields(p)
+		require.NoError(t, err)
+		require.JSONEq(t, `{"termsRef":"t-1","effectiveFrom":"2026-12-01T00:00:00.000Z","effectiveUntil":"2027-01-01T00:00:01.500Z","scope":`+scope+`}`, s.body(t, a, p.Path, sent(fields)))
+	}
 }
 
 // TestAChangeOfAWebhookIsWhatWasChanged: the form begins as the webhook is, and sends what a person has changed in it; what
@@ -181,9 +189,10 @@ func TestRegionsAreCodes(t *testing.T) {
 		_, err := withScope(nil, map[string]any{"scope.regions": text})
 		require.NoError(t, err, text)
 	}
-	for _, text := range []string{"Austria", "UK", "XX", "DE, Austria", "D", "DE-", "DE-TOOLONG"} {
+	for _, text := range []string{"US-CONUS", "Austria", "UK", "XX", "DE, Austria", "D", "DE-", "DE-TOOLONG"} {
 		_, err := withScope(nil, map[string]any{"scope.regions": text})
 		require.ErrorContains(t, err, "no code of ISO 3166", text)
+		require.ErrorContains(t, err, "go into the last field", text)
 	}
 	_, err := withScope(nil, map[string]any{"scope": json.RawMessage(`{"regions":["FOOTPRINT 7"]}`)})
 	require.NoError(t, err, "a code of one's own is for the last field")
