@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"muniment.example/gateway/api"
-	"muniment.example/sealer/calendar"
 )
 
 // act is something that a person can change: a page that says what will happen, with a form, and the
@@ -37,7 +36,8 @@ type act struct {
 	// consequences says what will happen, from what is there now. Optional.
 	consequences func(p *page, params []string) (consequences, error)
 	// filled are the fields that the address may fill in. Anyone can have a person open an address, so it may say what the
-	// act is about, but nothing that decides where data or money goes or what somebody may do.
+	// act is about, but nothing that decides where data or money goes or what somebody may do. What a record of the tenant fills in, as
+	// the rule that another is to be like, is not the address's.
 	filled []string
 	// body makes the operation's body of what the fields say. Default: a member for each field that is
 	// not empty; none if there are no fields.
@@ -402,7 +402,7 @@ func (a *act) read(p *page) (map[string]any, error) {
 			}
 			members[f.Name] = value
 		case "month":
-			if _, _, err := calendar.Period(value, p.zone().Location); err != nil {
+			if _, err := time.Parse("2006-01", value); err != nil {
 				return nil, invalid(f.Name, "is no month: write it as 2026-10")
 			}
 			members[f.Name] = value

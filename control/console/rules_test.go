@@ -198,6 +198,18 @@ func TestRegionsAreCodes(t *testing.T) {
 	require.NoError(t, err, "a code of one's own is for the last field")
 }
 
+// TestMonthsInForms: a month is none of a day, of which a statement would be otherwise.
+func TestMonthsInForms(t *testing.T) {
+	s := served(t, nil)
+	a := &act{fields: fixed(field{Name: "period", Kind: "month"})}
+	for text, taken := range map[string]bool{"2026-10": true, "2026-10-01": false, "2026-W40": false, "2026-13": false} {
+		p, _ := s.page(Path)
+		p.r.PostForm = url.Values{"period": {text}}
+		_, err := a.read(p)
+		require.Equal(t, taken, err == nil, "%s: %v", text, err)
+	}
+}
+
 // TestNumbersInForms: a decimal comma is a decimal point, and what is no number is said in words.
 func TestNumbersInForms(t *testing.T) {
 	for text, want := range map[string]string{"4.28": "4.28", "4,28": "4.28", "-4,28": "-4.28", "7": "7", "0,005": "0.005", "1000,125": "1000.125", "1,0": "1.0"} {

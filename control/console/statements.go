@@ -63,7 +63,7 @@ func showStatements(p *page) error {
 	return showList(p, statementsList(p, names), listed{
 		Lead: "What is owed for a period, from the draft to the payment. An issued statement never changes: a correction is another one.", Empty: "No statement is there yet. Draft one for the last month; a draft binds nobody.",
 		New: slices.Concat(p.offer("draft-statement", "New draft", "/money/statements/new"), p.offer("list-settlement-rules", "Rules", "/money")),
-	}, filter{Name: "state", Label: "State", Options: options("DRAFT", "ISSUED", "SETTLED", "VOIDED", "DISCARDED")}, filter{Name: "currency", Label: "Currency", Example: "EUR"}, payeeFilter(names))
+	}, filter{Name: "state", Label: "State", Options: []string{"DRAFT", "ISSUED", "SETTLED", "VOIDED", "DISCARDED"}}, filter{Name: "currency", Label: "Currency", Example: "EUR"}, payeeFilter(names))
 }
 
 func sendStatements(p *page) error {
@@ -268,7 +268,7 @@ func toStatements(deed string) func(*page, []string, json.RawMessage) error {
 var statementActs = []*act{
 	{
 		path: "/money/statements/new", op: "draft-statement", section: "Money", title: "New draft of a statement", submit: "Draft", filled: []string{"period"},
-		consequences: aboutDraft, fields: draftFields,
+		consequences: saying("/money/statements", "", "What was played so far is sealed first. A draft binds nobody: look at it, then issue or discard it."), fields: draftFields,
 		after: goTo("/money/statements", "statement", "statement-drafted"),
 	},
 	{path: "/money/statements/{statementId}/issue", op: "issue-statement", section: "Money", title: "Issue the statement", submit: "Issue and sign", danger: true, button: "Issue…", main: true, on: where(issuable), consequences: aboutStatement("It is signed, gets its numbers, and never changes again. A mistake is repaired by a correction, or by voiding it, which both are signed, too.", "Each payee is due an amount from then on."), after: goBack("/money/statements", "statement-issued")},
@@ -393,27 +393,17 @@ func (p *page) statedBy(month string) (*client.Statement, error) {
 
 // draftFields are those of a draft: of the last month, unless that is stated.
 func draftFields(p *page) ([]field, error) {
-	month := p.zone().lastMonth(p.s.cfg.Now())
+	month, hint := p.zone().lastMonth(p.s.cfg.Now()), "Or from and to."
 	stated, err := p.statedBy(month)
 	if err != nil {
 		return nil, err
 	}
 	if stated != nil {
-		month = ""
+		month, hint = "", hint+" "+p.zone().period(*stated)+" is stated in "+stated.Currency+": for what came later, correct that statement."
 	}
 	return []field{
-		{Name: "currency", Label: "Currency", Required: true, Example: "EUR"}, {Name: "period", Label: "Month", Kind: "month", Value: month, Hint: "Or from and to."},
+		{Name: "currency", Label: "Currency", Required: true, Example: "EUR"}, {Name: "period", Label: "Month", Kind: "month", Value: month, Hint: hint},
 		{Name: "from", Label: "From", Kind: "time"}, {Name: "to", Label: "To (exclusive)", Kind: "time"},
 		{Name: "counterpartyId", Label: "Only the counterparty", Example: "cp_…"}, {Name: "timeZone", Label: "Time zone", Example: "Europe/Berlin", Hint: "Of the month: your tenant's, unless you name one."},
 	}, nil
-}
-
-// aboutDraft are the consequences of a draft.
-func aboutDraft(p *page, _ []string) (consequences, error) {
-	c := consequences{Back: Path + "/money/statements", Lines: []string{"What was played so far is sealed first. A draft binds nobody: look at it, then issue or discard it."}}
-	stated, err := p.statedBy(p.zone().lastMonth(p.s.cfg.Now()))
-	if stated != nil {
-		c.Lines = append(c.Lines, p.zone().period(*stated)+" is stated in "+stated.Currency+". For what came later, correct that statement.")
-	}
-	return c, err
 }
