@@ -125,11 +125,7 @@ func showWebhook(p *page) error {
 	if err := p.get(&sent, "list-webhook-deliveries", query, webhookID); err != nil {
 		return err
 	}
-	w := webhookPage{Webhook: data.Webhook, Deliveries: sent.Deliveries, Filter: filter{Name: "state", Label: "State", Value: query.Get("state"), Options: options("PENDING", "DELIVERED", "FAILED")}}
-	var err error
-	if w.SetBy, err = p.named(w.KeyID); err != nil {
-		return err
-	}
+	w := webhookPage{Webhook: data.Webhook, SetBy: p.Actor(data.Webhook.KeyID), Deliveries: sent.Deliveries, Filter: filter{Name: "state", Label: "State", Value: query.Get("state"), Options: []string{"PENDING", "DELIVERED", "FAILED"}}}
 	if sent.NextCursor != "" {
 		following := p.filters("state")
 		following.Set("cursor", sent.NextCursor)

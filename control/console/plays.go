@@ -62,7 +62,7 @@ type search struct {
 	Any      bool // a filter is set
 	Table    table
 	Campaign string
-	Rights   []choice // those that list the campaign
+	Rights   []button // those that list the campaign
 	Choose   bool     // there are several, and none is chosen
 	Checked  bool     // there may be more of them among older rights
 	Sums     string   // the address of their sums by screen; empty if the session may not read them
@@ -78,12 +78,6 @@ func (p *page) metering(query url.Values) url.Values {
 		}
 	}
 	return of
-}
-
-// choice is a right that may be chosen.
-type choice struct {
-	Right button
-	ID    string
 }
 
 // playTimes makes the times of filters those of the operation.
@@ -124,11 +118,12 @@ func showPlays(p *page) error {
 		}
 	}
 	if s.Campaign != "" && p.can("list-rights") {
-		if err := s.readCampaign(p, chosen); err != nil {
+		rightID, err := s.readCampaign(p, chosen)
+		if err != nil {
 			return err
 		}
 		if len(s.Rights) == 1 {
-			query.Set("rightId", s.Rights[0].ID)
+			query.Set("rightId", rightID)
 		}
 		if s.Choose = query.Get("rightId") == ""; s.Choose { // the operation takes one right
 			p.render("plays", s)
@@ -167,26 +162,27 @@ func wrong(err error) *problem {
 	return e
 }
 
-// readCampaign finds the rights that list the campaign.
-func (s *search) readCampaign(p *page, chosen url.Values) error {
+// readCampaign finds the rights that list the campaign, and returns the id of the last.
+func (s *search) readCampaign(p *page, chosen url.Values) (rightID string, err error) {
 	rights, more, err := newest(p, rightsList(nil, nil))
 	if err != nil {
-		return err
+		return "", err
 	}
 	for _, r := range rights {
 		var scope struct{ Campaigns, Regions []string }
 		if json.Unmarshal(r.Scope, &scope) == nil && slices.Contains(scope.Campaigns, s.Campaign) {
 			like := maps.Clone(chosen)
 			like.Set("rightId", r.ID)
+			rightID = r.ID
 			name := words(r.Substrate)
 			if regions := strings.Join(scope.Regions, ", "); regions != "" {
 				name += " in " + regions
 			}
-			s.Rights = append(s.Rights, choice{button{name + ", from " + p.zone().begin(r.EffectiveFrom), addressed(Path+"/plays", like), r.ID == chosen.Get("rightId")}, r.ID})
+			s.Rights = append(s.Rights, button{name + ", from " + p.zone().begin(r.EffectiveFrom) + " (" + short(r.ID) + ")", addressed(Path+"/plays", like), r.ID == chosen.Get("rightId")})
 		}
 	}
 	s.Checked = more
-	return nil
+	return rightID, nil
 }
 
 func sendPlays(p *page) error {

@@ -65,7 +65,7 @@ func (p *page) offer(op, text, path string) []task {
 }
 
 var rightFilters = []filter{
-	{Name: "state", Label: "State", Options: options("ACTIVE", "SUSPENDED", "REVOKED")},
+	{Name: "state", Label: "State", Options: []string{"ACTIVE", "SUSPENDED", "REVOKED"}},
 	{Name: "substrate", Label: "Medium", Options: substrates()},
 	{Name: "basisId", Label: "Basis", Example: "bas_…"},
 	{Name: "parentRightId", Label: "Derived from", Example: "rgh_…"},

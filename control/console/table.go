@@ -209,8 +209,5 @@ func addressed(path string, query url.Values) string {
 	return path + "?" + query.Encode()
 }
 
-// options are the values of a filter that has a closed list.
-func options(values ...string) []string { return values }
-
 // invalid is the error of a field of a form.
 func invalid(field, message string) error { return api.InvalidField(field, message) }
