@@ -76,6 +76,15 @@ func (m *recordMaker) issued() string {
 	return id
 }
 
+// unplayed is an issued statement of a time in which nothing was played.
+func (m *recordMaker) unplayed() string {
+	from := m.statement
+	m.statement = from.Add(time.Minute)
+	id := m.post("/v1/settlement/statements", fmt.Sprintf(`{"currency": "EUR", "from": %q, "to": %q}`, from.Format(time.RFC3339), m.statement.Format(time.RFC3339)), "data.statement.id")
+	m.post("/v1/settlement/statements/"+id+"/issue", "", "")
+	return id
+}
+
 func (m *recordMaker) dispute() string {
 	return m.post("/v1/disputes", fmt.Sprintf(`{"rightId": %q, "window": {"from": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z"}, "reason": "r"}`, m.right()), "data.dispute.id")
 }
@@ -139,7 +148,7 @@ func (m *recordMaker) records() map[string]map[string]func() string {
 				m.call("DELETE", "/v1/settlement/statements/"+id, "", "")
 				return id
 			},
-			"ISSUED": m.issued, "SETTLED": settled, "VOIDED": func() string { return m.after(m.issued(), statements+"/void", `{"reason": "r"}`) },
+			"ISSUED": m.issued, "ISSUED without plays": m.unplayed, "SETTLED": settled, "VOIDED": func() string { return m.after(m.issued(), statements+"/void", `{"reason": "r"}`) },
 			"VOIDED after it was paid": func() string { return m.after(settled(), statements+"/void", `{"reason": "r"}`) },
 		},
 		"/webhooks": {"ACTIVE": hook("ACTIVE"), "PAUSED": hook("PAUSED"), "DISABLED": hook("DISABLED")},

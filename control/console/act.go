@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"muniment.example/gateway/api"
-	"muniment.example/sealer/calendar"
 )
 
 // act is something that a person can change: a page that says what will happen, with a form, and the
@@ -37,7 +36,8 @@ type act struct {
 	// consequences says what will happen, from what is there now. Optional.
 	consequences func(p *page, params []string) (consequences, error)
 	// filled are the fields that the address may fill in. Anyone can have a person open an address, so it may say what the
-	// act is about, but nothing that decides where data or money goes or what somebody may do.
+	// act is about, but nothing that decides where data or money goes or what somebody may do. What a record of the tenant fills in, as
+	// the rule that another is to be like, is not the address's.
 	filled []string
 	// body makes the operation's body of what the fields say. Default: a member for each field that is
 	// not empty; none if there are no fields.
@@ -133,7 +133,7 @@ type trial struct {
 }
 
 // field is a field of a form. Its kind is one of text, area, select, list (a line for each value), choices
-// (any number of Options), json, number, decimal, bool, secret, time (of the page's zone), date or month.
+// (any number of Options), json, number, decimal, money, bool, secret, time (of the page's zone), date, month or hidden.
 type field struct {
 	Name, Label, Kind, Value, Hint, Example string
 	Options                                 []string
@@ -327,13 +327,23 @@ func (f *field) keep(sent url.Values, e *problem) {
 		f.Value = ""
 	}
 	e.ValidationErrors = slices.DeleteFunc(e.ValidationErrors, func(v api.ValidationError) bool {
-		_, within, _ := strings.Cut(v.Field, ".") // as in match.campaign
-		if v.Field != f.Name && within != f.Name && !strings.HasPrefix(v.Field, f.Name+".") && !strings.HasPrefix(v.Field, f.Name+"[") {
+		if !f.has(v.Field) {
 			return false
 		}
 		f.Fault = v.Message
 		return true
 	})
+}
+
+// has reports whether a member of the operation's body is what the field says, or a part of it: tiers has tiers[0].price, and
+// campaign has match.campaign.
+func (f *field) has(member string) bool {
+	of := func(member string) bool {
+		rest, found := strings.CutPrefix(member, f.Name)
+		return found && (rest == "" || rest[0] == '.' || rest[0] == '[')
+	}
+	group, within, _ := strings.Cut(member, ".")
+	return of(member) || !strings.Contains(group, "[") && of(within)
 }
 
 // read makes members of the fields that are not empty.
@@ -355,6 +365,9 @@ func (a *act) read(p *page) (map[string]any, error) {
 			continue
 		}
 		if value == "" {
+			if f.Required && f.Kind == "select" { // a browser sends none of a choice that was not made
+				return nil, invalid(f.Name, "is missing: choose one")
+			}
 			continue
 		}
 		switch f.Kind {
@@ -364,8 +377,8 @@ func (a *act) read(p *page) (map[string]any, error) {
 				return nil, invalid(f.Name, "must be a whole number")
 			}
 			members[f.Name] = n
-		case "decimal":
-			if members[f.Name], err = decimal(f.Name, value); err != nil {
+		case "decimal", "money":
+			if members[f.Name], err = decimal(f.Name, value, f.Kind == "money"); err != nil {
 				return nil, err
 			}
 		case "bool":
@@ -378,9 +391,9 @@ func (a *act) read(p *page) (map[string]any, error) {
 		case "list":
 			members[f.Name] = strings.Fields(value)
 		case "time":
-			t, ok := p.zone().read(value)
-			if !ok {
-				return nil, invalid(f.Name, notTime)
+			t, why := p.zone().read(value)
+			if why != "" {
+				return nil, invalid(f.Name, why)
 			}
 			members[f.Name] = stamp(t)
 		case "date":
@@ -389,7 +402,7 @@ func (a *act) read(p *page) (map[string]any, error) {
 			}
 			members[f.Name] = value
 		case "month":
-			if _, _, err := calendar.Period(value, p.zone().Location); err != nil {
+			if _, err := time.Parse("2006-01", value); err != nil {
 				return nil, invalid(f.Name, "is no month: write it as 2026-10")
 			}
 			members[f.Name] = value
@@ -400,14 +413,34 @@ func (a *act) read(p *page) (map[string]any, error) {
 	return members, nil
 }
 
-var decimals = regexp.MustCompile(`^-?[0-9]+(\.[0-9]+)?$`)
+var (
+	decimals = regexp.MustCompile(`^-?[0-9]+(\.[0-9]+)?$`)
+	// grouped may be a whole number whose thousands are apart, or one with three digits behind the point.
+	grouped = regexp.MustCompile(`^(-?[1-9][0-9]{0,2})([.,])([0-9]{3})$`)
+)
 
-// decimal is a number as the API takes it, of one with a decimal point or comma.
-func decimal(field, value string) (string, error) {
+// decimal is a number as the API takes it, of one with a decimal point or comma. What can be read in two ways is refused:
+// 1,000, and of an amount of money, which has no three digits behind the point, 1.000.
+func decimal(field, value string, money bool) (string, error) {
+	if parts := grouped.FindStringSubmatch(value); parts != nil && (money || parts[2] == ",") {
+		return "", invalid(field, fmt.Sprintf("can be read in two ways: write %s%s, or %s", parts[1], parts[3], sure(parts[1]+"."+parts[3])))
+	}
 	if written := strings.Replace(value, ",", ".", 1); decimals.MatchString(written) {
 		return written, nil
 	}
 	return "", invalid(field, "is no number: write it as 4.28, without a currency and without separators of thousands")
+}
+
+// sure is a decimal with a point, as a field of money takes it: not with three digits behind the point.
+func sure(value string) string {
+	if !grouped.MatchString(value) {
+		return value
+	}
+	short := strings.TrimRight(value, "0")
+	if short == value || strings.HasSuffix(short, ".") {
+		return short + "0"
+	}
+	return short
 }
 
 // goTo leads on to the page of a record that the response holds under a noun.

@@ -29,7 +29,7 @@ func showData(p *page) error {
 	return showList(p, jobsList(), listed{
 		Lead: "Exports of what is stored about a person or of your tenant, and erasures of persons.", Empty: "No export was made yet.",
 		New: slices.Concat(p.offer("create-dsar-job", "New export", "/data/new"), p.offer("list-erasures", "Erasures", "/erasures")),
-	}, filter{Name: "state", Label: "State", Options: options("REQUESTED", "COLLECTING", "PACKAGING", "READY", "FAILED")})
+	}, filter{Name: "state", Label: "State", Options: []string{"REQUESTED", "COLLECTING", "PACKAGING", "READY", "FAILED"}})
 }
 
 func sendJobs(p *page) error {
@@ -182,10 +182,10 @@ var dataActs = []*act{
 	{
 		path: "/data/new", op: "create-dsar-job", section: "Data", title: "New export", submit: "Prepare the export", consequences: saying("/data", "", "Nothing is read until you run it."),
 		fields: fixed(
-			field{Name: "kind", Label: "Of", Kind: "select", Options: options("DATA_SUBJECT", "TENANT_FULL", "TENANT_SLICE"), Required: true},
+			field{Name: "kind", Label: "Of", Kind: "select", Options: []string{"DATA_SUBJECT", "TENANT_FULL", "TENANT_SLICE"}, Required: true},
 			field{Name: "dataSubjectId", Label: "The person", Hint: "Of DATA_SUBJECT: as deliveries name them."},
 			field{Name: "windowStart", Label: "From", Kind: "time", Hint: "Of TENANT_SLICE."}, field{Name: "windowEnd", Label: "To (exclusive)", Kind: "time", Hint: "Of TENANT_SLICE."}, field{Name: "campaignIds", Label: "Only campaigns", Kind: "list", Hint: "Of TENANT_SLICE."},
-			field{Name: "format", Label: "Format", Kind: "select", Options: options("JSON", "CSV", "NDJSON", "PARQUET"), Value: "CSV", Required: true}, field{Name: "requestNotes", Label: "Why", Kind: "area"},
+			field{Name: "format", Label: "Format", Kind: "select", Options: []string{"JSON", "CSV", "NDJSON", "PARQUET"}, Value: "CSV", Required: true}, field{Name: "requestNotes", Label: "Why", Kind: "area"},
 		),
 		body: func(_ *page, members map[string]any) (any, error) {
 			scope := map[string]any{}

@@ -28,7 +28,7 @@ func disputesList() list[client.Dispute] {
 	}
 }
 
-var disputeFilters = []filter{{Name: "state", Label: "State", Options: options("OPEN", "INVESTIGATING", "RESPONDED", "RESOLVED")}, {Name: "rightId", Label: "Right", Example: "rgh_…"}, {Name: "receiptId", Label: "Receipt", Example: "rcp_…"}}
+var disputeFilters = []filter{{Name: "state", Label: "State", Options: []string{"OPEN", "INVESTIGATING", "RESPONDED", "RESOLVED"}}, {Name: "rightId", Label: "Right", Example: "rgh_…"}, {Name: "receiptId", Label: "Receipt", Example: "rcp_…"}}
 
 func showDisputes(p *page) error {
 	p.show("Disputes", "Disputes")
@@ -138,7 +138,7 @@ var disputeActs = []*act{
 	{
 		path: "/disputes/{disputeId}/resolve", op: "resolve-dispute", section: "Disputes", title: "Resolve the dispute", submit: "Resolve", danger: true, button: "Resolve…", main: true, on: disputeIs("OPEN", "INVESTIGATING", "RESPONDED"),
 		consequences: aboutDispute("Upheld: the plays are out of settlement for good.", "Rejected: they are settled like all others.", "Statements that were issued do not change; a correction can state the difference."),
-		fields:       fixed(field{Name: "outcome", Label: "Outcome", Kind: "select", Options: options("UPHELD", "REJECTED"), Required: true}, field{Name: "resolution", Label: "Why", Kind: "area", Hint: permanent}),
+		fields:       fixed(field{Name: "outcome", Label: "Outcome", Kind: "select", Options: []string{"UPHELD", "REJECTED"}, Required: true}, field{Name: "resolution", Label: "Why", Kind: "area", Hint: permanent}),
 		after:        goBack("/disputes", "dispute-resolved"),
 	},
 }
@@ -158,7 +158,7 @@ func showHeld(p *page) error {
 	return showList(p, heldList(), listed{
 		Lead:  "Plays that were reported and can't be decided yet: their vendor's id has no mapping, or their right is suspended. They are delivered by themselves once that changes.",
 		Empty: "No reported play waits.", New: p.offer("list-rejected-plays", "Rejected plays", "/rejected"),
-	}, filter{Name: "state", Label: "State", Options: options("HELD", "REPLAYED", "EXPIRED")}, filter{Name: "reason", Label: "Waits for", Options: options("UNMAPPED", "RIGHT_SUSPENDED")}, filter{Name: "vendorId", Label: "Vendor's id"}, filter{Name: "rightId", Label: "Right", Example: "rgh_…"})
+	}, filter{Name: "state", Label: "State", Options: []string{"HELD", "REPLAYED", "EXPIRED"}}, filter{Name: "reason", Label: "Waits for", Options: []string{"UNMAPPED", "RIGHT_SUSPENDED"}}, filter{Name: "vendorId", Label: "Vendor's id"}, filter{Name: "rightId", Label: "Right", Example: "rgh_…"})
 }
 
 func sendHeld(p *page) error {

@@ -125,11 +125,7 @@ func showWebhook(p *page) error {
 	if err := p.get(&sent, "list-webhook-deliveries", query, webhookID); err != nil {
 		return err
 	}
-	w := webhookPage{Webhook: data.Webhook, Deliveries: sent.Deliveries, Filter: filter{Name: "state", Label: "State", Value: query.Get("state"), Options: options("PENDING", "DELIVERED", "FAILED")}}
-	var err error
-	if w.SetBy, err = p.named(w.KeyID); err != nil {
-		return err
-	}
+	w := webhookPage{Webhook: data.Webhook, SetBy: p.Actor(data.Webhook.KeyID), Deliveries: sent.Deliveries, Filter: filter{Name: "state", Label: "State", Value: query.Get("state"), Options: []string{"PENDING", "DELIVERED", "FAILED"}}}
 	if sent.NextCursor != "" {
 		following := p.filters("state")
 		following.Set("cursor", sent.NextCursor)
@@ -181,9 +177,15 @@ func webhookFields(p *page) ([]field, error) {
 	}, nil
 }
 
-// changeFields are those of a change, as the webhook is now.
+// shownWebhook is what a form shows of a webhook.
+type shownWebhook struct {
+	State, URL, Description string
+	Events                  []string
+}
+
+// changeFields are those of a change, as the webhook is now, and what they are then, which is not seen.
 func changeFields(p *page) ([]field, error) {
-	fields := []field{{Name: "state", Label: "State", Kind: "select", Options: options("ACTIVE", "PAUSED", "DISABLED")}, {Name: "url", Label: "URL"}, {Name: "description", Label: "What it is for", Hint: permanent}}
+	fields := []field{{Name: "state", Label: "State", Kind: "select", Options: []string{"ACTIVE", "PAUSED", "DISABLED"}}, {Name: "url", Label: "URL"}, {Name: "description", Label: "What it is for", Hint: permanent}}
 	all, err := webhookFields(p)
 	if err != nil || !p.can("get-webhook") {
 		return fields, err
@@ -194,33 +196,36 @@ func changeFields(p *page) ([]field, error) {
 	}
 	w, kinds := data.Webhook, all[2]
 	fields[0].Value, fields[1].Value, fields[2].Value, kinds.Chosen = w.State, w.URL, w.Description, w.Events
-	return append(fields, kinds), nil
+	fields[0].Required, fields[1].Required, kinds.Required = true, true, true
+	shown, err := json.Marshal(shownWebhook{w.State, w.URL, w.Description, w.Events})
+	return append(fields, kinds, field{Name: "shown", Kind: "hidden", Value: string(shown)}), err
 }
 
-// changedAlone is what a form changes of a webhook: of kinds of events that it does not change it may have some that the
-// session may not read.
-func changedAlone(p *page, members map[string]any) (any, error) {
-	if !p.can("get-webhook") {
+// changedAlone is what a person changes of a webhook: what is as the form showed it stays as it is by now, also if the service
+// or somebody else has changed it since. Of kinds of events that are not changed it may have some that the session may not read.
+func changedAlone(_ *page, members map[string]any) (any, error) {
+	text, given := members["shown"].(string)
+	if delete(members, "shown"); !given {
 		return members, nil
 	}
-	var data struct{ Webhook client.Webhook }
-	if err := p.get(&data, "get-webhook", nil, p.r.PathValue("webhookId")); err != nil {
-		return nil, err
+	var shown shownWebhook
+	if err := json.Unmarshal([]byte(text), &shown); err != nil {
+		return nil, invalid("shown", "is not what the form had: load the page again")
 	}
-	w := data.Webhook
-	if members["state"] == w.State {
-		delete(members, "state")
-	}
-	if members["url"] == w.URL {
-		delete(members, "url")
+	for _, name := range []string{"url", "events"} {
+		if members[name] == nil {
+			return nil, invalid(name, "is missing: a webhook that shall get nothing is paused, disabled or deleted")
+		}
 	}
 	if members["description"] == nil {
 		members["description"] = ""
 	}
-	if members["description"] == w.Description {
-		delete(members, "description")
+	for name, was := range map[string]string{"state": shown.State, "url": shown.URL, "description": shown.Description} {
+		if members[name] == was {
+			delete(members, name)
+		}
 	}
-	if chosen, _ := members["events"].([]string); slices.Equal(slices.Sorted(slices.Values(chosen)), slices.Sorted(slices.Values(w.Events))) {
+	if chosen, _ := members["events"].([]string); slices.Equal(slices.Sorted(slices.Values(chosen)), slices.Sorted(slices.Values(shown.Events))) {
 		delete(members, "events")
 	}
 	return members, nil

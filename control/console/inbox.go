@@ -19,8 +19,8 @@ func offersList(names works) list[client.Offer] {
 }
 
 var (
-	offerFilters     = []filter{{Name: "state", Label: "State", Options: options("PROPOSED", "COUNTERED", "ACCEPTED", "REJECTED", "WITHDRAWN", "EXPIRED")}, {Name: "rightId", Label: "Right", Example: "rgh_…"}}
-	challengeFilters = []filter{{Name: "state", Label: "State", Options: options("OPEN", "UPHELD", "OVERTURNED", "WITHDRAWN")}, {Name: "rightId", Label: "Right", Example: "rgh_…"}}
+	offerFilters     = []filter{{Name: "state", Label: "State", Options: []string{"PROPOSED", "COUNTERED", "ACCEPTED", "REJECTED", "WITHDRAWN", "EXPIRED"}}, {Name: "rightId", Label: "Right", Example: "rgh_…"}}
+	challengeFilters = []filter{{Name: "state", Label: "State", Options: []string{"OPEN", "UPHELD", "OVERTURNED", "WITHDRAWN"}}, {Name: "rightId", Label: "Right", Example: "rgh_…"}}
 )
 
 func showOffers(p *page) error {
@@ -229,7 +229,7 @@ var inboxActs = []*act{
 	{
 		path: "/challenges/{challengeId}/resolve", op: "resolve-challenge", section: "Challenges", title: "Resolve the challenge", submit: "Resolve", danger: true, button: "Resolve…", main: true, on: open,
 		consequences: aboutChallenge("Upheld: the right is revoked for good, with all that derives from it. That needs the scope rights:write as well.", "Not upheld: the right goes on."),
-		fields:       fixed(field{Name: "upheld", Label: "Is it upheld?", Kind: "bool", Options: options("no", "yes"), Required: true}, field{Name: "resolution", Label: "Why", Kind: "area", Hint: permanent}),
+		fields:       fixed(field{Name: "upheld", Label: "Is it upheld?", Kind: "bool", Options: []string{"no", "yes"}, Required: true}, field{Name: "resolution", Label: "Why", Kind: "area", Hint: permanent}),
 		after:        goBack("/challenges", "challenge-resolved"),
 	},
 	{

@@ -26,11 +26,6 @@ func (p *page) Link(under, id, text string) cell {
 	return p.allowed(cell{Text: text, Href: Path + under + "/" + url.PathEscape(id), value: id})
 }
 
-// Search is a link to the plays that a filter selects.
-func (p *page) Search(filter, value, text string) cell {
-	return p.allowed(cell{Text: text, Href: addressed(Path+"/plays", url.Values{filter: {value}})})
-}
-
 // Actor is who did something, by name where the session may read it.
 func (p *page) Actor(by string) cell { return p.shown(actor(by)) }
 

@@ -3,7 +3,6 @@ package console
 import (
 	"cmp"
 	"encoding/json"
-	"net/http"
 	"net/url"
 	"sync"
 
@@ -25,7 +24,7 @@ func showMembers(p *page) error {
 	p.show("Members", "Members")
 	return showList(p, membersList(), listed{
 		Lead: "The persons who may sign in here, by a link that is mailed to them, or at the OpenID Connect provider, if the service has one. Each can do what their role says.", Empty: "Nobody is a member yet. Invite the first: they need no key.", New: p.offer("invite-member", "Invite a person", "/members/new"),
-	}, filter{Name: "state", Label: "State", Options: options("INVITED", "ACTIVE", "REMOVED")})
+	}, filter{Name: "state", Label: "State", Options: []string{"INVITED", "ACTIVE", "REMOVED"}})
 }
 
 func sendMembers(p *page) error {
@@ -107,27 +106,6 @@ func (p *page) readActors() map[string]string {
 		names[m.ID] = cmp.Or(m.Name, m.Email)
 	}
 	return names
-}
-
-// named is actor by the label of the key, or the name of the member, where the session may read it.
-func (p *page) named(by string) (cell, error) {
-	c := p.allowed(actor(by))
-	var data struct {
-		Key    client.APIKey
-		Member client.Member
-	}
-	kind, op := "key", "get-api-key"
-	if api.IsID(api.PrefixMember, by) {
-		kind, op = "member", "get-member"
-	}
-	if c.Href != "" && p.can(op) {
-		err := p.do(call{op: op, params: []string{by}, quiet: true}, &data)
-		if e := asProblem(err); err != nil && (e == nil || e.Status != http.StatusNotFound) {
-			return c, err
-		}
-	}
-	c.Text = kind + " " + cmp.Or(data.Key.Label, data.Member.Name, data.Member.Email, by)
-	return c, nil
 }
 
 func aboutMember(lines ...string) func(*page, []string) (consequences, error) {

@@ -130,7 +130,7 @@ func showMoney(p *page) error {
 		Empty: "No rule is there yet. Make the counterparties who are paid first, then a rule that gives each a share.",
 		New: slices.Concat(p.offer("list-statements", "Statements", "/money/statements"), p.offer("create-settlement-rule", "New rule", "/money/rules/new"),
 			p.offer("list-counterparties", "Counterparties", "/money/counterparties"), p.offer("list-payouts", "Payouts due", "/money/payouts")),
-	}, filter{Name: "state", Label: "State", Options: options("ACTIVE", "RETIRED")}, filter{Name: "rightId", Label: "Right", Example: "rgh_…"}, payeeFilter(names))
+	}, filter{Name: "state", Label: "State", Options: []string{"ACTIVE", "RETIRED"}}, filter{Name: "rightId", Label: "Right", Example: "rgh_…"}, payeeFilter(names))
 }
 
 func sendRules(p *page) error {
@@ -187,7 +187,7 @@ func showCounterparties(p *page) error {
 	p.show("Money", "Counterparties")
 	return showList(p, counterpartiesList(), listed{
 		Lead: "Who is paid.", Empty: "No counterparty is there yet. A rule gives each a share.", New: slices.Concat(p.offer("create-counterparty", "New counterparty", "/money/counterparties/new"), p.offer("list-settlement-rules", "Rules", "/money")),
-	}, filter{Name: "state", Label: "State", Options: options("ACTIVE", "INACTIVE")})
+	}, filter{Name: "state", Label: "State", Options: []string{"ACTIVE", "INACTIVE"}})
 }
 
 // counterpartyPage is a counterparty with what it is due.
@@ -230,7 +230,7 @@ var moneyActs = []*act{
 		consequences: saying("/money/counterparties", ""),
 		fields: fixed(
 			field{Name: "name", Label: "Name", Required: true, Hint: "A business name or a pseudonym. " + permanent},
-			field{Name: "kind", Label: "Kind", Kind: "select", Options: options("RIGHTS_HOLDER", "PUBLISHER", "PLATFORM", "AGENCY", "OTHER"), Required: true},
+			field{Name: "kind", Label: "Kind", Kind: "select", Options: []string{"RIGHTS_HOLDER", "PUBLISHER", "PLATFORM", "AGENCY", "OTHER"}, Required: true},
 			field{Name: "currency", Label: "Currency", Required: true, Example: "EUR"},
 			field{Name: "orgId", Label: "Organisation", Example: "org_…"},
 			field{Name: "legalName", Label: "Name on papers"}, field{Name: "address", Label: "Address on papers", Kind: "area"}, field{Name: "email", Label: "E-mail"}, field{Name: "taxId", Label: "Tax number"},

@@ -26,6 +26,8 @@ type page struct {
 	Section  string // of the navigation
 	Data     any
 
+	payables map[string]payables // of statements, which are read once
+
 	mu       sync.Mutex
 	actors   func() map[string]string // the names of keys and members; nil until one is shown
 	Requests []request                // of /v1 that the page has made

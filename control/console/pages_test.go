@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/control/route"
+	"muniment.example/gateway/client"
 )
 
 // answering is the console over a service that answers each operation that lists with the records under its path.
@@ -98,7 +99,7 @@ func TestWhatNeedsAPerson(t *testing.T) {
 	var told []string
 	for _, reader := range taskReaders {
 		if p.can(reader.op) && reader.op != "list-held-rows" && reader.op != "list-rights" && reader.op != "list-bases" {
-			found, err := reader.read(p, time.Now())
+			found, err := reader.read(p, at(t, "2026-11-02T08:00:00Z"))
 			require.NoError(t, err)
 			if found.Count > 0 {
 				told = append(told, found.Text+": "+found.Do)
@@ -109,4 +110,116 @@ func TestWhatNeedsAPerson(t *testing.T) {
 		"dispute is looked into, and holds plays out of settlement: Respond, or decide them", "disputes were responded to, and wait for a decision: Decide them",
 		"payout is due: See them", "draft of a statement waits, and its period has ended: See them",
 	}, told)
+}
+
+// TestNoPayeeIsPaidByDefault: of several payees one is chosen by the person, an amount is of money, and a statement of which nothing is due
+// is settled by its reference.
+func TestNoPayeeIsPaidByDefault(t *testing.T) {
+	const song, venue = `{"counterpartyId":"cp_1","currency":"EUR","gross":"0.53","paidAmount":"0"}`, `{"counterpartyId":"cp_2","currency":"EUR","gross":"0.35","paidAmount":"0"}`
+	settle := actAt(t, "/money/statements/{statementId}/settle")
+	over := func(rest string, payables ...string) *Service {
+		return answering(t, map[string]string{
+			"/v1/payables": `{"payables":[` + strings.Join(payables, ",") + `]` + rest + `}`, "/v1/counterparties": `{"counterparties":[{"id":"cp_1","name":"Song Rights Ltd"},{"id":"cp_2","name":"Venue Media"}]}`,
+		})
+	}
+	read := func(s *Service, form url.Values) (any, error) {
+		p, _ := s.page(Path)
+		p.r.PostForm = form
+		members, err := settle.read(p)
+		if err != nil {
+			return nil, err
+		}
+		return settle.body(p, members)
+	}
+	shown := func(s *Service) string {
+		p, w := s.page(Path)
+		fields, err := settle.fields(p)
+		require.NoError(t, err)
+		p.render("form", form{Fields: fields})
+		return w.Body.String()
+	}
+	several := over("", song, venue)
+	require.Contains(t, shown(several), `required><option value="">–</option><option value="cp_1">Song Rights Ltd: 0.53 EUR open</option><option value="cp_2">Venue Media: 0.35 EUR open</option><option value="all">all of them: 0.88 EUR open</option></select>`)
+	_, err := read(several, url.Values{"reference": {"p-1"}})
+	require.ErrorContains(t, err, "counterpartyId")
+	body, err := read(several, url.Values{"reference": {"p-1"}, "counterpartyId": {everyone}})
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"reference": "p-1"}, body)
+	require.Contains(t, shown(over("", song)), `required><option value="cp_1" selected>`, "the only one is chosen")
+	require.Contains(t, shown(over(`,"nextCursor":"c"`, song)), `<option value="all">all of them, those that are not listed here, too</option>`, "what is open of those is not known")
+
+	for currency, refused := range map[string]bool{"EUR": true, "KWD": false} {
+		s := over("", strings.ReplaceAll(song, "EUR", currency))
+		_, err := read(s, url.Values{"reference": {"p-1"}, "counterpartyId": {"cp_1"}, "amount": {"1.125"}})
+		require.Equal(t, refused, err != nil, "%s: %v", currency, err)
+	}
+
+	none := over("")
+	require.NotContains(t, shown(none), "counterpartyId")
+	body, err = read(none, url.Values{"reference": {"p-1"}})
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"reference": "p-1"}, body)
+	paid := due{client.Payable{Gross: "1.00", PaidAmount: "1.00", Payments: []client.PayablePayment{{Amount: "1.00"}}}}
+	for state, can := range map[string]bool{"DRAFT": false, "ISSUED": true, "SETTLED": false} {
+		require.Equal(t, can, payable(nil, statementRecord{Statement: client.Statement{State: state}}) == "", state)
+	}
+	require.Empty(t, payable(nil, statementRecord{Statement: client.Statement{State: "SETTLED"}, Payables: []due{paid}}), "some can be taken back")
+}
+
+// TestWhatEndsSoon is said of the newest only, where there are others.
+func TestWhatEndsSoon(t *testing.T) {
+	const only = "Only the newest 500 rights were looked at."
+	for cursor, said := range map[string]bool{"": false, `,"nextCursor":"c"`: true} {
+		s := answering(t, map[string]string{"/v1/rights?ACTIVE": `{"rights":[{"id":"rgh_1","substrate":"DOOH","scope":{"description":"late"},"effectiveUntil":"2026-11-20T00:00:00Z"},
+			{"id":"rgh_2","substrate":"DOOH","scope":{"description":"soon"},"effectiveUntil":"2026-11-10T00:00:00Z"},{"id":"rgh_3","substrate":"DOOH","scope":{"description":"early"},"effectiveUntil":"2026-11-05T00:00:00Z"}]` + cursor + `}`,
+			"/v1/bases": `{"bases":[{"title":"a licence","effectiveUntil":"2026-11-05T00:00:00Z"},{"title":"a consent"}]}`})
+		s.cfg.Now = func() time.Time { return time.Date(2026, 11, 2, 0, 0, 0, 0, time.UTC) }
+		p, w := s.page(Path + "/rights?ends=soon")
+		require.NoError(t, showRights(p))
+		require.Regexp(t, `(?s)early.*soon`, w.Body.String())
+		require.NotContains(t, w.Body.String(), "late")
+		require.Equal(t, said, strings.Contains(w.Body.String(), only))
+		p, w = s.page(Path + "/bases?ends=soon")
+		require.NoError(t, showBases(p))
+		require.Contains(t, w.Body.String(), "a licence")
+		require.NotContains(t, w.Body.String(), "a consent")
+	}
+}
+
+// TestSumsAreOfTheSamePlays: they know neither an anchor nor a correlation id, and are of a time.
+func TestSumsAreOfTheSamePlays(t *testing.T) {
+	for query, offered := range map[string]bool{"from=2026-11-01": true, "from=2026-11-01&rightId=rgh_1": true, "rightId=rgh_1": false, "from=2026-11-01&spatialAnchorId=a": false, "from=2026-11-01&correlationId=c": false} {
+		p, w := answering(t, map[string]string{"/v1/receipts": `{"receipts":[{"receipt":{"receiptId":"rcp_1"},"event":{"data":{}}}]}`}).page(Path + "/plays?" + query)
+		require.NoError(t, showPlays(p))
+		require.Equal(t, offered, strings.Contains(w.Body.String(), "CSV: sums by screen"), query)
+	}
+}
+
+// TestACorrectionThatIsCorrected says so: all corrections of a period correct its first statement.
+func TestACorrectionThatIsCorrected(t *testing.T) {
+	var asked []string
+	s := served(t, func(w http.ResponseWriter, target string) {
+		response := `{}`
+		switch path, query, _ := strings.Cut(target, "?"); path {
+		case "/v1/statements/stm_2":
+			response = `{"statement":{"id":"stm_2","state":"ISSUED","corrects":"stm_1","correction":1,"issuedAt":"2026-11-03T00:00:00Z"}}`
+		case "/v1/statements":
+			asked = append(asked, query)
+			response = `{"statements":[{"id":"stm_3","state":"ISSUED","corrects":"stm_1","correction":2,"difference":"-1.00","currency":"EUR","createdAt":"2026-11-04T00:00:00Z","issuedAt":"2026-11-05T00:00:00Z"},{"id":"stm_2","state":"ISSUED","corrects":"stm_1","correction":1,"difference":"2.00","currency":"EUR"}]}`
+		}
+		_, _ = w.Write([]byte(`{"data":` + response + `}`))
+	})
+	for _, a := range acts() { // whose scopes the page asks for
+		if s.operations()[a.op].path == "" {
+			s.operations()[a.op] = operation{method: "POST"}
+		}
+	}
+	s.operations()["get-statement"], s.operations()["list-rights"] = operation{method: "GET", path: "/v1/statements/{statementId}"}, operation{method: "GET", path: "/v1/rights"}
+	s.operations()["list-payee-links"] = operation{method: "GET", path: "/v1/links"}
+	p, w := s.page(Path + "/money/statements/stm_2")
+	p.r.SetPathValue("statementId", "stm_2")
+	require.NoError(t, showStatement(p))
+	require.Equal(t, []string{"corrects=stm_1&limit=100"}, asked)
+	require.Contains(t, w.Body.String(), "Corrected by -1.00 EUR on 5 Nov 2026")
+	require.NotContains(t, w.Body.String(), "Corrected by 2.00 EUR")
 }

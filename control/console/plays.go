@@ -62,7 +62,7 @@ type search struct {
 	Any      bool // a filter is set
 	Table    table
 	Campaign string
-	Rights   []choice // those that list the campaign
+	Rights   []button // those that list the campaign
 	Choose   bool     // there are several, and none is chosen
 	Checked  bool     // there may be more of them among older rights
 	Sums     string   // the address of their sums by screen; empty if the session may not read them
@@ -80,19 +80,13 @@ func (p *page) metering(query url.Values) url.Values {
 	return of
 }
 
-// choice is a right that may be chosen.
-type choice struct {
-	Right button
-	ID    string
-}
-
 // playTimes makes the times of filters those of the operation.
 func (p *page) playTimes(query url.Values) error {
 	for _, name := range []string{"from", "to"} {
 		if written := query.Get(name); written != "" {
-			t, ok := p.zone().read(written)
-			if !ok {
-				return asProblem(invalid(name, notTime))
+			t, why := p.zone().read(written)
+			if why != "" {
+				return invalid(name, why)
 			}
 			query.Set(name, stamp(t))
 		}
@@ -124,11 +118,12 @@ func showPlays(p *page) error {
 		}
 	}
 	if s.Campaign != "" && p.can("list-rights") {
-		if err := s.readCampaign(p, chosen); err != nil {
+		rightID, err := s.readCampaign(p, chosen)
+		if err != nil {
 			return err
 		}
 		if len(s.Rights) == 1 {
-			query.Set("rightId", s.Rights[0].ID)
+			query.Set("rightId", rightID)
 		}
 		if s.Choose = query.Get("rightId") == ""; s.Choose { // the operation takes one right
 			p.render("plays", s)
@@ -142,7 +137,7 @@ func showPlays(p *page) error {
 	if err == nil {
 		s.Table, err = playsOf(query, names).table(p, chosen)
 		s.Table.File = addressed(p.Path+".csv", query)
-		if p.can("get-metering") {
+		if p.can("get-metering") && query.Has("from") && !query.Has("spatialAnchorId") && !query.Has("correlationId") { // sums know no such filters, and without a time they are of all that was ever played
 			by := p.metering(query)
 			by.Set("by", "anchor")
 			s.Sums = addressed(Path+"/metering.csv", by)
@@ -160,36 +155,34 @@ func showPlays(p *page) error {
 
 // wrong is the error of a request that the person can change, to be shown beside the form; nil for others.
 func wrong(err error) *problem {
-	e, ok := err.(*problem)
-	if !ok || e.Status != 422 && e.Status != 400 && e.Status != 409 && e.Status != 412 {
+	e := asProblem(err)
+	if e == nil || e.Status != 422 && e.Status != 400 && e.Status != 409 && e.Status != 412 {
 		return nil
 	}
 	return e
 }
 
-// readCampaign finds the rights that list the campaign.
-func (s *search) readCampaign(p *page, chosen url.Values) error {
-	var data struct {
-		Rights     []client.Right
-		NextCursor string
+// readCampaign finds the rights that list the campaign, and returns the id of the last.
+func (s *search) readCampaign(p *page, chosen url.Values) (rightID string, err error) {
+	rights, more, err := newest(p, rightsList(nil, nil))
+	if err != nil {
+		return "", err
 	}
-	if err := p.get(&data, "list-rights", url.Values{"limit": {"500"}}); err != nil {
-		return err
-	}
-	for _, r := range data.Rights {
+	for _, r := range rights {
 		var scope struct{ Campaigns, Regions []string }
 		if json.Unmarshal(r.Scope, &scope) == nil && slices.Contains(scope.Campaigns, s.Campaign) {
 			like := maps.Clone(chosen)
 			like.Set("rightId", r.ID)
+			rightID = r.ID
 			name := words(r.Substrate)
 			if regions := strings.Join(scope.Regions, ", "); regions != "" {
 				name += " in " + regions
 			}
-			s.Rights = append(s.Rights, choice{button{name + ", from " + p.zone().begin(r.EffectiveFrom), addressed(Path+"/plays", like), r.ID == chosen.Get("rightId")}, r.ID})
+			s.Rights = append(s.Rights, button{name + ", from " + p.zone().begin(r.EffectiveFrom) + " (" + short(r.ID) + ")", addressed(Path+"/plays", like), r.ID == chosen.Get("rightId")})
 		}
 	}
-	s.Checked = data.NextCursor != ""
-	return nil
+	s.Checked = more
+	return rightID, nil
 }
 
 func sendPlays(p *page) error {

@@ -12,7 +12,7 @@ import (
 // requestFilters are those of the operation.
 var requestFilters = []filter{
 	{Name: "keyId", Label: "Key", Example: "key_…"},
-	{Name: "code", Label: "Error", Options: options("AUTH_INVALID", "SCOPE_MISSING", "RESOURCE_NOT_FOUND", "STATE_CONFLICT", "PRECONDITION_FAILED", "VALIDATION_FAILED", "RATE_LIMITED", "BAD_REQUEST", "INTERNAL_ERROR")},
+	{Name: "code", Label: "Error", Options: []string{"AUTH_INVALID", "SCOPE_MISSING", "RESOURCE_NOT_FOUND", "STATE_CONFLICT", "PRECONDITION_FAILED", "VALIDATION_FAILED", "RATE_LIMITED", "BAD_REQUEST", "INTERNAL_ERROR"}},
 }
 
 func requestsList(query url.Values) list[client.RefusedRequests] {

@@ -12,7 +12,7 @@ import (
 	"muniment.example/gateway/client"
 )
 
-var basisKinds = options("LICENSE", "CONSENT", "CONTRACT", "STATUTE", "LEGITIMATE_INTEREST")
+var basisKinds = []string{"LICENSE", "CONSENT", "CONTRACT", "STATUTE", "LEGITIMATE_INTEREST"}
 
 // rightActs change bases and rights.
 var rightActs = []*act{

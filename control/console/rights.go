@@ -65,7 +65,7 @@ func (p *page) offer(op, text, path string) []task {
 }
 
 var rightFilters = []filter{
-	{Name: "state", Label: "State", Options: options("ACTIVE", "SUSPENDED", "REVOKED")},
+	{Name: "state", Label: "State", Options: []string{"ACTIVE", "SUSPENDED", "REVOKED"}},
 	{Name: "substrate", Label: "Medium", Options: substrates()},
 	{Name: "basisId", Label: "Basis", Example: "bas_…"},
 	{Name: "parentRightId", Label: "Derived from", Example: "rgh_…"},
@@ -130,7 +130,9 @@ func showRights(p *page) error {
 		return err
 	}
 	if p.r.URL.Query().Get("ends") == "soon" {
-		return showEnding(p, names)
+		return showEnding(p, rightsList(url.Values{"state": {"ACTIVE"}}, names), func(r client.Right) time.Time { return r.EffectiveUntil }, listed{
+			Lead: "Rights that end within 14 days, the first to end first.", Empty: "No right ends within 14 days.", New: []task{{Text: "All rights", Href: Path + "/rights"}},
+		})
 	}
 	return showList(p, rightsList(nil, names), listed{
 		Lead:  "A right says who may deliver what, where and until when. It rests on a legal basis, or derives from another right.",
@@ -143,24 +145,20 @@ func sendRights(p *page) error {
 	return rightsList(p.filters("state", "substrate", "basisId", "parentRightId"), nil).csv(p, "rights")
 }
 
-// showEnding lists the rights that end soon, of the newest ones, the first to end first.
-func showEnding(p *page, names works) error {
-	var data struct{ Rights []client.Right }
-	if err := p.get(&data, "list-rights", url.Values{"state": {"ACTIVE"}, "limit": {fmt.Sprint(checked)}}); err != nil {
+// showEnding lists those records of a list that end soon, of the newest ones, the first to end first.
+func showEnding[T any](p *page, l list[T], end func(T) time.Time, page listed) error {
+	records, more, err := newest(p, l)
+	if err != nil {
 		return err
 	}
 	now := p.s.cfg.Now()
-	ending := slices.DeleteFunc(data.Rights, func(r client.Right) bool { return !endsSoon(r.EffectiveUntil, now) })
-	slices.SortStableFunc(ending, func(a, b client.Right) int { return a.EffectiveUntil.Compare(b.EffectiveUntil) })
-	l := rightsList(nil, names)
-	page := listed{Lead: "Rights that end within 14 days, the first to end first.", Empty: "No right ends within 14 days.", Table: table{Columns: l.columns}, New: []task{{Text: "All rights", Href: Path + "/rights"}}}
-	for _, r := range ending {
-		cells := l.row(r)
-		for i := range cells {
-			cells[i] = p.shown(cells[i])
-		}
-		page.Table.Rows = append(page.Table.Rows, cells)
+	ending := slices.DeleteFunc(records, func(r T) bool { return !endsSoon(end(r), now) })
+	slices.SortStableFunc(ending, func(a, b T) int { return end(a).Compare(end(b)) })
+	if more {
+		only := fmt.Sprintf(" Only the newest %d %s were looked at.", checked, l.plural)
+		page.Lead, page.Empty = page.Lead+only, page.Empty+only
 	}
+	page.Table = table{Columns: l.columns, Rows: l.rows(p, ending)}
 	p.render("list", page)
 	return nil
 }
@@ -176,6 +174,11 @@ func basesList() list[client.Basis] {
 
 func showBases(p *page) error {
 	p.show("Rights", "Legal bases")
+	if p.r.URL.Query().Get("ends") == "soon" {
+		return showEnding(p, basesList(), func(b client.Basis) time.Time { return b.EffectiveUntil }, listed{
+			Lead: "Bases that end within 14 days, the first to end first. All rights on them end with them.", Empty: "No basis ends within 14 days.", New: []task{{Text: "All bases", Href: Path + "/bases"}},
+		})
+	}
 	return showList(p, basesList(), listed{
 		Lead: "Why you may deliver at all: a licence, a consent, a contract, a statute. When a basis ends, all rights on it end with it.", Empty: "No basis is there yet. It comes first: a right rests on it.",
 		New: slices.Concat(p.offer("create-basis", "New basis", "/bases/new"), p.offer("list-rights", "Rights", "/rights")),

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"muniment.example/gateway/client"
+	"muniment.example/sealer/calendar"
 )
 
 // rulePage is a rule as a sentence, with what it was before.
@@ -17,6 +18,7 @@ type rulePage struct {
 	Sentence string
 	Like     string // where a rule like it can be tried
 	History  []ruleChange
+	Older    bool // there are older changes
 }
 
 // ruleChange is an event of a rule, with what the rule was from then on.
@@ -38,17 +40,34 @@ func showRule(p *page) error {
 		return err
 	}
 	r := rulePage{SettlementRule: data.Rule, Sentence: ruleSentence(data.Rule, names), Like: addressed(Path+"/money/rules/new", url.Values{"like": {data.Rule.ID}})}
-	if r.History, err = p.ruleHistory(r.ID, names); err != nil {
+	if r.History, r.Older, err = p.ruleHistory(r.ID, names); err != nil {
 		return err
 	}
 	p.render("rule", r)
 	return nil
 }
 
-// ruleHistory reads the changes of a rule, the newest first; none if the session may not.
-func (p *page) ruleHistory(ruleID string, names payees) ([]ruleChange, error) {
+// ruleTerms are what the sentence of a rule leaves out, in words. A change of one shows in its history.
+func (z zone) ruleTerms(r client.SettlementRule) []string {
+	until := "until it is retired"
+	if !r.EffectiveUntil.IsZero() {
+		until = "until " + z.end(r.EffectiveUntil)
+	}
+	terms := []string{"from " + z.begin(r.EffectiveFrom), until, fmt.Sprintf("of priority %d", r.Priority), "by months in " + r.TimeZone, ""}
+	if r.TiersMode != "" {
+		terms[4] = "prices for more are for " + tiersModes[r.TiersMode]
+	}
+	return terms
+}
+
+// tiersModes are what a price for more is for.
+var tiersModes = map[string]string{"GRADUATED": "the units above", "VOLUME": "all units of the month"}
+
+// ruleHistory reads the newest 50 changes of a rule, the newest first; none if the session may not. Older is whether there are
+// others.
+func (p *page) ruleHistory(ruleID string, names payees) (all []ruleChange, older bool, err error) {
 	if !p.can("list-events") {
-		return nil, nil
+		return nil, false, nil
 	}
 	var data struct {
 		Events []struct {
@@ -59,29 +78,57 @@ func (p *page) ruleHistory(ruleID string, names payees) ([]ruleChange, error) {
 				Data  client.SettlementRule
 			}
 		}
+		NextCursor string
 	}
 	if err := p.get(&data, "list-events", url.Values{"subjectKind": {"settlement_rule"}, "subjectId": {ruleID}, "limit": {"50"}}); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	var all []ruleChange
-	for _, e := range data.Events {
-		all = append(all, ruleChange{e.Event.At, strings.TrimPrefix(e.Event.Type, "settlement_rule."), p.shown(actor(e.Event.Actor.ID)), ruleSentence(e.Event.Data, names)})
+	for i, e := range data.Events {
+		sentence := ruleSentence(e.Event.Data, names)
+		if i+1 < len(data.Events) {
+			was := p.zone().ruleTerms(data.Events[i+1].Event.Data)
+			for j, is := range p.zone().ruleTerms(e.Event.Data) {
+				if is != was[j] && is != "" {
+					sentence += "; " + is
+				}
+			}
+		}
+		all = append(all, ruleChange{e.Event.At, strings.TrimPrefix(e.Event.Type, "settlement_rule."), p.shown(actor(e.Event.Actor.ID)), sentence})
 	}
-	return all, nil
+	return all, data.NextCursor != "", nil
 }
 
-// tryRule is what a rule would have paid in the last month, if it had been in force all the time, whenever it is to begin and
-// to end.
+// tryRule is what a rule would have paid in the last month of its time zone, if it had been in force all the time, whenever it
+// is to begin and to end.
 func tryRule(p *page, body any) (trial, error) {
 	rule, _ := body.(map[string]any)
 	rule["effectiveFrom"] = "1970-01-01T00:00:00Z"
 	delete(rule, "effectiveUntil")
-	month := p.zone().lastMonth(p.s.cfg.Now())
+	own, asked := p.zone(), map[string]any{"rule": rule}
+	named, _ := rule["timeZone"].(string)
+	if named != "" {
+		zoned, err := calendar.Zone(named)
+		if err != nil {
+			return trial{}, invalid("timeZone", err.Error())
+		}
+		own, asked["timeZone"] = zone{zoned}, named
+	}
+	month := own.lastMonth(p.s.cfg.Now())
+	asked["period"] = month
+	monthly := func(month string) string {
+		return p.zone().period(client.Statement{Period: month, TimeZone: named})
+	}
 	var r client.DryRunResult
-	if err := p.do(call{op: "dry-run-settlement-rule", body: map[string]any{"rule": rule, "period": month}}, &r); err != nil {
+	if err := p.do(call{op: "dry-run-settlement-rule", body: asked}, &r); err != nil {
+		if e := asProblem(err); e != nil {
+			for i, fault := range e.ValidationErrors { // as the form names its fields
+				e.ValidationErrors[i].Field = strings.TrimPrefix(fault.Field, "rule.")
+			}
+			return trial{}, e
+		}
 		return trial{}, err
 	}
-	made := trial{Lead: fmt.Sprintf("If it had been in force in all of %s, it would have paid %s %s", p.zone().period(client.Statement{Period: month}), r.Total.Amount, r.Total.Currency)}
+	made := trial{Lead: fmt.Sprintf("If it had been in force in all of %s, it would have paid %s %s", monthly(month), r.Total.Amount, r.Total.Currency)}
 	var plays int64
 	for _, l := range r.Lines {
 		plays += l.Receipts
@@ -94,7 +141,7 @@ func tryRule(p *page, body any) (trial, error) {
 		made.Lines = append(made.Lines, fmt.Sprintf("%s gets %s %s.", payee.Name, payee.Amount, r.Total.Currency))
 	}
 	for _, a := range r.Adjustments {
-		made.Lines = append(made.Lines, fmt.Sprintf("By its %s: %s.", words(a.Reason), a.Amount))
+		made.Lines = append(made.Lines, fmt.Sprintf("By its %s of %s: %s %s.", words(a.Reason), monthly(a.Month), a.Amount, r.Total.Currency))
 	}
 	for _, total := range []struct {
 		of  string
@@ -149,7 +196,7 @@ func readTiers(members map[string]any) error {
 		if err != nil {
 			return invalid("tiers", "has the volume “"+parts[0]+"”: write a whole number")
 		}
-		price, err := decimal("tiers", parts[1])
+		price, err := decimal("tiers", parts[1], false)
 		if err != nil {
 			return err
 		}
@@ -204,7 +251,7 @@ func ruleFields(p *page) ([]field, error) {
 	fields := []field{
 		{Name: "price", Label: "Price", Kind: "decimal", Required: true, Example: "0.005"},
 		{Name: "currency", Label: "Currency", Required: true, Example: "EUR"},
-		{Name: "unit", Label: "For each", Kind: "select", Options: options("SECOND", "IMPRESSION", "CPM", "EVENT", "MS"), Names: unitNames, Required: true},
+		{Name: "unit", Label: "For each", Kind: "select", Options: []string{"SECOND", "IMPRESSION", "CPM", "EVENT", "MS"}, Names: unitNames, Required: true},
 		{Name: "shares", Label: "Who gets it", Kind: "area", Required: true, Example: "Song Rights Ltd 60\nVenue Media 40", Hint: "A line for each counterparty: its name, and its share in per cent. Together 100."},
 		{Name: "substrate", Label: "Only on the medium", Kind: "select", Options: substrates()},
 		{Name: "rightId", Label: "Only on the right", Example: "rgh_…"},
@@ -212,11 +259,11 @@ func ruleFields(p *page) ([]field, error) {
 		{Name: "label", Label: "Only on rights with the label", Example: "venue = central-station"},
 		{Name: "effectiveFrom", Label: "From", Kind: "time", Hint: "Now, unless you name a time."}, {Name: "effectiveUntil", Label: "Until (exclusive)", Kind: "time", Hint: "Until it is retired, unless you name a time."},
 		{More: true, Name: "basisId", Label: "Only on rights under the basis", Example: "bas_…"},
-		{More: true, Name: "meteringBasis", Label: "Only what is metered as", Kind: "select", Options: options("gross", "viewable", "audible", "delivered")},
-		{More: true, Name: "completion", Label: "Only videos played to", Kind: "select", Options: options("started", "first_quartile", "midpoint", "third_quartile", "complete")},
+		{More: true, Name: "meteringBasis", Label: "Only what is metered as", Kind: "select", Options: []string{"gross", "viewable", "audible", "delivered"}},
+		{More: true, Name: "completion", Label: "Only videos played to", Kind: "select", Options: []string{"started", "first_quartile", "midpoint", "third_quartile", "complete"}},
 		{More: true, Name: "tiers", Label: "For more of it in a month", Kind: "area", Example: "1000 0.004", Hint: "A line for each: the units above which it holds, and the price."},
-		{More: true, Name: "tiersMode", Label: "Such a price is for", Kind: "select", Options: options("GRADUATED", "VOLUME"), Names: map[string]string{"GRADUATED": "the units above", "VOLUME": "all units of the month"}},
-		{More: true, Name: "minimum", Label: "At least, a month", Kind: "decimal"}, {More: true, Name: "cap", Label: "At most, a month", Kind: "decimal"},
+		{More: true, Name: "tiersMode", Label: "Such a price is for", Kind: "select", Options: []string{"GRADUATED", "VOLUME"}, Names: tiersModes},
+		{More: true, Name: "minimum", Label: "At least, a month", Kind: "money"}, {More: true, Name: "cap", Label: "At most, a month", Kind: "money"},
 		{More: true, Name: "timeZone", Label: "Months of the time zone", Example: p.Zone(), Hint: "Your tenant's, unless you name one."},
 		{More: true, Name: "priority", Label: "Priority", Kind: "number", Hint: "Of several rules that fit, the highest rates."},
 	}
@@ -253,7 +300,7 @@ func (p *page) filledLike(rule client.SettlementRule, names payees) map[string]s
 		fmt.Fprintf(&tiers, "%d %s\n", tier.Above, tier.Price)
 	}
 	filled := map[string]string{
-		"price": rule.Price, "currency": rule.Currency, "unit": rule.Unit, "shares": shares.String(), "tiers": tiers.String(), "tiersMode": rule.TiersMode, "minimum": rule.Minimum, "cap": rule.Cap,
+		"price": rule.Price, "currency": rule.Currency, "unit": rule.Unit, "shares": shares.String(), "tiers": tiers.String(), "tiersMode": rule.TiersMode, "minimum": sure(rule.Minimum), "cap": sure(rule.Cap),
 		"timeZone": rule.TimeZone, "effectiveFrom": p.zone().field(rule.EffectiveFrom), "effectiveUntil": p.zone().field(rule.EffectiveUntil),
 		"rightId": rule.Match.RightID, "basisId": rule.Match.BasisID, "campaign": rule.Match.Campaign, "meteringBasis": rule.Match.MeteringBasis, "completion": rule.Match.Completion, "substrate": rule.Match.Substrate,
 	}

@@ -37,6 +37,9 @@ func withScope(_ *page, members map[string]any) (any, error) {
 			continue
 		}
 		delete(members, name)
+		if _, twice := scope[key]; twice {
+			return nil, invalid(name, "is in the last field, too: write all of it in one of them")
+		}
 		made, err := limit(key, value.(string))
 		if err != nil {
 			return nil, err
@@ -61,7 +64,7 @@ func limit(key, text string) (json.RawMessage, error) {
 		if key == "regions" {
 			for _, region := range list {
 				if !isRegion(region) {
-					return nil, invalid("scope."+key, "has “"+region+"”, which is no code of ISO 3166: write DE for a country, or US-NY for a part of one")
+					return nil, invalid("scope."+key, "has “"+region+"”, which is no code of ISO 3166: write DE for a country, or US-NY for a part of one. Codes of your own go into the last field: {\"regions\":[\"US-CONUS\"]}")
 				}
 			}
 		}
@@ -106,6 +109,11 @@ func isRegion(text string) bool {
 	return region.MatchString(text) && slices.Contains(strings.Fields(countries), text[:2])
 }
 
+// inLine reports whether a field of one line keeps a text as it is.
+func inLine(text string) bool {
+	return strings.TrimSpace(text) == text && !strings.ContainsAny(text, "\n\r")
+}
+
 // filledScope are the fields of a scope as the form has them: withScope makes the same scope of them.
 func filledScope(fields []field, scope json.RawMessage) []field {
 	var members map[string]json.RawMessage
@@ -118,7 +126,7 @@ func filledScope(fields []field, scope json.RawMessage) []field {
 		case "regions", "campaigns", "channels":
 			var list []string
 			plain := json.Unmarshal(text, &list) == nil && !slices.ContainsFunc(list, func(one string) bool {
-				return strings.Contains(one, ",") || strings.TrimSpace(one) != one || key == "regions" && !isRegion(one)
+				return strings.Contains(one, ",") || !inLine(one) || one == "" || key == "regions" && !isRegion(one)
 			})
 			if !plain || len(list) == 0 {
 				continue // as JSON, which keeps all
@@ -130,7 +138,9 @@ func filledScope(fields []field, scope json.RawMessage) []field {
 			values["scope."+key] = map[string]string{"true": "allowed", "false": "not allowed"}[string(text)]
 		case "labels":
 			var labels map[string]string
-			if json.Unmarshal(text, &labels) != nil || slices.ContainsFunc(slices.Collect(maps.Keys(labels)), func(name string) bool { return strings.ContainsAny(name+labels[name], "=\n\r") }) {
+			if json.Unmarshal(text, &labels) != nil || slices.ContainsFunc(slices.Collect(maps.Keys(labels)), func(name string) bool {
+				return name == "" || strings.Contains(name, "=") || !inLine(name) || !inLine(labels[name])
+			}) {
 				continue
 			}
 			var lines []string
@@ -140,7 +150,7 @@ func filledScope(fields []field, scope json.RawMessage) []field {
 			values["scope."+key] = strings.Join(lines, "\n")
 		case "description":
 			var said string
-			if json.Unmarshal(text, &said) == nil {
+			if json.Unmarshal(text, &said) == nil && inLine(said) {
 				values["scope."+key] = said
 			}
 		}

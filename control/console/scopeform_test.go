@@ -24,6 +24,8 @@ func TestScopeOfAForm(t *testing.T) {
 		_, err := withScope(nil, map[string]any{field: text})
 		require.ErrorContains(t, err, field)
 	}
+	_, err = withScope(nil, map[string]any{"scope.regions": "DE", "scope": json.RawMessage(`{"regions":["US-CONUS"]}`)})
+	require.ErrorContains(t, err, "scope.regions: is in the last field, too")
 	_, err = withScope(nil, map[string]any{"scope": json.RawMessage(`[]`)})
 	require.ErrorContains(t, err, "JSON object")
 }

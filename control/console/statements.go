@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -10,18 +11,20 @@ import (
 
 	"muniment.example/gateway/client"
 	"muniment.example/sealer/calendar"
+	"muniment.example/sealer/rate"
 )
 
 // period is what a statement is about, for people. A statement has a time zone of its own, which is named where it is not the
 // page's.
 func (z zone) period(s client.Statement) string {
-	if month, err := time.Parse("2006-01", s.Period); err == nil {
-		return month.Format("January 2006")
-	}
+	of := ""
 	if own, err := calendar.Zone(s.TimeZone); err == nil && s.TimeZone != "" && own.String() != z.String() {
-		return zone{own}.span(s.From, s.To) + " (" + s.TimeZone + ")"
+		z, of = zone{own}, " ("+s.TimeZone+")"
 	}
-	return z.span(s.From, s.To)
+	if month, err := time.Parse("2006-01", s.Period); err == nil {
+		return month.Format("January 2006") + of
+	}
+	return z.span(s.From, s.To) + of
 }
 
 // titled is what a statement is called: a correction and a voiding are others than the one that they are about.
@@ -60,7 +63,7 @@ func showStatements(p *page) error {
 	return showList(p, statementsList(p, names), listed{
 		Lead: "What is owed for a period, from the draft to the payment. An issued statement never changes: a correction is another one.", Empty: "No statement is there yet. Draft one for the last month; a draft binds nobody.",
 		New: slices.Concat(p.offer("draft-statement", "New draft", "/money/statements/new"), p.offer("list-settlement-rules", "Rules", "/money")),
-	}, filter{Name: "state", Label: "State", Options: options("DRAFT", "ISSUED", "SETTLED", "VOIDED", "DISCARDED")}, filter{Name: "currency", Label: "Currency", Example: "EUR"}, payeeFilter(names))
+	}, filter{Name: "state", Label: "State", Options: []string{"DRAFT", "ISSUED", "SETTLED", "VOIDED", "DISCARDED"}}, filter{Name: "currency", Label: "Currency", Example: "EUR"}, payeeFilter(names))
 }
 
 func sendStatements(p *page) error {
@@ -88,6 +91,9 @@ func (d due) Open() string { return minus(d.Gross, d.PaidAmount) }
 // IsCredit reports whether the payee owes it: it is set off against what the payee is due later.
 func (d due) IsCredit() bool { return strings.HasPrefix(d.Gross, "-") }
 
+// concerned reports whether a payment can be recorded of it, or taken back.
+func (d due) concerned() bool { return !isZero(d.Open()) || !isZero(d.Paid()) }
+
 // Paid is what is recorded as paid of it: what was set off is none of that.
 func (d due) Paid() string {
 	paid := "0"
@@ -109,10 +115,30 @@ func (p *page) readStatement(id string) (record statementRecord, document json.R
 	if record.State == "DRAFT" || record.State == "DISCARDED" {
 		return record, data.Document, nil
 	}
-	var payables struct{ Payables []due }
-	err = p.get(&payables, "list-payables", url.Values{"statementId": {id}, "limit": {"500"}})
-	record.Payables = payables.Payables
+	of, err := p.payablesOf(id)
+	record.Payables = of.Payables
 	return record, data.Document, err
+}
+
+// payables are the first 500 of a statement.
+type payables struct {
+	Payables   []due
+	NextCursor string
+}
+
+// payablesOf reads the payables of a statement, once a page.
+func (p *page) payablesOf(statementID string) (of payables, err error) {
+	if read, known := p.payables[statementID]; known {
+		return read, nil
+	}
+	if err := p.get(&of, "list-payables", url.Values{"statementId": {statementID}, "limit": {"500"}}); err != nil {
+		return of, err
+	}
+	if p.payables == nil {
+		p.payables = map[string]payables{}
+	}
+	p.payables[statementID] = of
+	return of, nil
 }
 
 // statementPage is a statement with its lines and its papers.
@@ -184,10 +210,12 @@ func showStatement(p *page) error {
 			s.Newest = p.Path
 		}
 		var later struct{ Statements []client.Statement }
-		if err := p.get(&later, "list-statements", url.Values{"corrects": {statementID}, "limit": {"100"}}); err != nil {
+		if err := p.get(&later, "list-statements", url.Values{"corrects": {cmp.Or(s.Corrects, statementID)}, "limit": {"100"}}); err != nil { // all correct the first
 			return err
 		}
-		s.Corrections = slices.DeleteFunc(later.Statements, func(c client.Statement) bool { return c.State == "DISCARDED" })
+		s.Corrections = slices.DeleteFunc(later.Statements, func(c client.Statement) bool {
+			return c.State == "DISCARDED" || c.Correction <= s.Correction
+		})
 	}
 	order := []string{"DRAFT", "ISSUED", "SETTLED"}
 	at := slices.Index(order, s.State)
@@ -240,16 +268,21 @@ func toStatements(deed string) func(*page, []string, json.RawMessage) error {
 var statementActs = []*act{
 	{
 		path: "/money/statements/new", op: "draft-statement", section: "Money", title: "New draft of a statement", submit: "Draft", filled: []string{"period"},
-		consequences: aboutDraft, fields: draftFields,
+		consequences: saying("/money/statements", "", "What was played so far is sealed first. A draft binds nobody: look at it, then issue or discard it."), fields: draftFields,
 		after: goTo("/money/statements", "statement", "statement-drafted"),
 	},
 	{path: "/money/statements/{statementId}/issue", op: "issue-statement", section: "Money", title: "Issue the statement", submit: "Issue and sign", danger: true, button: "Issue…", main: true, on: where(issuable), consequences: aboutStatement("It is signed, gets its numbers, and never changes again. A mistake is repaired by a correction, or by voiding it, which both are signed, too.", "Each payee is due an amount from then on."), after: goBack("/money/statements", "statement-issued")},
 	{path: "/money/statements/{statementId}/discard", op: "discard-statement", section: "Money", title: "Discard the draft", submit: "Discard", button: "Discard…", on: statementIs("DRAFT"), consequences: aboutStatement("The draft is over. Another one can be made at any time."), after: toStatements("statement-discarded")},
 	{path: "/money/statements/{statementId}/correct", op: "correct-statement", section: "Money", title: "Draft a correction", submit: "Draft the correction", button: "Correct…", on: statementIs("ISSUED", "SETTLED"), consequences: aboutStatement("A draft is made that states the difference to what was stated, by plays that came later and by disputes that were resolved.", "The statement itself does not change."), after: goTo("/money/statements", "statement", "statement-drafted")},
 	{path: "/money/statements/{statementId}/void", op: "void-statement", section: "Money", title: "Void the statement", submit: "Void it", danger: true, button: "Void…", on: statementIs("ISSUED", "SETTLED"), fields: fixed(field{Name: "reason", Label: "Reason", Kind: "area", Required: true, Hint: "It is signed. " + permanent}), consequences: aboutStatement("A signed credit takes all of it back, with all its corrections. The plays can be stated again.", "This can't be undone."), after: toStatements("statement-voided")},
-	{path: "/money/statements/{statementId}/settle", op: "settle-statement", section: "Money", title: "Record a payment", submit: "Record", button: "Record a payment…", main: true, on: where(payable), fields: paymentFields, body: func(_ *page, members map[string]any) (any, error) {
-		if members["counterpartyId"] == everyone {
+	{path: "/money/statements/{statementId}/settle", op: "settle-statement", section: "Money", title: "Record a payment", submit: "Record", button: "Record a payment…", main: true, on: where(payable), fields: paymentFields, body: func(p *page, members map[string]any) (any, error) {
+		switch members["counterpartyId"] {
+		case everyone:
 			delete(members, "counterpartyId")
+		case nil:
+			if !p.can(payeesListed...) {
+				return nil, invalid("counterpartyId", "is missing")
+			}
 		}
 		return members, nil
 	}, consequences: aboutStatement("It records that you have paid. No money moves by it."), after: goBack("/money/statements", "payment-recorded")},
@@ -273,12 +306,12 @@ func issuable(p *page, s statementRecord) string {
 }
 
 // payable says why nothing can be recorded as paid of a statement: nothing is open, and nothing was paid that could be
-// taken back.
+// taken back. One that is issued and of which nothing is due is settled by a reference alone.
 func payable(_ *page, s statementRecord) string {
 	switch {
 	case s.State == "DRAFT" || s.State == "DISCARDED":
 		return "The statement is " + words(s.State) + ": only one that is issued is paid."
-	case !slices.ContainsFunc(s.Payables, func(d due) bool { return !isZero(d.Open()) || !isZero(d.Paid()) }):
+	case s.State != "ISSUED" && !slices.ContainsFunc(s.Payables, due.concerned):
 		return "Nothing of it is open to be paid."
 	}
 	return ""
@@ -287,11 +320,20 @@ func payable(_ *page, s statementRecord) string {
 // everyone is the choice of all payees in the form of a payment.
 const everyone = "all"
 
-// paymentFields are those of a payment: the payees with what is open of each.
+// payeesListed are the operations that list the payees of a statement by their names.
+var payeesListed = []string{"list-payables", "list-counterparties"}
+
+// paymentFields are those of a payment: the payees with what is open of each. Of a statement of which nothing is due there are
+// none to choose from.
 func paymentFields(p *page) ([]field, error) {
 	payee := field{Name: "counterpartyId", Label: "Payee", Required: true, Example: "cp_…"}
-	if p.can("get-statement", "list-payables", "list-counterparties") {
-		s, _, err := p.readStatement(p.r.PathValue("statementId"))
+	fields := []field{
+		{Name: "reference", Label: "Reference of the payment", Required: true, Hint: permanent},
+		{Name: "amount", Label: "Amount", Kind: "money", Hint: "All that is open, unless you name an amount, with the sign of what is open. One of the other sign takes back what was recorded: -4.28 of what was paid, 4.28 of a credit."},
+		{Name: "date", Label: "Day of the payment", Kind: "date", Hint: "Today, unless you name a day."},
+	}
+	if p.can(payeesListed...) {
+		of, err := p.payablesOf(p.r.PathValue("statementId"))
 		if err != nil {
 			return nil, err
 		}
@@ -302,8 +344,11 @@ func paymentFields(p *page) ([]field, error) {
 		payee.Kind, payee.Names = "select", map[string]string{}
 		var open []string
 		sum := "0"
-		for _, d := range s.Payables {
-			if isZero(d.Open()) && isZero(d.Paid()) {
+		for _, d := range of.Payables {
+			if rate.Minor(d.Currency) > 2 { // an amount may have three digits behind the point
+				fields[1].Kind = "decimal"
+			}
+			if !d.concerned() {
 				continue
 			}
 			payee.Options = append(payee.Options, d.CounterpartyID)
@@ -313,18 +358,20 @@ func paymentFields(p *page) ([]field, error) {
 			}
 		}
 		slices.SortFunc(payee.Options, func(a, b string) int { return strings.Compare(payee.Names[a], payee.Names[b]) })
-		if len(open) == 1 {
-			payee.Value = open[0]
-		} else if len(open) > 1 {
+		switch {
+		case of.NextCursor != "": // and what is open of the others is not known
 			payee.Options = append(payee.Options, everyone)
-			payee.Names[everyone] = fmt.Sprintf("all of them: %s %s open", sum, s.Currency)
+			payee.Names[everyone] = "all of them, those that are not listed here, too"
+		case len(payee.Options) == 0:
+			return fields, nil
+		case len(open) == 1:
+			payee.Value = open[0]
+		case len(open) > 1:
+			payee.Options = append(payee.Options, everyone)
+			payee.Names[everyone] = fmt.Sprintf("all of them: %s %s open", sum, of.Payables[0].Currency)
 		}
 	}
-	return []field{
-		payee, {Name: "reference", Label: "Reference of the payment", Required: true, Hint: permanent},
-		{Name: "amount", Label: "Amount", Kind: "decimal", Hint: "All that is open, unless you name an amount. One below zero takes back what was recorded, such as -4.28."},
-		{Name: "date", Label: "Day of the payment", Kind: "date", Hint: "Today, unless you name a day."},
-	}, nil
+	return append([]field{payee}, fields...), nil
 }
 
 // statedBy is the newest statement of all payees that states a month; nil if there is none among the newest 100.
@@ -346,27 +393,17 @@ func (p *page) statedBy(month string) (*client.Statement, error) {
 
 // draftFields are those of a draft: of the last month, unless that is stated.
 func draftFields(p *page) ([]field, error) {
-	month := p.zone().lastMonth(p.s.cfg.Now())
+	month, hint := p.zone().lastMonth(p.s.cfg.Now()), "Or from and to."
 	stated, err := p.statedBy(month)
 	if err != nil {
 		return nil, err
 	}
 	if stated != nil {
-		month = ""
+		month, hint = "", hint+" "+p.zone().period(*stated)+" is stated in "+stated.Currency+": for what came later, correct that statement."
 	}
 	return []field{
-		{Name: "currency", Label: "Currency", Required: true, Example: "EUR"}, {Name: "period", Label: "Month", Kind: "month", Value: month, Hint: "Or from and to."},
+		{Name: "currency", Label: "Currency", Required: true, Example: "EUR"}, {Name: "period", Label: "Month", Kind: "month", Value: month, Hint: hint},
 		{Name: "from", Label: "From", Kind: "time"}, {Name: "to", Label: "To (exclusive)", Kind: "time"},
 		{Name: "counterpartyId", Label: "Only the counterparty", Example: "cp_…"}, {Name: "timeZone", Label: "Time zone", Example: "Europe/Berlin", Hint: "Of the month: your tenant's, unless you name one."},
 	}, nil
-}
-
-// aboutDraft are the consequences of a draft.
-func aboutDraft(p *page, _ []string) (consequences, error) {
-	c := consequences{Back: Path + "/money/statements", Lines: []string{"What was played so far is sealed first. A draft binds nobody: look at it, then issue or discard it."}}
-	stated, err := p.statedBy(p.zone().lastMonth(p.s.cfg.Now()))
-	if stated != nil {
-		c.Lines = append(c.Lines, p.zone().period(*stated)+" is stated in "+stated.Currency+". For what came later, correct that statement.")
-	}
-	return c, err
 }

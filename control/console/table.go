@@ -91,8 +91,14 @@ type list[T any] struct {
 	row     func(T) []cell
 }
 
-// read reads a page of the list.
-func (l list[T]) read(p *page, cursor, limit string) (rows [][]cell, next string, err error) {
+// newest reads the first records of a list; more is whether there are others.
+func newest[T any](p *page, l list[T]) (records []T, more bool, err error) {
+	records, next, err := l.records(p, "", fmt.Sprint(checked), false)
+	return records, next != "", err
+}
+
+// records reads a page of the list; quiet is whether it is one of many that a page shows the first of.
+func (l list[T]) records(p *page, cursor, limit string, quiet bool) (records []T, next string, err error) {
 	query := url.Values{}
 	maps.Copy(query, l.query)
 	query.Set("limit", limit)
@@ -100,10 +106,9 @@ func (l list[T]) read(p *page, cursor, limit string) (rows [][]cell, next string
 		query.Set("cursor", cursor)
 	}
 	var data map[string]json.RawMessage
-	if err := p.do(call{op: l.op, params: l.params, query: query, quiet: limit != pageRows}, &data); err != nil {
+	if err := p.do(call{op: l.op, params: l.params, query: query, quiet: quiet}, &data); err != nil {
 		return nil, "", err
 	}
-	var records []T
 	if err := json.Unmarshal(data[l.plural], &records); err != nil {
 		return nil, "", fmt.Errorf("cannot read the list of %s: %w", l.op, err)
 	}
@@ -112,6 +117,20 @@ func (l list[T]) read(p *page, cursor, limit string) (rows [][]cell, next string
 			return nil, "", fmt.Errorf("cannot read the cursor of %s: %w", l.op, err)
 		}
 	}
+	return records, next, nil
+}
+
+// read reads a page of the list as rows.
+func (l list[T]) read(p *page, cursor, limit string) (rows [][]cell, next string, err error) {
+	records, next, err := l.records(p, cursor, limit, limit != pageRows)
+	if err != nil {
+		return nil, "", err
+	}
+	return l.rows(p, records), next, nil
+}
+
+// rows are records as the page shows them.
+func (l list[T]) rows(p *page, records []T) (rows [][]cell) {
 	for _, one := range records {
 		cells := l.row(one)
 		for i := range cells {
@@ -119,7 +138,7 @@ func (l list[T]) read(p *page, cursor, limit string) (rows [][]cell, next string
 		}
 		rows = append(rows, cells)
 	}
-	return rows, next, nil
+	return rows
 }
 
 // table reads the page that the address names by its cursor.
@@ -189,9 +208,6 @@ func addressed(path string, query url.Values) string {
 	}
 	return path + "?" + query.Encode()
 }
-
-// options are the values of a filter that has a closed list.
-func options(values ...string) []string { return values }
 
 // invalid is the error of a field of a form.
 func invalid(field, message string) error { return api.InvalidField(field, message) }

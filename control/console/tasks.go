@@ -65,7 +65,7 @@ var taskReaders = []taskReader{
 			func(r client.Right) bool { return endsSoon(r.EffectiveUntil, now) })
 	}},
 	{"list-bases", func(p *page, now time.Time) (*task, error) {
-		return waiting(p, "list-bases", "bases", nil, task{One: "legal basis ends within 14 days, and all rights on it", Text: "legal bases end within 14 days, and all rights on them", Href: Path + "/bases", Do: p.todo("create-basis", "Renew them", "See them")},
+		return waiting(p, "list-bases", "bases", nil, task{One: "legal basis ends within 14 days, and all rights on it", Text: "legal bases end within 14 days, and all rights on them", Href: Path + "/bases?ends=soon", Do: p.todo("create-basis", "Renew them", "See them")},
 			func(b client.Basis) bool { return endsSoon(b.EffectiveUntil, now) })
 	}},
 	{"list-api-keys", func(p *page, now time.Time) (*task, error) {

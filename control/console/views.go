@@ -53,7 +53,7 @@ func readViews() (map[string]*template.Template, error) {
 
 // funcs are what templates call for times.
 func (z zone) funcs() template.FuncMap {
-	return template.FuncMap{"when": z.when, "day": z.day, "from": z.begin, "until": z.end, "span": z.span, "field": z.field, "refield": z.refield, "titled": z.titled}
+	return template.FuncMap{"when": z.when, "day": z.day, "from": z.begin, "until": z.end, "span": z.span, "local": z.local, "refield": z.refield, "titled": z.titled}
 }
 
 // dict makes the members of a part.

@@ -92,14 +92,38 @@ func (z zone) lastMonth(now time.Time) string { return z.month(now).Add(-time.Ho
 const (
 	fieldMinutes = "2006-01-02T15:04"
 	fieldSeconds = "2006-01-02T15:04:05.999"
+	fieldOffset  = "2006-01-02T15:04:05.999Z07:00" // no browser writes it: such a field is one of text
 )
 
-// field is a moment as a field of a form has it; empty for none.
+// again is the other moment at which the clocks show what they show at t, as they are set back; zero if there is none.
+func (z zone) again(t time.Time) time.Time {
+	t = t.In(z.Location)
+	_, offset := t.Zone()
+	from, until := t.ZoneBounds()
+	for _, beside := range []time.Time{from.Add(-time.Nanosecond), until} {
+		_, there := beside.In(z.Location).Zone()
+		if other := t.Add(time.Duration(offset-there) * time.Second); !other.Equal(t) && wall(other).Equal(wall(t)) {
+			return other
+		}
+	}
+	return time.Time{}
+}
+
+// wall is what the clocks show at t, as a time of UTC.
+func wall(t time.Time) time.Time {
+	_, offset := t.Zone()
+	return t.Add(time.Duration(offset) * time.Second).UTC()
+}
+
+// field is a moment as a field of a form has it: with its offset in an hour that is there twice; empty for none.
 func (z zone) field(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
 	t = t.In(z.Location)
+	if !z.again(t).IsZero() {
+		return t.Format(fieldOffset)
+	}
 	if t.Truncate(time.Minute).Equal(t) {
 		return t.Format(fieldMinutes)
 	}
@@ -107,28 +131,48 @@ func (z zone) field(t time.Time) string {
 }
 
 // read reads what a field or an address has: a date, which is its first moment, a time, or either of RFC 3339, which names
-// its offset itself.
-func (z zone) read(text string) (t time.Time, ok bool) {
+// its offset itself. why is what is wrong with it; empty if nothing: a time that the clocks never show, or twice, is none.
+func (z zone) read(text string) (t time.Time, why string) {
 	text = strings.TrimSpace(text)
 	if from, _, err := calendar.Period(text, z.Location); err == nil && len(text) == len(time.DateOnly) && text[4] == '-' && text[5] != 'W' {
-		return from, true
+		return from, ""
 	}
 	for _, form := range []string{fieldMinutes, "2006-01-02 15:04", fieldSeconds} {
-		if t, err := time.ParseInLocation(form, text, z.Location); err == nil {
-			return t, true
+		shown, err := time.Parse(form, text)
+		if err != nil {
+			continue
 		}
+		t, _ := time.ParseInLocation(form, text, z.Location)
+		if !wall(t).Equal(shown) {
+			return t, "is skipped: the clocks of " + z.String() + " are set forward then"
+		}
+		if other := z.again(t); !other.IsZero() {
+			if other.Before(t) {
+				t, other = other, t
+			}
+			return t, "is there twice, as the clocks of " + z.String() + " are set back: write " + z.field(t) + " or " + z.field(other)
+		}
+		return t, ""
 	}
 	t, err := time.Parse(time.RFC3339, text)
-	return t, err == nil
+	if err != nil {
+		return t, "is no time: write it as 2026-12-31 08:00, or the day alone"
+	}
+	return t, ""
 }
 
 // refield is what an address has, as a field of a form has it; unchanged if it is no time.
 func (z zone) refield(text string) string {
-	if t, ok := z.read(text); ok {
+	if t, why := z.read(text); why == "" {
 		return z.field(t)
 	}
 	return text
 }
 
-// notTime is what is wrong with a text that is none.
-const notTime = "is no time: write it as 2026-12-31 08:00, or the day alone"
+// local reports whether a browser's own field of a time can have a text, and nothing is to be added to it.
+func (z zone) local(text string) bool {
+	_, why := z.read(text)
+	_, minutes := time.Parse(fieldMinutes, text)
+	_, seconds := time.Parse(fieldSeconds, text)
+	return text == "" || why == "" && (minutes == nil || seconds == nil)
+}
