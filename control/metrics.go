@@ -71,7 +71,7 @@ func (d *handler) count(x *exchange, r *http.Request, operation string) {
 	counter, now, key := d.requests.Counter(), d.db.Now(), x.key
 	switch {
 	case key != nil:
-		counter.Used(key.ID, now)
+		counter.Used(key, now)
 	case x.refused != nil && (x.operation == nil || x.refused.Message == auth.ErrRevoked.Message || x.refused.Message == auth.ErrExpired.Message):
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), shownTimeout)
 		defer cancel()
