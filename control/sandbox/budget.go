@@ -29,7 +29,8 @@ const (
 	defaultLogKeep = 7 * 24 * time.Hour
 	// budgetParts is the number of parts of the budget.
 	budgetParts = 64
-	// seedEvents is how many events a new tenant has, and that of its end.
+	// seedEvents is how many events a tenant has whatever its visitor does: those of its seed, and the one of
+	// its end.
 	seedEvents = 12
 	// usualBytes is the longest record that counts as one event; each extraBytes beyond it count as one
 	// more, as they take as much space as a usual event: they are kept several times, in several forms.
