@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -63,11 +64,12 @@ func byKey(known auth.Keys, now func() time.Time) authenticator {
 				caller, inside := ctx.Context().Value(inProcess{}).(auth.Principal)
 				if !inside {
 					var err error
-					if caller, err = auth.Authenticate(ctx.Context(), authorization(ctx), known, now()); err != nil {
-						return nil, err
-					}
+					caller, err = auth.Authenticate(ctx.Context(), authorization(ctx), known, now())
 					if x, ok := exchangeOf(ctx.Context()); ok {
-						x.key = caller.Key
+						x.key, x.dead = caller.Key, errors.Is(err, auth.ErrRevoked) || errors.Is(err, auth.ErrExpired)
+					}
+					if err != nil {
+						return nil, err
 					}
 				}
 				if err := caller.Require(api.Scope(access)); err != nil {

@@ -116,6 +116,7 @@ type exchange struct {
 	tenantID  string          // of the request, for the log and its span; empty for none
 	span      *trace.Span     // nil: it is not traced
 	key       *api.Key        // that has admitted the request; nil for none
+	dead      bool            // the request has shown the secret of a key that is revoked or has expired
 	refused   *api.Error      // the response; nil for none
 }
 

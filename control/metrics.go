@@ -71,8 +71,8 @@ func (d *handler) count(x *exchange, r *http.Request, operation string) {
 	counter, now, key := d.requests.Counter(), d.db.Now(), x.key
 	switch {
 	case key != nil:
-		counter.Used(key.ID, now)
-	case x.refused != nil && (x.operation == nil || x.refused.Message == auth.ErrRevoked.Message || x.refused.Message == auth.ErrExpired.Message):
+		counter.Used(key, now)
+	case x.refused != nil && (x.operation == nil || x.dead):
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), shownTimeout)
 		defer cancel()
 		key = auth.Shown(ctx, auth.Header(r.Header), d.keys)

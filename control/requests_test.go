@@ -2,6 +2,7 @@ package control_test
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -11,8 +12,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment.example/bench/waittest"
 	"muniment.example/control/node"
 	counted "muniment.example/control/requests"
+	"muniment.example/control/store"
+	"muniment.example/control/store/storetest"
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/keyuse"
 )
@@ -84,7 +88,7 @@ func TestRequestsOfADay(t *testing.T) {
 	h.call(player, "GET", "/v1/rihgts", "", api.HeaderRequestID, "req-path").refused(404, api.ResourceNotFound)
 	source, told := h.control().Source(), clock.now().Unix()/60
 	_, err := source.Feed(t.Context(), api.FeedRequest{NodeID: "nod_a", KeyUses: api.KeyUses{
-		Used: []api.KeyUse{{KeyID: playerID, Minute: told + 100}, {KeyID: "key_unknown", Minute: told}},
+		Used: []api.KeyUse{{KeyID: playerID, TenantID: tenantID, Minute: told + 100}, {KeyID: "key_unknown", TenantID: tenantID, Minute: told}},
 		Refused: []api.Refusals{
 			{TenantID: tenantID, KeyID: playerID, Operation: api.OperationDelivery, Status: 412, Code: api.PreconditionFailed, Cause: "LICENSED_REGION_MISMATCH", Count: 3, First: told - 2, Last: told, RequestID: "req-node"},
 			{TenantID: strangerID, KeyID: playerID, Operation: api.OperationDelivery, Status: 409, Code: api.StateConflict, Count: 9, First: told, Last: told, RequestID: "req-lie"},
@@ -155,22 +159,40 @@ func TestRefusedRequestsAreBounded(t *testing.T) {
 	made := h.call(root, "POST", "/v1/api-keys", `{"label":"hostile"}`).ok()
 	hostile := &api.Key{ID: get[string](t, made, "key", "keyId"), TenantID: tenantID}
 	victim := &api.Key{ID: get[string](t, h.call(other, "POST", "/v1/api-keys", `{"label":"victim"}`).ok(), "key", "keyId"), TenantID: otherID}
-	for n := range 10_000 {
-		h.requests.Counter().Refused(hostile, fmt.Sprint("operation-", n), &api.Error{Code: api.Code(fmt.Sprint("CODE_", n)), HTTPStatus: 400}, "req", h.db.Now())
-		if n%200 == 0 { // as it would be with time
-			require.NoError(t, h.requests.Write(t.Context()))
+	keys := []*api.Key{hostile}
+	for n := range 4 {
+		keys = append(keys, &api.Key{ID: get[string](t, h.call(root, "POST", "/v1/api-keys", fmt.Sprintf(`{"label":"key %d"}`, n)).ok(), "key", "keyId"), TenantID: tenantID})
+	}
+	lines := func() (of map[string]int, total int64) {
+		of = map[string]int{}
+		for _, l := range h.refusedOf(root, url.Values{"limit": {"500"}}).Requests {
+			require.Equal(t, l.Operation == "", l.Code == "" && l.Status == 0)
+			of[l.KeyID]++
+			total += l.Count
+		}
+		return of, total
+	}
+	for k, key := range keys {
+		for n := range 2000 {
+			h.requests.Counter().Refused(key, fmt.Sprint("operation-", n), &api.Error{Code: api.Code(fmt.Sprint("CODE_", n)), HTTPStatus: 400}, "req", h.db.Now())
+			if n%200 == 0 { // as it would be with time
+				require.NoError(t, h.requests.Write(t.Context()))
+			}
+		}
+		if k == 0 {
+			of, total := lines()
+			require.Equal(t, map[string]int{hostile.ID: keyuse.MostOfKey + 1}, of, "a key leaves room for others")
+			require.EqualValues(t, 2000, total)
 		}
 	}
 	h.requests.Counter().Refused(victim, "list-rights", api.NotFound("right"), "req-victim", h.db.Now())
-	list := h.refusedOf(root, url.Values{"limit": {"500"}})
-	require.Len(t, list.Requests, keyuse.MostOfTenant+1)
-	total := int64(0)
-	for _, l := range list.Requests {
-		if total += l.Count; l.KeyID == "" {
-			require.EqualValues(t, 10_000-keyuse.MostOfTenant, l.Count)
-			require.Empty(t, l.Operation)
-		}
+	of, total := lines()
+	require.Equal(t, 1, of[""])
+	sum := 0
+	for _, n := range of {
+		sum += n
 	}
+	require.Equal(t, keyuse.MostOfTenant+1, sum)
 	require.EqualValues(t, 10_000, total)
 	require.Equal(t, "req-victim", h.refusedOf(other, nil).Requests[0].RequestID)
 }
@@ -206,4 +228,54 @@ func TestRequestsThatCannotBeWritten(t *testing.T) {
 	require.Error(t, h.requests.Write(ended))
 	require.EqualValues(t, 1, h.refusedOf(root, nil).Requests[0].Count)
 	require.NotNil(t, get[[]any](t, h.call(root, "GET", "/v1/api-keys", "").ok(), "keys")[0].(map[string]any)["lastUsedAt"])
+}
+
+// TestPollsDoNotWaitForCounts: while the counts can't be written, as behind a lock, nodes keep their leases, and nothing is
+// lost.
+func TestPollsDoNotWaitForCounts(t *testing.T) {
+	dir := t.TempDir()
+	h := newFixtureOn(t, dir, node.Config{})
+	if !h.db.Shared() {
+		t.Skip("one process has all nodes in memory")
+	}
+	path, url := storetest.Place(t, dir)
+	other, err := store.Open(t.Context(), store.Config{Path: path, URL: url})
+	require.NoError(t, err)
+	defer other.Close()
+	_, root := h.tenant()
+	h.call(root, "GET", "/v1/rights/rgh_none", "").refused(404, api.ResourceNotFound)
+	written := make(chan error, 1)
+	require.NoError(t, other.Transact(t.Context(), func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(t.Context(), `LOCK TABLE key_uses IN SHARE MODE`)
+		require.NoError(t, err)
+		go func() { written <- h.requests.Write(context.WithoutCancel(t.Context())) }()
+		waittest.Until(t, func() bool {
+			var waits bool
+			require.NoError(t, other.Read().QueryRowContext(t.Context(), `SELECT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'key_uses'::regclass)`).Scan(&waits))
+			return waits
+		})
+		soon, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.NoError(t, h.nodes.Polled(soon, api.FeedRequest{NodeID: "nod_a", Epoch: 1, After: 1}))
+		require.Error(t, <-written, "it gives up")
+		return nil
+	}))
+	require.EqualValues(t, 1, h.refusedOf(root, nil).Requests[0].Count)
+	require.NotNil(t, get[[]any](t, h.call(root, "GET", "/v1/api-keys", "").ok(), "keys")[0].(map[string]any)["lastUsedAt"])
+}
+
+// TestUsesOfKeysThatAreGone are deleted, and no others.
+func TestUsesOfKeysThatAreGone(t *testing.T) {
+	h := newFixture(t)
+	_, root := h.tenant()
+	keyID := get[[]any](t, h.call(root, "GET", "/v1/api-keys", "").ok(), "keys")[0].(map[string]any)["keyId"].(string)
+	require.NotNil(t, h.lastUsed(root, keyID))
+	require.NoError(t, h.db.Transact(t.Context(), func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(t.Context(), `INSERT INTO key_uses (key_id, tenant_id, used_at) VALUES ('key_gone', 'tnt_gone', 1)`)
+		return err
+	}))
+	require.NoError(t, h.requests.ForgetUses(t.Context()))
+	left, err := store.List(t.Context(), h.db.Read(), "the uses of keys", store.Text, `SELECT key_id FROM key_uses`)
+	require.NoError(t, err)
+	require.Equal(t, []string{keyID}, left)
 }

@@ -178,3 +178,29 @@ func TestSandboxBudgetOfAnAddress(t *testing.T) {
 	n, _ = v.demosUntilRefused()
 	require.Equal(t, 4, n)
 }
+
+// TestLongChangesCountAsWhatTheyTake: a visitor whose every change has the longest scope takes no more
+// space than one who makes short ones.
+func TestLongChangesCountAsWhatTheyTake(t *testing.T) {
+	p := openPlayground(t, newFixture(t), sandbox.Config{Events: 64 * 60, Limits: sandbox.Limits{Burst: 1000, Sustained: 1000}, Deliver: delivers})
+	v, _ := p.visit()
+	basis := list(t, v.does("GET", "/inspect", ""), "bases")[0]["id"]
+	counted := func() (events int) {
+		require.NoError(t, p.db.Read().QueryRow(`SELECT CAST(SUM(events) AS BIGINT) FROM sandbox_events`).Scan(&events))
+		return events
+	}
+	issue := func(scope string) answer {
+		return v.send("POST", "/rights/issue", fmt.Sprintf(`{"basisId":%q,"substrate":"DOOH","effectiveFrom":"2026-11-21T04:00:00Z","scope":%s}`, basis, scope))
+	}
+	before := counted()
+	require.Equal(t, 200, issue(`"all screens"`).status)
+	require.Equal(t, 1, counted()-before)
+	longest := `{"x-note":"` + strings.Repeat("x", 16_000) + `"}`
+	a := issue(longest)
+	require.Equal(t, 200, a.status, a.text)
+	require.InDelta(t, 85/4, counted()-before-1, 2)
+	for range 3 {
+		a = issue(longest)
+	}
+	require.Contains(t, refusal(t, a, 429, sandbox.RateLimited), "all the events")
+}

@@ -110,7 +110,7 @@ func (g *Gateway) reportOf(ctx *fasthttp.RequestCtx, began time.Time, b *api.Sig
 		if g.logsRequests() {
 			ctx.SetUserValue(tenantOf{}, b.TenantID)
 		}
-		g.rights.Uses().Used(key.ID, arrived)
+		g.rights.Uses().Used(key, arrived)
 		return g.record(deadline, b, eid, dwell, arrived, key.Sandbox)
 	}
 }

@@ -63,7 +63,7 @@ func (g *Gateway) deliverer(ctx *fasthttp.RequestCtx, arrived time.Time, deadlin
 	if g.logsRequests() {
 		ctx.SetUserValue(tenantOf{}, principal.TenantID)
 	}
-	g.rights.Uses().Used(principal.ID, arrived)
+	g.rights.Uses().Used(principal.Key, arrived)
 	return principal, principal.Require(api.DeliveryWrite)
 }
 

@@ -129,7 +129,7 @@ func (g *Gateway) playerOf(ctx *fasthttp.RequestCtx, text []byte, from string) (
 		return principal, false, err
 	}
 	ctx.SetUserValue(shownBy{}, principal.Key)
-	g.rights.Uses().Used(principal.ID, g.now())
+	g.rights.Uses().Used(principal.Key, g.now())
 	if principal.Scopes != api.Scopes(api.DeliveryWrite) {
 		return principal, false, errPlayerScope
 	}

@@ -62,7 +62,7 @@ func TestControlIsToldOfRefusedRequests(t *testing.T) {
 		return total >= int64(len(want))
 	})
 	require.Equal(t, want, got)
-	require.ElementsMatch(t, []api.KeyUse{{KeyID: key, Minute: today.Unix() / 60}, {KeyID: reader, Minute: today.Unix() / 60}}, w.control.KeyUses().Used)
+	require.ElementsMatch(t, []api.KeyUse{{KeyID: key, TenantID: "tnt_a", Minute: today.Unix() / 60}, {KeyID: reader, TenantID: "tnt_a", Minute: today.Unix() / 60}}, w.control.KeyUses().Used)
 }
 
 // TestRefusalsWaitForControl: while it is away they are counted on.

@@ -21,11 +21,13 @@ func requestsList(query url.Values) list[client.RefusedRequests] {
 		columns: []string{"Last (UTC)", "Key", "Operation", "Error", "Because of", "What to do", "How often", "Request", "Since"},
 		row: func(r client.RefusedRequests) []cell {
 			key, failed := link(r.KeyLabel, r.KeyID, "/keys"), state(r.Code)
-			if r.KeyID == "" {
+			switch {
+			case r.KeyID == "":
 				key, failed = text("all others"), text("")
-			} else {
-				key.Note = short(r.KeyID)
-				failed.Note = strconv.Itoa(r.Status)
+			case r.Operation == "":
+				key.Note, failed = short(r.KeyID), text("all others")
+			default:
+				key.Note, failed.Note = short(r.KeyID), strconv.Itoa(r.Status)
 			}
 			return []cell{minute(r.LastAt), key, text(r.Operation), failed, text(r.Cause), text(upper(r.Advice)), amount(r.Count), text(r.RequestID), minute(r.FirstAt)}
 		},
@@ -44,7 +46,7 @@ func showRequests(p *page) error {
 	p.show("Requests", "Refused requests")
 	return showList(p, requestsList(nil), listed{
 		Lead: "What was refused of your requests within 24 hours, by key and error. Only requests with one of your keys are here, a revoked or expired one too: of all others nobody knows whose they are. " +
-			"A line appears within seconds, and the last seconds of a process that is killed are lost.",
+			"A line appears within seconds, and the last seconds of a process that ends are lost.",
 		Empty: "Nothing was refused within 24 hours. If a program of yours gets errors and nothing is here, look at the key that it sends: a wrong one is nobody’s.",
 		New:   p.offer("list-api-keys", "Keys and their last use", "/keys"),
 	}, slices.Clone(requestFilters)...)

@@ -60,13 +60,16 @@ func (r *run) again(ctx context.Context, do func() (progress bool, err error)) e
 		if progress || began.IsZero() {
 			began, attempt = time.Now(), 0
 		}
-		if time.Since(began) >= r.cfg.RetryFor {
+		left := r.cfg.RetryFor - time.Since(began)
+		if left <= 0 {
 			return fmt.Errorf("given up after %s, run the same command again to continue: %w", r.cfg.RetryFor, err)
 		}
 		p := r.progress
 		p.Trouble = err.Error()
 		r.report(p, true)
-		remote.Wait(ctx, attempt, refused)
+		if !remote.Wait(ctx, attempt, refused, left) {
+			return fmt.Errorf("the service asks to wait for %s, which is longer than is left of %s; run the same command again then: %w", refused.After, r.cfg.RetryFor, err)
+		}
 	}
 }
 

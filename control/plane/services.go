@@ -318,6 +318,7 @@ func (s *services) sweeps(warehouse any) []control.Sweep {
 		{Name: "forget sessions that have ended", Every: 10 * time.Minute, Do: s.members.Forget},
 		{Name: "write which keys were used and which requests were refused", Every: requests.WriteEvery, Do: s.requests.Write},
 		{Name: "forget requests that were refused a day ago", Every: time.Minute, Do: s.requests.Forget},
+		{Name: "forget the uses of keys that are gone", Every: time.Hour, Do: s.requests.ForgetUses},
 		{Name: "note what the operators' page charts", Every: operator.NoteEvery, Do: s.operators.Note},
 		{Name: "expire bundles", Every: time.Minute, Do: s.exports.Expire},
 		{Name: "delete the bundles that no job has", Every: time.Hour, Do: s.exports.Sweep},

@@ -158,6 +158,9 @@ func (d *draft) fill(ctx context.Context, config sealer.PackConfig, roots map[ui
 func (d *draft) add(ctx context.Context, b *sealer.PackBuilder, roots map[uint64]string) (news bool, err error) {
 	for p := range d.pages(ctx, d.old.position, d.end, d.cfg.MaxEntries) {
 		if p.err == nil {
+			p.err = d.unmoved(ctx, d.db.Read())
+		}
+		if p.err == nil {
 			p.err = d.addRepeats(ctx, b, p.repeats)
 		}
 		if p.err != nil {
@@ -176,6 +179,15 @@ func (d *draft) add(ctx context.Context, b *sealer.PackBuilder, roots map[uint64
 		}
 	}
 	return news, nil
+}
+
+// unmoved returns errMoved if another process has sealed since the head was read: then the rest of the work is in vain.
+func (d *draft) unmoved(ctx context.Context, q store.Querier) error {
+	sequence, err := store.Count(ctx, q, "the packs", `SELECT COALESCE(MAX(sequence), 0) FROM proof_heads WHERE tenant_id = $1`, d.tenantID)
+	if err == nil && sequence != d.old.sequence {
+		err = errMoved
+	}
+	return err
 }
 
 // grow adds a row to the next head. It fails with errForked if the tree then has another root than
@@ -257,6 +269,9 @@ func (d *draft) promise(ctx context.Context) error {
 	}
 	d.promised = true
 	err := d.db.Change(ctx, func(tx *store.Tx) error {
+		if err := d.unmoved(ctx, tx); err != nil {
+			return err // and no root is promised that nobody needs
+		}
 		return promise(ctx, tx, d.tenantID, d.next.tree.Size(), d.next.tree.Root(), d.began)
 	})
 	if err == nil {
@@ -300,6 +315,9 @@ func (d *draft) blame(ctx context.Context, cause error) error {
 
 // write writes the pack's file and the file of its nodes.
 func (d *draft) write(ctx context.Context) (err error) {
+	if err = d.unmoved(ctx, d.db.Read()); err != nil {
+		return err
+	}
 	d.lines, d.file, err = d.folder.write(ctx, d.tenantID, d.packID, func(w io.Writer) error {
 		bundle := sealer.NewBundleWriter(w, d.pack)
 		if err := d.scratch.each(bundle.Add); err != nil {

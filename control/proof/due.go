@@ -3,6 +3,7 @@ package proof
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"runtime"
 	"sync"
 	"time"
@@ -49,7 +50,8 @@ func (s *packer) DueEvery() time.Duration {
 
 // SealDue seals the new events of each tenant of Config.Tenants that has had some for SealEvery, or
 // has SealAt of them: a few tenants at a time, each for at most WorkFor. The rest is due again at the
-// next call. Any number of processes may call it at once: of two that seal a tenant, one wins each pack.
+// next call. Any number of processes may call it at once: of two that seal a tenant, one wins the first pack, and the
+// other leaves the tenant to it.
 // Calls in one process must not overlap.
 //
 // A tenant without new events is checked less and less often, down to twice in SealEvery. So events
@@ -246,11 +248,14 @@ func (s *packer) sealIfDue(ctx context.Context, tenantID string) (own bool, err 
 		}
 	}
 	if wait <= 0 {
-		if _, err := s.timed(ctx, tenantID, request{workFor: s.cfg.WorkFor, by: store.BySystem()}); err != nil {
+		sealed, err := s.timed(ctx, tenantID, request{workFor: s.cfg.WorkFor, yields: true, by: store.BySystem()})
+		if err != nil {
 			return true, err
 		}
 		s.due.found(tenantID, time.Time{}) // the next check finds out if there is more
-		wait = 0
+		if wait = 0; sealed.More {
+			wait = tick + rand.N(tick) // so that processes don't go through a backlog in step
+		}
 	}
 	s.due.plan(tenantID, func(p *plan) { p.next, p.idle = now.Add(max(wait, tick)), tick })
 	return false, nil

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
+	"muniment.example/bench/waittest"
 	"muniment.example/control/proof/prooftest"
 	"muniment.example/gateway/api"
 	"muniment.example/pipeline"
@@ -241,4 +242,43 @@ func TestAPartitionThatIsBehindHoldsNoOther(t *testing.T) {
 	due := h.service.due.at(h.Now(), tenants, dueTick)
 	require.NotEmpty(t, due, "not every one has waited")
 	require.NotContains(t, due, a)
+}
+
+// TestAProcessLeavesABacklogToAnother that is faster, instead of building each pack beside it: it signs, writes and
+// promises nothing.
+func TestAProcessLeavesABacklogToAnother(t *testing.T) {
+	h := build(t, byItself(0, 30))
+	other := h.another()
+	h.Deliver(deliveries(50)...)
+	h.Pause(0)
+	defer h.Loaders[0].Resume()
+	gathered, sealed := make(chan struct{}), make(chan struct{})
+	var own, others []string
+	h.service.step = func(name string) error {
+		if own = append(own, name); name == "promise root" && len(own) == 1 {
+			close(gathered)
+			<-sealed
+		}
+		return nil
+	}
+	other.step = func(name string) error {
+		if others = append(others, name); name == "answer" && len(h.packs()) == 1 { // four are left
+			close(sealed)
+			own := h.service // which has its turn
+			waittest.Until(t, func() bool { own.sealing.mu.Lock(); defer own.sealing.mu.Unlock(); return len(own.sealing.held) == 0 })
+		}
+		return nil
+	}
+	ended := make(chan error)
+	go func() { ended <- h.service.SealDue(t.Context()) }()
+	<-gathered
+	require.NoError(t, other.SealDue(t.Context()))
+	require.NoError(t, <-ended)
+	require.Equal(t, []string{"promise root"}, own)
+	require.Len(t, h.packs(), 5)
+	require.Len(t, others, 5*(len(steps)+len([]string{"write nodes"})))
+	next := h.service.due.plans[tenant].next
+	require.GreaterOrEqual(t, next.Sub(h.Now()), dueTick)
+	require.Less(t, next.Sub(h.Now()), 2*dueTick)
+	h.check()
 }

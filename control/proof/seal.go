@@ -73,6 +73,7 @@ type request struct {
 	workFor   time.Duration
 	spoolWait time.Duration // how long it waits for spools
 	leaving   string        // the key that is about to be revoked
+	yields    bool          // it ends when another process seals the tenant, which would build each pack beside it
 	by        sealer.Ref
 }
 
@@ -125,7 +126,7 @@ func (s *packer) seal(ctx context.Context, tenantID string, q request) (sealed S
 	if err != nil {
 		return Sealed{}, false, err
 	}
-	run := &session{packer: s, tenantID: tenantID, leaving: q.leaving, by: q.by, end: reached.loaded, short: reached.short()}
+	run := &session{packer: s, tenantID: tenantID, leaving: q.leaving, yields: q.yields, by: q.by, end: reached.loaded, short: reached.short()}
 	more, err := run.work(ctx, q.workFor, upTo)
 	if err == nil && run.short && !more {
 		more, err = run.left(ctx, upTo)
@@ -171,6 +172,9 @@ func (s *session) work(ctx context.Context, workFor time.Duration, upTo sealer.P
 			more, err = s.sealNext(ctx)
 		}
 		release()
+		if errors.Is(err, errMoved) && s.yields {
+			return s.left(ctx, upTo)
+		}
 		if errors.Is(err, errMoved) {
 			s.signer, more, err = nil, true, nil // another process has sealed: continue behind its pack
 		}

@@ -66,6 +66,7 @@ type session struct {
 	tenantID string
 	// leaving is the key that is about to be revoked; may be empty.
 	leaving string
+	yields  bool // see request
 	by      sealer.Ref
 	// end is the position that the session seals up to, exclusive. short means that the log continues
 	// there, but the warehouse doesn't yet.

@@ -16,9 +16,10 @@ import (
 // processes: Config.MaxTenants, and Config.Events, which are those that visitors have caused and
 // the log still has. An address may cause a 64th of these, however many tenants it creates;
 // otherwise one visitor could close the sandbox to all others. An event takes about 4 KB in log,
-// warehouse, packs and database, and one of a change with the longest scope about 85 KB. While the
-// disk has less than Config.MinFree left every visitor is refused: the sandbox stops before other
-// parts of the service have to.
+// warehouse, packs and database. One of a change with the longest scope takes about 85 KB, and counts
+// as 21 (weight): so 400,000 take about 1.6 GB at most, whatever visitors write. While the disk has
+// less than Config.MinFree left every visitor is refused: the sandbox stops before other parts of the
+// service have to.
 //
 // Events are counted when they are in the log. Requests in flight are not counted yet. An address
 // is stored as a hash under the secret of the cookies, so replacing the secret resets the counts.
@@ -28,9 +29,17 @@ const (
 	defaultLogKeep = 7 * 24 * time.Hour
 	// budgetParts is the number of parts of the budget.
 	budgetParts = 64
-	// seedEvents is how many events a new tenant has, and that of its end.
+	// seedEvents is how many events a tenant has whatever its visitor does: those of its seed, and the one of
+	// its end.
 	seedEvents = 12
+	// usualBytes is the longest record that counts as one event; each extraBytes beyond it count as one
+	// more, as they take as much space as a usual event: they are kept several times, in several forms.
+	usualBytes = 2 << 10
+	extraBytes = 750
 )
+
+// weight is how many events a change or delivery counts as whose record, as JSON, has that many bytes.
+func weight(bytes int) int { return 1 + max(0, bytes-usualBytes)/extraBytes }
 
 // budget admits what visitors write, and drops idle tenants to make space for it.
 type budget struct {

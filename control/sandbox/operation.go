@@ -107,7 +107,7 @@ func (s *Service) Deliver(ctx context.Context, body []byte) (answer json.RawMess
 		return nil, evicted()
 	}
 	if err == nil {
-		s.count(ctx, 1)
+		s.count(ctx, weight(len(body)))
 	}
 	return answer, err
 }

@@ -329,7 +329,7 @@ func (s *changes) write(ctx context.Context, target string, body any) (json.RawM
 	}
 	data, err := s.call(ctx, http.MethodPost, target, body)
 	if err == nil {
-		s.count(ctx, 1)
+		s.count(ctx, weight(len(data)))
 	}
 	return data, err
 }

@@ -11,7 +11,7 @@ var remedies = map[int]string{
 	http.StatusNotFound:                    "correct the id or the path",
 	http.StatusMethodNotAllowed:            "correct the program",
 	http.StatusRequestTimeout:              "send it again",
-	http.StatusConflict:                    "read the record; a new request needs a new key",
+	http.StatusConflict:                    "read the record; a new request needs a new Idempotency-Key",
 	http.StatusPreconditionFailed:          "don't show it this way; don't send it again",
 	http.StatusRequestEntityTooLarge:       "split it",
 	http.StatusUnsupportedMediaType:        "correct the program",

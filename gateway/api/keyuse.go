@@ -20,12 +20,13 @@ const (
 
 // KeyUse is the last use of a key.
 type KeyUse struct {
-	KeyID  string `json:"keyId" maxLength:"64"`
-	Minute int64  `json:"minute" minimum:"0"` // of Unix time
+	KeyID    string `json:"keyId" maxLength:"64"`
+	TenantID string `json:"tenantId" maxLength:"64"`
+	Minute   int64  `json:"minute" minimum:"0"` // of Unix time
 }
 
-// Refusals are refused requests that have all of this in common. Without a key it is what a tenant has besides those that
-// are counted one by one, and only TenantID and the counts are set.
+// Refusals are refused requests that have all of this in common. Without an operation it is what a key has besides those
+// that are counted one by one, and without a key what the tenant has; nothing else is set then but the counts.
 type Refusals struct {
 	TenantID  string `json:"tenantId" maxLength:"64"`
 	KeyID     string `json:"keyId,omitempty" maxLength:"64"`

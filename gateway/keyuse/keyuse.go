@@ -6,8 +6,14 @@
 // line. No body, address or message is.
 //
 // A Counter is bounded, whatever callers do. A request is counted only under a key whose secret it has, so a stranger
-// counts nowhere; a tenant has at most MostOfTenant lines, and what exceeds them counts as one more without a key; all
-// tenants have MostLines, of which those of the sandbox, which a stranger can make, have a quarter. Times are minutes.
+// counts nowhere; all tenants have MostLines, of which those of the sandbox, which a stranger can make, have a quarter.
+// Lines are as Crowd says, so a key hides nothing of its tenant's others, and a tenant nothing of another's. Times are minutes.
+//
+// Keys are handed over in the order in which they were used, so each gets its turn: within minutes, as
+// api.MostKeyUses are handed over every two seconds, and at most mostKeys wait. Of a tenant whose keys are mostOfTenant, a
+// further one is noted once another was handed over, so it delays no other tenant by more than that. The same holds for
+// all tenants together.
+//
 // What was not handed over is lost when the process ends, and what was handed over by a request whose answer was
 // lost counts twice: this is for people who look for a fault, and no evidence.
 package keyuse
@@ -25,14 +31,18 @@ import (
 const (
 	// MostOfTenant is how many lines of a tenant are counted, besides the one for all others.
 	MostOfTenant = 256
+	// MostOfKey is how many of them are of one key, besides the key's for all others.
+	MostOfKey = 64
 	// MostLines is how many lines are counted at a time.
 	MostLines = 16_384
 	// mostOfSandbox is how many of them are of tenants of the sandbox.
 	mostOfSandbox = MostLines / 4
 	// mostKeys is of how many keys the last use is known at a time.
 	mostKeys = 65_536
-	// idle is for how long a key is remembered whose last use was handed over, so that a use in the same minute is
-	// not handed over again.
+	// mostKeysOfTenant is how many of them are of one tenant.
+	mostKeysOfTenant = mostKeys / 16
+	// idle is for how many minutes a key is remembered whose last use was handed over, so that a use in the same minute
+	// is not handed over again.
 	idle = 2
 	// Pause is the least time between two pieces that Due returns.
 	Pause = 2 * time.Second
@@ -40,23 +50,57 @@ const (
 
 // Counter counts. The zero value is ready, and is safe for concurrent use.
 type Counter struct {
-	keys  sync.Map // key id → *use
-	known atomic.Int64
+	keys sync.Map // key id → *use; written under mu
 
 	mu       sync.Mutex
+	known    int             // keys
+	knownOf  map[string]int  // keys of each tenant
+	waiting  map[string]bool // the tenants with keys that find no place; "" if all have too many
+	queue    []*use          // that are to be handed over, in this order
+	swept    int64           // the minute in which keys were last forgotten
 	lines    map[line]*refused
-	tenants  map[string]int // lines of each, without its others
-	ofTheBox int            // lines of the sandbox
-	taken    time.Time      // when Due last returned something
+	crowds   map[string]*Crowd // of each tenant
+	ofTheBox int               // lines of the sandbox
+	taken    time.Time         // when Due last returned something
 }
 
 // use is the last use of a key.
 type use struct {
-	minute atomic.Int64
-	handed atomic.Int64 // the minute that was handed over; 0: none was
+	keyID, tenantID string
+	minute          atomic.Int64
+	queued          atomic.Bool
 }
 
-// line is what refusals are counted by. Without a key it stands for all others of the tenant.
+// Crowd is how many lines a tenant has, without its one for all others. The zero value has none.
+type Crowd struct {
+	all  int
+	keys map[string]int // without each key's for all others
+}
+
+// Full says whether a key, or the tenant, has so many lines that a further one counts among its others.
+func (c *Crowd) Full(keyID string) (key, tenant bool) {
+	return c.keys[keyID] >= MostOfKey, c.all >= MostOfTenant
+}
+
+// Count counts lines, or discounts them: those of a key for all others have no operation, and the tenant's has no key.
+func (c *Crowd) Count(keyID, operation string, more int) {
+	if keyID == "" {
+		return
+	}
+	c.all += more
+	if operation == "" {
+		return
+	}
+	if c.keys == nil {
+		c.keys = map[string]int{}
+	}
+	if c.keys[keyID] += more; c.keys[keyID] == 0 {
+		delete(c.keys, keyID)
+	}
+}
+
+// line is what refusals are counted by. One without an operation stands for all others of the key, and one without a key
+// for all others of the tenant.
 type line struct {
 	tenantID, keyID, operation string
 	status                     int
@@ -71,22 +115,66 @@ type refused struct {
 	sandbox     bool
 }
 
-// Used notes that a request was authenticated by a key. Of all uses of a key within a minute the first alone writes.
-func (c *Counter) Used(keyID string, at time.Time) {
-	minute := at.Unix() / 60
+// Used notes that a request was authenticated by a key. Of all uses of a key within a minute the first alone takes a lock.
+func (c *Counter) Used(key *api.Key, at time.Time) {
+	c.used(key.ID, key.TenantID, at.Unix()/60, false)
+}
+
+// used notes a use. again hands it over although one of its minute was.
+func (c *Counter) used(keyID, tenantID string, minute int64, again bool) {
 	known, ok := c.keys.Load(keyID)
 	if !ok {
-		if c.known.Load() >= mostKeys {
+		if known = c.know(keyID, tenantID); known == nil {
 			return
-		}
-		var before bool
-		if known, before = c.keys.LoadOrStore(strings.Clone(keyID), new(use)); !before {
-			c.known.Add(1)
 		}
 	}
 	u := known.(*use)
-	if last := u.minute.Load(); last < minute {
-		u.minute.CompareAndSwap(last, minute) // else another request of this minute was faster
+	last := u.minute.Load()
+	newer := last < minute && u.minute.CompareAndSwap(last, minute) // else another request of this minute was faster
+	if (newer || again) && u.queued.CompareAndSwap(false, true) {
+		c.mu.Lock()
+		c.queue = append(c.queue, u)
+		c.mu.Unlock()
+	}
+}
+
+// know remembers a key, unless there are too many: then it returns nil. The texts are copied: they may be views.
+func (c *Counter) know(keyID, tenantID string) any {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known, ok := c.keys.Load(keyID); ok {
+		return known
+	}
+	all, own := c.known >= mostKeys, c.knownOf[tenantID] >= mostKeysOfTenant
+	if all || own {
+		if c.waiting == nil {
+			c.waiting = map[string]bool{}
+		}
+		if own {
+			c.waiting[strings.Clone(tenantID)] = true
+		} else {
+			c.waiting[""] = true
+		}
+		return nil
+	}
+	u := &use{keyID: strings.Clone(keyID), tenantID: strings.Clone(tenantID)}
+	if c.knownOf == nil {
+		c.knownOf = map[string]int{}
+	}
+	c.keys.Store(u.keyID, u)
+	c.known++
+	c.knownOf[u.tenantID]++
+	return u
+}
+
+// forget forgets a key.
+func (c *Counter) forget(u *use) {
+	if !c.keys.CompareAndDelete(u.keyID, u) {
+		return
+	}
+	c.known--
+	if c.knownOf[u.tenantID]--; c.knownOf[u.tenantID] == 0 {
+		delete(c.knownOf, u.tenantID)
 	}
 }
 
@@ -101,10 +189,19 @@ func (c *Counter) add(l line, n refused) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.lines == nil {
-		c.lines, c.tenants = map[line]*refused{}, map[string]int{}
+		c.lines, c.crowds = map[line]*refused{}, map[string]*Crowd{}
+	}
+	crowd := c.crowds[l.tenantID]
+	if crowd == nil {
+		crowd = new(Crowd)
 	}
 	have := c.lines[l]
-	if have == nil && l.keyID != "" && c.tenants[l.tenantID] >= MostOfTenant {
+	ofKey, ofTenant := crowd.Full(l.keyID)
+	if have == nil && l.operation != "" && (ofKey || ofTenant) {
+		l = line{tenantID: l.tenantID, keyID: l.keyID}
+		have = c.lines[l]
+	}
+	if have == nil && l.keyID != "" && ofTenant {
 		l = line{tenantID: l.tenantID}
 		have = c.lines[l]
 	}
@@ -115,10 +212,11 @@ func (c *Counter) add(l line, n refused) {
 		if n.sandbox {
 			c.ofTheBox++
 		}
-		if l.keyID != "" {
-			c.tenants[strings.Clone(l.tenantID)]++
-		}
 		l.tenantID, l.keyID, l.operation, l.cause = strings.Clone(l.tenantID), strings.Clone(l.keyID), strings.Clone(l.operation), strings.Clone(l.cause)
+		if l.keyID != "" {
+			c.crowds[l.tenantID] = crowd
+		}
+		crowd.Count(l.keyID, l.operation, 1)
 		have = &refused{first: n.first, last: n.last, sandbox: n.sandbox}
 		c.lines[l] = have
 	}
@@ -150,22 +248,29 @@ func (c *Counter) Due(now time.Time) api.KeyUses {
 // Take returns what was counted since the last call, at most api.MostKeyUses keys and api.MostRefusals lines, and counts it
 // no more. What is not delivered must be given to Return.
 func (c *Counter) Take(now time.Time) (taken api.KeyUses) {
-	minute := now.Unix() / 60
-	c.keys.Range(func(id, known any) bool {
-		u := known.(*use)
-		used, handed := u.minute.Load(), u.handed.Load()
-		switch {
-		case used > handed && len(taken.Used) < api.MostKeyUses:
-			u.handed.Store(used)
-			taken.Used = append(taken.Used, api.KeyUse{KeyID: id.(string), Minute: used})
-		case used == handed && used+idle < minute: // a use meanwhile may be lost: the next counts
-			c.keys.Delete(id)
-			c.known.Add(-1)
-		}
-		return true
-	})
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	n := min(len(c.queue), api.MostKeyUses)
+	for _, u := range c.queue[:n] {
+		u.queued.Store(false) // before the minute is read: a later one queues the key again
+		taken.Used = append(taken.Used, api.KeyUse{KeyID: u.keyID, TenantID: u.tenantID, Minute: u.minute.Load()})
+		if c.waiting[""] || c.waiting[u.tenantID] {
+			c.forget(u) // others wait for its place
+		}
+	}
+	if c.queue = slices.Delete(c.queue, 0, n); len(c.queue) == 0 {
+		c.queue = nil
+	}
+	c.waiting = nil
+	if minute := now.Unix() / 60; minute != c.swept {
+		c.swept = minute
+		c.keys.Range(func(_, known any) bool {
+			if u := known.(*use); !u.queued.Load() && u.minute.Load()+idle < minute { // a use meanwhile may be lost: the next counts
+				c.forget(u)
+			}
+			return true
+		})
+	}
 	for l, n := range c.lines {
 		if len(taken.Refused) == api.MostRefusals {
 			break
@@ -175,9 +280,9 @@ func (c *Counter) Take(now time.Time) (taken api.KeyUses) {
 			Count: n.count, First: n.first, Last: n.last, RequestID: n.requestID, Sandbox: n.sandbox,
 		})
 		delete(c.lines, l)
-		if l.keyID != "" {
-			if c.tenants[l.tenantID]--; c.tenants[l.tenantID] == 0 {
-				delete(c.tenants, l.tenantID)
+		if crowd := c.crowds[l.tenantID]; crowd != nil {
+			if crowd.Count(l.keyID, l.operation, -1); crowd.all == 0 {
+				delete(c.crowds, l.tenantID)
 			}
 		}
 		if n.sandbox {
@@ -188,19 +293,14 @@ func (c *Counter) Take(now time.Time) (taken api.KeyUses) {
 }
 
 // Return counts again what Take has returned and nobody got.
-func (c *Counter) Return(taken api.KeyUses) {
-	for _, u := range taken.Used {
-		if known, ok := c.keys.Load(u.KeyID); ok {
-			known.(*use).handed.CompareAndSwap(u.Minute, 0)
-		}
-	}
-	c.Add(taken)
-}
+func (c *Counter) Return(taken api.KeyUses) { c.count(taken, true) }
 
 // Add counts what another Counter has counted.
-func (c *Counter) Add(counted api.KeyUses) {
+func (c *Counter) Add(counted api.KeyUses) { c.count(counted, false) }
+
+func (c *Counter) count(counted api.KeyUses, again bool) {
 	for _, u := range counted.Used {
-		c.Used(u.KeyID, time.Unix(u.Minute*60, 0))
+		c.used(u.KeyID, u.TenantID, u.Minute, again)
 	}
 	for _, r := range counted.Refused {
 		c.add(line{r.TenantID, r.KeyID, r.Operation, r.Status, r.Code, r.Cause}, refused{r.Count, r.First, r.Last, r.RequestID, r.Sandbox})

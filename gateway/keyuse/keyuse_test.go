@@ -2,6 +2,7 @@ package keyuse
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -12,6 +13,8 @@ import (
 )
 
 var now = time.Date(2026, 11, 21, 4, 0, 30, 0, time.UTC)
+
+var keyA = api.Key{ID: "key_a", TenantID: "tnt_a"}
 
 func minute(at time.Time) int64 { return at.Unix() / 60 }
 
@@ -35,21 +38,22 @@ func count(all []api.Refusals) (n int64) {
 
 func TestEachMinuteOfAKeyIsHandedOverOnce(t *testing.T) {
 	var c Counter
-	c.Used("key_a", now)
-	c.Used("key_a", now.Add(10*time.Second))
-	require.Equal(t, []api.KeyUse{{KeyID: "key_a", Minute: minute(now)}}, c.Take(now).Used)
-	c.Used("key_a", now.Add(20*time.Second))
+	c.Used(&keyA, now)
+	c.Used(&keyA, now.Add(10*time.Second))
+	require.Equal(t, []api.KeyUse{{KeyID: "key_a", TenantID: "tnt_a", Minute: minute(now)}}, c.Take(now).Used)
+	c.Used(&keyA, now.Add(20*time.Second))
 	require.True(t, c.Take(now).Empty())
-	c.Used("key_a", now.Add(-time.Hour))
+	c.Used(&keyA, now.Add(-time.Hour))
 	require.True(t, c.Take(now).Empty(), "a clock that steps back takes no use back")
-	c.Used("key_a", now.Add(time.Minute))
+	c.Used(&keyA, now.Add(time.Minute))
 	taken := c.Take(now.Add(time.Minute))
 	require.Equal(t, minute(now)+1, taken.Used[0].Minute)
 	c.Return(taken)
 	require.Equal(t, taken, c.Take(now.Add(time.Minute)), "what nobody got is handed over again")
 
 	require.True(t, c.Take(now.Add(time.Hour)).Empty())
-	require.Zero(t, c.known.Load(), "a key that is not used is forgotten")
+	require.Zero(t, c.known, "a key that is not used is forgotten")
+	require.Empty(t, c.knownOf)
 }
 
 func TestRefusalsAreCountedByWhatTheyHaveInCommon(t *testing.T) {
@@ -77,17 +81,25 @@ func TestATenantFillsItsOwnLines(t *testing.T) {
 		c.Refused(hostile, fmt.Sprint("operation-", n), &api.Error{Code: api.Code(fmt.Sprint("CODE_", n)), HTTPStatus: 400 + n%100}, "req_h", now)
 	}
 	c.Refused(other, "observe-delivery", api.NotFound("right"), "req_o", now)
+	require.Len(t, c.lines, MostOfKey+2)
+	for n := range 1000 {
+		c.Refused(&api.Key{ID: fmt.Sprint("key_", n), TenantID: "tnt_h"}, "observe-delivery", api.NotFound("right"), "req_h", now)
+	}
 	require.Len(t, c.lines, MostOfTenant+2)
 	taken := all(&c, now).Refused
 	require.Len(t, taken, MostOfTenant+2)
-	require.EqualValues(t, 10_001, count(taken))
+	require.EqualValues(t, 11_001, count(taken))
 	for _, r := range taken {
-		if r.KeyID == "" {
+		switch {
+		case r.KeyID == "":
 			require.Equal(t, "tnt_h", r.TenantID)
-			require.EqualValues(t, 10_000-MostOfTenant, r.Count)
+			require.EqualValues(t, 1000-(MostOfTenant-MostOfKey-1), r.Count)
+		case r.Operation == "":
+			require.Equal(t, "key_h", r.KeyID, "one key hides nothing of the others")
+			require.EqualValues(t, 10_000-MostOfKey, r.Count)
 		}
 	}
-	require.Empty(t, c.tenants)
+	require.Empty(t, c.crowds)
 	require.Zero(t, c.ofTheBox)
 }
 
@@ -100,12 +112,59 @@ func TestTheSandboxLeavesRoom(t *testing.T) {
 	require.Len(t, c.lines, mostOfSandbox)
 	for n := range 2 * MostLines {
 		c.Refused(&api.Key{ID: "key_o", TenantID: fmt.Sprint("tnt_o", n)}, "observe-delivery", api.NotFound("right"), "req_o", now)
-		c.Used(fmt.Sprint("key_", n), now)
-		c.Used(fmt.Sprint("key_o", n), now)
-		c.Used(fmt.Sprint("key_p", n), now)
 	}
 	require.Len(t, c.lines, MostLines)
-	require.EqualValues(t, mostKeys, c.known.Load())
+}
+
+// TestEachKeyGetsItsTurn, of many in constant use, and soon, however many keys another tenant uses.
+func TestEachKeyGetsItsTurn(t *testing.T) {
+	var c Counter
+	hostile, honest := make([]api.Key, mostKeys), make([]api.Key, 4000)
+	for n := range hostile {
+		hostile[n] = api.Key{ID: fmt.Sprint("key_h", n), TenantID: "tnt_h"}
+		c.Used(&hostile[n], now)
+	}
+	for n := range honest {
+		honest[n] = api.Key{ID: fmt.Sprint("key_o", n), TenantID: "tnt_o"}
+	}
+	handed := map[string]int64{}
+	for at := now; at.Before(now.Add(5 * time.Minute)); at = at.Add(Pause) {
+		for n := range honest {
+			c.Used(&honest[n], at)
+		}
+		for _, n := range rand.Perm(len(hostile))[:1000] {
+			c.Used(&hostile[n], at)
+		}
+		require.LessOrEqual(t, len(c.queue), mostKeysOfTenant+len(honest))
+		for _, u := range c.Take(at).Used {
+			if u.TenantID == "tnt_o" {
+				handed[u.KeyID] = u.Minute
+			}
+		}
+	}
+	require.Len(t, handed, len(honest))
+	for _, last := range handed {
+		require.LessOrEqual(t, minute(now)+5-last, int64(2))
+	}
+}
+
+// TestKeysOfATenantTakeTurns, also if they are more than may be noted at a time.
+func TestKeysOfATenantTakeTurns(t *testing.T) {
+	var c Counter
+	keys := make([]api.Key, 2*mostKeysOfTenant)
+	for n := range keys {
+		keys[n] = api.Key{ID: fmt.Sprint("key_", n), TenantID: "tnt_a"}
+	}
+	handed := map[string]bool{}
+	for at := now; len(handed) < len(keys); at = at.Add(Pause) {
+		require.Less(t, at.Sub(now), 10*time.Minute, "%d of %d keys were handed over", len(handed), len(keys))
+		for _, n := range rand.Perm(len(keys)) {
+			c.Used(&keys[n], at)
+		}
+		for _, u := range c.Take(at).Used {
+			handed[u.KeyID] = true
+		}
+	}
 }
 
 func TestCountsFromManyRequestsAtOnce(t *testing.T) {
@@ -116,7 +175,7 @@ func TestCountsFromManyRequestsAtOnce(t *testing.T) {
 	for range 8 {
 		requests.Go(func() {
 			for range 1000 {
-				c.Used("key_a", now)
+				c.Used(&keyA, now)
 				c.Refused(key, "observe-delivery", api.NotFound("right"), "req_a", now)
 			}
 		})
@@ -145,9 +204,9 @@ func TestCauseHasNothingOfTheCaller(t *testing.T) {
 // BenchmarkUsed is what a delivery pays.
 func BenchmarkUsed(b *testing.B) {
 	var c Counter
-	id := api.NewID(api.PrefixKey, now)
+	key := &api.Key{ID: api.NewID(api.PrefixKey, now), TenantID: "tnt_a"}
 	b.ReportAllocs()
 	for b.Loop() {
-		c.Used(id, now)
+		c.Used(key, now)
 	}
 }

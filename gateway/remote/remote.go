@@ -67,8 +67,8 @@ func ReadRefusal(resp *http.Response, body []byte) *Refusal {
 		r.Code, r.Message = envelope.Error, envelope.Message
 	}
 	given := resp.Header.Get("Retry-After")
-	if seconds, err := strconv.ParseUint(given, 10, 31); err == nil {
-		r.After = time.Duration(seconds) * time.Second
+	if seconds, err := strconv.ParseUint(given, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
+		r.After = time.Duration(min(seconds, uint64(mostAfter/time.Second))) * time.Second
 	} else if at, err := http.ParseTime(given); err == nil {
 		r.After = time.Until(at)
 	}
@@ -93,6 +93,8 @@ func (r *Refusal) Passing() bool {
 	switch r.Status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
 		return true
+	case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported:
+		return false
 	}
 	return r.Status >= 500
 }
@@ -101,14 +103,19 @@ func (r *Refusal) Passing() bool {
 func Printable(text string) string { return terminal.Text(text[:min(len(text), maxText)]) }
 
 // Wait waits before the next attempt, until ctx ends: longer after each attempt, whose number begins
-// with 0, at least as long as the service asks for if r is not nil, and with jitter.
-func Wait(ctx context.Context, attempt int, r *Refusal) {
+// with 0, at least as long as the service asks for if r is not nil, and with jitter. It returns false at
+// once if the service asks for more than is left.
+func Wait(ctx context.Context, attempt int, r *Refusal, left time.Duration) bool {
+	if r != nil && r.After > left {
+		return false
+	}
 	t := time.NewTimer(delay(attempt, r))
 	defer t.Stop()
 	select {
 	case <-t.C:
 	case <-ctx.Done():
 	}
+	return true
 }
 
 func delay(attempt int, r *Refusal) time.Duration {

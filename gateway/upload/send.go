@@ -67,7 +67,9 @@ func (u *Uploader) deliver(ctx context.Context, b *batch) error {
 			return fmt.Errorf("given up after %s: %w", u.cfg.RetryFor, err)
 		}
 		u.progress.trouble(err)
-		remote.Wait(ctx, attempt, r)
+		if !remote.Wait(ctx, attempt, r, u.cfg.RetryFor-time.Since(began)) {
+			return fmt.Errorf("the service asks to wait for %s, which is longer than is left of %s; run the same command again then: %w", r.After, u.cfg.RetryFor, err)
+		}
 	}
 }
 
