@@ -2341,7 +2341,7 @@ class RefusedRequests(TypedDict):
     # What is known besides: the reason of a 503, the scopes that the key lacks, the first rule of the gate that is
     # broken, or the field that is missing or wrong. Empty for nothing.
     cause: str
-    # The error of the responses; empty without a key.
+    # The error of the responses; empty in a line without an operation.
     code: str
     # How many there were since firstAt. It begins again once firstAt is more than a day ago.
     count: int
@@ -2354,11 +2354,11 @@ class RefusedRequests(TypedDict):
     # When the last was refused, to the minute: at most 24 hours ago.
     lastAt: str
     # The id of the operation in this document; or broadsign, of a player; forwarded, which a node refused before
-    # control has seen it; unmatched, of an unknown path or method.
+    # control has seen it; unmatched, of an unknown path or method. Empty in a line for what is in no other.
     operation: str
     # The x-request-id of the last.
     requestId: str
-    # The HTTP status of the responses; 0 without a key.
+    # The HTTP status of the responses; 0 in a line without an operation.
     status: int
 
 

@@ -2954,7 +2954,7 @@ export interface components {
             advice: string;
             /** @description What is known besides: the reason of a 503, the scopes that the key lacks, the first rule of the gate that is broken, or the field that is missing or wrong. Empty for nothing. */
             cause: string;
-            /** @description The error of the responses; empty without a key. */
+            /** @description The error of the responses; empty in a line without an operation. */
             code: string;
             /**
              * Format: int64
@@ -2975,13 +2975,13 @@ export interface components {
              * @description When the last was refused, to the minute: at most 24 hours ago.
              */
             lastAt: string;
-            /** @description The id of the operation in this document; or broadsign, of a player; forwarded, which a node refused before control has seen it; unmatched, of an unknown path or method. */
+            /** @description The id of the operation in this document; or broadsign, of a player; forwarded, which a node refused before control has seen it; unmatched, of an unknown path or method. Empty in a line for what is in no other. */
             operation: string;
             /** @description The x-request-id of the last. */
             requestId: string;
             /**
              * Format: int64
-             * @description The HTTP status of the responses; 0 without a key.
+             * @description The HTTP status of the responses; 0 in a line without an operation.
              */
             status: number;
         };
