@@ -222,6 +222,7 @@ func TestOlderDatabaseOfTheSandbox(t *testing.T) {
 	v.URL = h.Server.API
 	a := v.Send("GET", "/tenant", "")
 	require.Equal(t, 404, a.Status, a.Body)
+	systemtest.SealAndExport(t, h.Client) // so all of it is in the log
 	h.Stop()
 	require.Contains(t, h.SystemEvents()["database.rollback_accepted"], `"reapplied":4`, "the suspension counts as such, and by what it led to")
 }
