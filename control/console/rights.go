@@ -80,13 +80,13 @@ func substrates() []string {
 	return names
 }
 
-func rightsList(query url.Values, names works) list[client.Right] {
+func rightsList(query url.Values, titles map[string]string) list[client.Right] {
 	return list[client.Right]{
 		op: "list-rights", query: query, plural: "rights",
 		columns: []string{"Right", "In force", "Until", "From", "Medium", "Scope", "Holder", "Basis", "Derived from", "Id"},
 		row: func(r client.Right) []cell {
 			return []cell{
-				{Text: cmp.Or(names[r.ID], workOf(r), words(r.Substrate)+" of "+r.HolderOrgID), Href: Path + "/rights/" + url.PathEscape(r.ID)}, state(r.EffectiveState), ends(r.EffectiveUntil), begins(r.EffectiveFrom),
+				{Text: cmp.Or(workOf(r), titles[r.BasisID], words(r.Substrate)+" of "+r.HolderOrgID), Href: Path + "/rights/" + url.PathEscape(r.ID)}, state(r.EffectiveState), ends(r.EffectiveUntil), begins(r.EffectiveFrom),
 				text(words(r.Substrate)), text(scopeText(r.Scope)), text(r.HolderOrgID), id(r.BasisID, "/bases"), id(r.ParentRightID, "/rights"), reference(r.ID),
 			}
 		},
@@ -125,16 +125,16 @@ func scopeText(scope json.RawMessage) string {
 
 func showRights(p *page) error {
 	p.show("Rights", "Rights")
-	names, err := p.readWorks()
+	titles, err := p.readTitles()
 	if err != nil {
 		return err
 	}
 	if p.r.URL.Query().Get("ends") == "soon" {
-		return showEnding(p, rightsList(url.Values{"state": {"ACTIVE"}}, names), func(r client.Right) time.Time { return r.EffectiveUntil }, listed{
+		return showEnding(p, rightsList(url.Values{"state": {"ACTIVE"}}, titles), func(r client.Right) time.Time { return r.EffectiveUntil }, listed{
 			Lead: "Rights that end within 14 days, the first to end first.", Empty: "No right ends within 14 days.", New: []task{{Text: "All rights", Href: Path + "/rights"}},
 		})
 	}
-	return showList(p, rightsList(nil, names), listed{
+	return showList(p, rightsList(nil, titles), listed{
 		Lead:  "A right says who may deliver what, where and until when. It rests on a legal basis, or derives from another right.",
 		Empty: "No right is there yet. Register the legal basis first, then issue a right on it.",
 		New:   slices.Concat(p.offer("issue-right", "New right", "/rights/new"), p.offer("create-basis", "New basis", "/bases/new"), p.offer("list-bases", "Bases", "/bases")),

@@ -40,14 +40,11 @@ func (p *page) readWorks() (works, error) {
 	if err := p.do(call{op: "list-rights", query: url.Values{"limit": {"500"}}, quiet: true}, &data); err != nil && !isBusy(err) {
 		return nil, err
 	}
-	titles := map[string]string{}
-	if p.can("list-bases") && slices.ContainsFunc(data.Rights, func(r client.Right) bool { return workOf(r) == "" }) {
-		var all struct{ Bases []client.Basis }
-		if err := p.do(call{op: "list-bases", query: url.Values{"limit": {"500"}}, quiet: true}, &all); err != nil && !isBusy(err) {
+	var titles map[string]string
+	if slices.ContainsFunc(data.Rights, func(r client.Right) bool { return workOf(r) == "" }) {
+		var err error
+		if titles, err = p.readTitles(); err != nil {
 			return nil, err
-		}
-		for _, b := range all.Bases {
-			titles[b.ID] = b.Title
 		}
 	}
 	for _, r := range data.Rights {
@@ -56,7 +53,23 @@ func (p *page) readWorks() (works, error) {
 	return names, nil
 }
 
-// Cell is a right by its name, with its id below, or by its id.
+// readTitles reads the titles of the newest 500 bases, by their ids; none as readWorks.
+func (p *page) readTitles() (map[string]string, error) {
+	titles := map[string]string{}
+	if !p.can("list-bases") {
+		return titles, nil
+	}
+	var data struct{ Bases []client.Basis }
+	if err := p.do(call{op: "list-bases", query: url.Values{"limit": {"500"}}, quiet: true}, &data); err != nil && !isBusy(err) {
+		return nil, err
+	}
+	for _, b := range data.Bases {
+		titles[b.ID] = b.Title
+	}
+	return titles, nil
+}
+
+// cell is a right by its name, with its id below, or by its id.
 func (w works) cell(rightID string) cell {
 	name := w[rightID]
 	if name == "" {
