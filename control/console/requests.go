@@ -18,7 +18,7 @@ var requestFilters = []filter{
 func requestsList(query url.Values) list[client.RefusedRequests] {
 	return list[client.RefusedRequests]{
 		op: "list-refused-requests", query: query, plural: "requests",
-		columns: []string{"Last (UTC)", "Key", "Operation", "Error", "Because of", "What to do", "How often", "Request", "Since"},
+		columns: []string{"Last", "Key", "Operation", "Error", "Because of", "What to do", "How often", "Request", "Since"},
 		row: func(r client.RefusedRequests) []cell {
 			key, failed := link(r.KeyLabel, r.KeyID, "/keys"), state(r.Code)
 			switch {

@@ -23,27 +23,20 @@ func (p *page) zone() zone {
 func (p *page) Zone() string { return p.zone().String() }
 
 // when is a moment for people.
-func (z zone) when(t time.Time) string {
-	if t.IsZero() {
-		return "–"
-	}
-	return t.In(z.Location).Format("2 Jan 2006, 15:04:05")
-}
+func (z zone) when(t time.Time) string { return z.written(t, "2 Jan 2006, 15:04:05") }
 
 // minute is a moment that is known to the minute, for people.
-func (z zone) minute(t time.Time) string {
-	if t.IsZero() {
-		return "–"
-	}
-	return t.In(z.Location).Format("2 Jan 2006, 15:04")
-}
+func (z zone) minute(t time.Time) string { return z.written(t, "2 Jan 2006, 15:04") }
 
 // day is the date of a moment for people.
-func (z zone) day(t time.Time) string {
+func (z zone) day(t time.Time) string { return z.written(t, "2 Jan 2006") }
+
+// written is a moment in a form; a dash for none.
+func (z zone) written(t time.Time, form string) string {
 	if t.IsZero() {
 		return "–"
 	}
-	return t.In(z.Location).Format("2 Jan 2006")
+	return t.In(z.Location).Format(form)
 }
 
 // begin is a moment from which something holds: its day alone, if it is the first one of that.
