@@ -34,7 +34,7 @@ func (c *Control) Source() *Source { return &Source{c.cfg.DB, c.cfg.Keys, c.cfg.
 func (s *Source) Feed(ctx context.Context, req api.FeedRequest) (api.Feed, error) {
 	f, err := s.feed(ctx, req)
 	if err == nil && s.requests != nil {
-		s.requests.Tell(req.KeyUses)
+		s.requests.Add(req.KeyUses)
 	}
 	return f, err
 }

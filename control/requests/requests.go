@@ -55,8 +55,8 @@ func New(db *store.DB) (*Service, error) {
 // Counter counts the requests that this process answers.
 func (s *Service) Counter() *keyuse.Counter { return &s.counter }
 
-// Tell adds what a node has counted.
-func (s *Service) Tell(counted api.KeyUses) {
+// Add adds what a node has counted.
+func (s *Service) Add(counted api.KeyUses) {
 	if !counted.Empty() {
 		s.counter.Add(keyuse.Until(counted, s.db.Now()))
 	}
@@ -215,21 +215,24 @@ func (s *Service) rowsOf(ctx context.Context, refused []api.Refusals) ([]*row, e
 // lines are those that a tenant has.
 type lines struct {
 	known map[string]bool
-	crowd keyuse.Crowd
+	quota keyuse.Quota
 }
 
 // place returns the line of refused requests, which become others of the key or of the tenant if there are too many.
 func (l *lines) place(r *api.Refusals) string {
+	of := func(keyID, operation string) api.Refusals {
+		if operation == "" {
+			return api.Refusals{KeyID: keyID}
+		}
+		return *r
+	}
+	keyID, operation := l.quota.Place(r.KeyID, r.Operation, func(keyID, operation string) bool {
+		common := of(keyID, operation)
+		return l.known[lineOf(&common)]
+	})
+	common := of(keyID, operation)
+	r.KeyID, r.Operation, r.Status, r.Code, r.Cause = common.KeyID, common.Operation, common.Status, common.Code, common.Cause
 	line := lineOf(r)
-	ofKey, ofTenant := l.crowd.Full(r.KeyID)
-	if !l.known[line] && r.Operation != "" && (ofKey || ofTenant) {
-		r.Operation, r.Status, r.Code, r.Cause = "", 0, "", ""
-		line = lineOf(r)
-	}
-	if !l.known[line] && r.KeyID != "" && ofTenant {
-		r.KeyID = ""
-		line = lineOf(r)
-	}
 	if !l.known[line] {
 		l.add(line, r.KeyID, r.Operation)
 	}
@@ -238,7 +241,7 @@ func (l *lines) place(r *api.Refusals) string {
 
 func (l *lines) add(line, keyID, operation string) {
 	l.known[line] = true
-	l.crowd.Count(keyID, operation, 1)
+	l.quota.Count(keyID, operation, 1)
 }
 
 // ownersOf returns the tenants of the keys.

@@ -7,10 +7,10 @@
 //
 // A Counter is bounded, whatever callers do. A request is counted only under a key whose secret it has, so a stranger
 // counts nowhere; all tenants have MostLines, of which those of the sandbox, which a stranger can make, have a quarter.
-// Lines are as Crowd says, so a key hides nothing of its tenant's others, and a tenant nothing of another's. Times are minutes.
+// Lines are as Quota says, so a key hides nothing of its tenant's others, and a tenant nothing of another's. Times are minutes.
 //
 // Keys are handed over in the order in which they were used, so each gets its turn: within minutes, as
-// api.MostKeyUses are handed over every two seconds, and at most mostKeys wait. Of a tenant whose keys are mostOfTenant, a
+// api.MostKeyUses are handed over every two seconds, and at most mostKeys wait. Of a tenant with mostKeysOfTenant keys a
 // further one is noted once another was handed over, so it delays no other tenant by more than that. The same holds for
 // all tenants together.
 //
@@ -59,7 +59,7 @@ type Counter struct {
 	queue    []*use          // that are to be handed over, in this order
 	swept    int64           // the minute in which keys were last forgotten
 	lines    map[line]*refused
-	crowds   map[string]*Crowd // of each tenant
+	quotas   map[string]*Quota // of each tenant
 	ofTheBox int               // lines of the sandbox
 	taken    time.Time         // when Due last returned something
 }
@@ -71,31 +71,39 @@ type use struct {
 	queued          atomic.Bool
 }
 
-// Crowd is how many lines a tenant has, without its one for all others. The zero value has none.
-type Crowd struct {
+// Quota is how many lines a tenant has of those that it may have, without its one for all others. The zero value has none.
+type Quota struct {
 	all  int
 	keys map[string]int // without each key's for all others
 }
 
-// Full says whether a key, or the tenant, has so many lines that a further one counts among its others.
-func (c *Crowd) Full(keyID string) (key, tenant bool) {
-	return c.keys[keyID] >= MostOfKey, c.all >= MostOfTenant
+// Place returns the key and the operation of the line under which requests are counted: without an operation, among the key's
+// others, or without either, among the tenant's, if a line of their own would be too many. known says whether a line is there.
+func (q *Quota) Place(keyID, operation string, known func(keyID, operation string) bool) (string, string) {
+	full := q.all >= MostOfTenant
+	if operation != "" && (full || q.keys[keyID] >= MostOfKey) && !known(keyID, operation) {
+		operation = ""
+	}
+	if keyID != "" && full && !known(keyID, operation) {
+		return "", ""
+	}
+	return keyID, operation
 }
 
 // Count counts lines, or discounts them: those of a key for all others have no operation, and the tenant's has no key.
-func (c *Crowd) Count(keyID, operation string, more int) {
+func (q *Quota) Count(keyID, operation string, more int) {
 	if keyID == "" {
 		return
 	}
-	c.all += more
+	q.all += more
 	if operation == "" {
 		return
 	}
-	if c.keys == nil {
-		c.keys = map[string]int{}
+	if q.keys == nil {
+		q.keys = map[string]int{}
 	}
-	if c.keys[keyID] += more; c.keys[keyID] == 0 {
-		delete(c.keys, keyID)
+	if q.keys[keyID] += more; q.keys[keyID] == 0 {
+		delete(q.keys, keyID)
 	}
 }
 
@@ -189,22 +197,20 @@ func (c *Counter) add(l line, n refused) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.lines == nil {
-		c.lines, c.crowds = map[line]*refused{}, map[string]*Crowd{}
+		c.lines, c.quotas = map[line]*refused{}, map[string]*Quota{}
 	}
-	crowd := c.crowds[l.tenantID]
-	if crowd == nil {
-		crowd = new(Crowd)
+	quota := c.quotas[l.tenantID]
+	if quota == nil {
+		quota = new(Quota)
 	}
+	of := func(keyID, operation string) line {
+		if operation == "" {
+			return line{tenantID: l.tenantID, keyID: keyID}
+		}
+		return l
+	}
+	l = of(quota.Place(l.keyID, l.operation, func(keyID, operation string) bool { return c.lines[of(keyID, operation)] != nil }))
 	have := c.lines[l]
-	ofKey, ofTenant := crowd.Full(l.keyID)
-	if have == nil && l.operation != "" && (ofKey || ofTenant) {
-		l = line{tenantID: l.tenantID, keyID: l.keyID}
-		have = c.lines[l]
-	}
-	if have == nil && l.keyID != "" && ofTenant {
-		l = line{tenantID: l.tenantID}
-		have = c.lines[l]
-	}
 	if have == nil {
 		if len(c.lines) >= MostLines || n.sandbox && c.ofTheBox >= mostOfSandbox {
 			return
@@ -214,9 +220,9 @@ func (c *Counter) add(l line, n refused) {
 		}
 		l.tenantID, l.keyID, l.operation, l.cause = strings.Clone(l.tenantID), strings.Clone(l.keyID), strings.Clone(l.operation), strings.Clone(l.cause)
 		if l.keyID != "" {
-			c.crowds[l.tenantID] = crowd
+			c.quotas[l.tenantID] = quota
 		}
-		crowd.Count(l.keyID, l.operation, 1)
+		quota.Count(l.keyID, l.operation, 1)
 		have = &refused{first: n.first, last: n.last, sandbox: n.sandbox}
 		c.lines[l] = have
 	}
@@ -280,9 +286,9 @@ func (c *Counter) Take(now time.Time) (taken api.KeyUses) {
 			Count: n.count, First: n.first, Last: n.last, RequestID: n.requestID, Sandbox: n.sandbox,
 		})
 		delete(c.lines, l)
-		if crowd := c.crowds[l.tenantID]; crowd != nil {
-			if crowd.Count(l.keyID, l.operation, -1); crowd.all == 0 {
-				delete(c.crowds, l.tenantID)
+		if quota := c.quotas[l.tenantID]; quota != nil {
+			if quota.Count(l.keyID, l.operation, -1); quota.all == 0 {
+				delete(c.quotas, l.tenantID)
 			}
 		}
 		if n.sandbox {

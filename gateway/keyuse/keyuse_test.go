@@ -99,7 +99,7 @@ func TestATenantFillsItsOwnLines(t *testing.T) {
 			require.EqualValues(t, 10_000-MostOfKey, r.Count)
 		}
 	}
-	require.Empty(t, c.crowds)
+	require.Empty(t, c.quotas)
 	require.Zero(t, c.ofTheBox)
 }
 
