@@ -61,25 +61,27 @@ func (f *File) Release() (released bool, err error) {
 		return false, nil
 	}
 	f.spent.Store(true) // before other writers can use the space
-	err = os.Remove(f.path)
-	if errors.Is(err, fs.ErrNotExist) {
+	return f.remove()
+}
+
+// remove removes the file; false if there was none. The caller holds mu.
+func (f *File) remove() (removed bool, err error) {
+	if err = os.Remove(f.path); errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-// Lend removes the file if less than a quarter of its size is free beside it, for a start: that has to write before
+// ReleaseForStart removes the file if less than a quarter of its size is free beside it, for a start: that has to write before
 // it can take stops. It does not count as spent, and Allocate creates it again once there is space.
-func (f *File) Lend() error {
+func (f *File) ReleaseForStart() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	free, err := Free(filepath.Dir(f.path))
 	if err != nil || free >= f.size/4 {
 		return err
 	}
-	if err = os.Remove(f.path); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+	_, err = f.remove()
 	return err
 }
 

@@ -235,7 +235,7 @@ func (db *DB) open(ctx context.Context) error {
 	}
 	if reserves {
 		db.reserve.Place(filepath.Dir(db.cfg.Path), db.cfg.Reserve)
-		if err := db.reserve.Lend(); err != nil {
+		if err := db.reserve.ReleaseForStart(); err != nil {
 			db.cfg.Logger.Warn("cannot release the reserve for the start", "err", err)
 		}
 	}
