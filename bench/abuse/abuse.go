@@ -21,6 +21,7 @@ import (
 
 	"muniment.example/bench/load"
 	"muniment.example/bench/system"
+	"muniment.example/pipeline"
 )
 
 // Abuse is what a process does to a server until its standard input ends.
@@ -212,7 +213,7 @@ var dripStarts = []string{
 func (w *abusers) drips(ctx context.Context) error {
 	for i := range w.Connections {
 		w.clients.Go(func() {
-			if system.Pause(ctx, w.During*time.Duration(i)/time.Duration(w.Connections)) != nil {
+			if pipeline.Pause(ctx, w.During*time.Duration(i)/time.Duration(w.Connections)) != nil {
 				return
 			}
 			for ctx.Err() == nil {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"muniment.example/bench/measure"
-	"muniment.example/bench/system"
+	"muniment.example/pipeline"
 	"muniment.example/pipeline/segment"
 	"muniment.example/sealer"
 )
@@ -88,16 +88,16 @@ func (c *Comparison) appendOnce(ctx context.Context, dir string) (perSecond, cpu
 	}
 	var begin, end measure.Meters
 	var first int64
-	err = system.Pause(writing, c.Warm)
+	err = pipeline.Pause(writing, c.Warm)
 	if err == nil {
 		begin, err = measure.ReadMeters(0)
 		first = appended.Load()
 	}
 	if err == nil {
-		err = system.Pause(writing, c.During)
+		err = pipeline.Pause(writing, c.During)
 	}
 	for err == nil && appended.Load() == first { // held up: nothing is no rate
-		err = system.Pause(writing, time.Millisecond)
+		err = pipeline.Pause(writing, time.Millisecond)
 	}
 	if err == nil {
 		end, err = measure.ReadMeters(0)

@@ -21,6 +21,7 @@ import (
 	"muniment.example/bench/load"
 	"muniment.example/bench/measure"
 	"muniment.example/bench/system"
+	"muniment.example/pipeline"
 )
 
 // Batched is what a server makes of batches, beside single deliveries and bare signatures.
@@ -247,7 +248,7 @@ func (c *Comparison) batchMemory(ctx context.Context, t *target, b *Batched) err
 				return err
 			}
 			b.Most = max(b.Most, now)
-			if err := system.Pause(ctx, 20*time.Millisecond); err != nil {
+			if err := pipeline.Pause(ctx, 20*time.Millisecond); err != nil {
 				return err
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"muniment.example/bench/load"
 	"muniment.example/bench/measure"
 	"muniment.example/bench/system"
+	"muniment.example/pipeline"
 )
 
 // lagSample is how far the loader had come at a moment.
@@ -95,7 +96,7 @@ func (c *StackComparison) awaitPositions(ctx context.Context, ends map[int32]int
 		if total(at) >= total(ends) {
 			return nil
 		}
-		if err := system.Pause(ctx, lookEvery); err != nil {
+		if err := pipeline.Pause(ctx, lookEvery); err != nil {
 			return fmt.Errorf("%d records are not loaded: %w", total(ends)-total(at), err)
 		}
 	}
@@ -130,7 +131,7 @@ func (c *StackComparison) stream(ctx context.Context, edge *target) (map[int32][
 			}
 			var own []time.Time
 			for at := from.Add(period * time.Duration(i) / time.Duration(len(edge.senders))); at.Before(to); at = at.Add(period) {
-				if system.Pause(ctx, time.Until(at)) != nil {
+				if pipeline.Pause(ctx, time.Until(at)) != nil {
 					return
 				}
 				if err := caller.Deliver(to); err != nil {

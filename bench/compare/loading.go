@@ -11,6 +11,7 @@ import (
 	"muniment.example/bench/load"
 	"muniment.example/bench/measure"
 	"muniment.example/bench/system"
+	"muniment.example/pipeline"
 )
 
 // Loading is what one loader did with a backlog, and with a steady stream.
@@ -90,7 +91,7 @@ func (c *StackComparison) settled(ctx context.Context) (map[int32]int64, error) 
 		if v[0] == 0 {
 			return c.ends(ctx)
 		}
-		if err := system.Pause(ctx, lookEvery); err != nil {
+		if err := pipeline.Pause(ctx, lookEvery); err != nil {
 			return nil, fmt.Errorf("the spool is not drained: %w", err)
 		}
 	}
@@ -161,7 +162,7 @@ func (c *StackComparison) backlog(ctx context.Context, edge *target, ends map[in
 			l.AllMicros = measure.Micros(now.Server-begin.Server+now.Beside-begin.Beside) / rows
 			return l, nil
 		}
-		if err := system.Pause(ctx, lookEvery); err != nil {
+		if err := pipeline.Pause(ctx, lookEvery); err != nil {
 			return nil, fmt.Errorf("%s of %s records are loaded: %w", measure.Count(loaded), measure.Count(total(ends)), err)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"muniment.example/bench/system"
+	"muniment.example/pipeline"
 )
 
 // Pressure is a closed loop: each connection sends its next delivery as soon as
@@ -114,7 +114,7 @@ func newSpan(connections int) *span {
 // returned, and until one has counted on each connection: on a machine that stalls it measures
 // for longer, and not nothing.
 func (w *span) open(ctx context.Context, p *Pressure) error {
-	if err := system.Pause(ctx, p.Warm); err != nil {
+	if err := pipeline.Pause(ctx, p.Warm); err != nil {
 		return err
 	}
 	if p.Begin != nil {
@@ -123,7 +123,7 @@ func (w *span) open(ctx context.Context, p *Pressure) error {
 		}
 	}
 	w.phase.Store(counting)
-	if err := system.Pause(ctx, p.During); err != nil {
+	if err := pipeline.Pause(ctx, p.During); err != nil {
 		return err
 	}
 	select {

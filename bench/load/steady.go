@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"muniment.example/bench/system"
+	"muniment.example/pipeline"
 )
 
 // The good traffic beside which abuse is measured: fine enough that a window has a p99, and far from what
@@ -55,7 +55,7 @@ func Steady(ctx context.Context, addr string, requests [][]byte, connections, pe
 			for n := i; due.Before(end); n, due = n+1, due.Add(period) {
 				from := due
 				if answered.Before(due) {
-					if system.Pause(ctx, time.Until(due)) != nil {
+					if pipeline.Pause(ctx, time.Until(due)) != nil {
 						return
 					}
 					from = time.Now() // that this client wakes late is not the server's fault

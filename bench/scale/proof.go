@@ -15,6 +15,7 @@ import (
 
 	"muniment.example/bench/measure"
 	"muniment.example/bench/system"
+	"muniment.example/pipeline"
 )
 
 // seal seals everything: the first call alone, to measure what a pack takes, the others while
@@ -87,7 +88,7 @@ func (c *sealing) once(ctx context.Context) (more bool, err error) {
 	switch status {
 	case http.StatusServiceUnavailable:
 		c.refused++
-		return true, system.Pause(ctx, time.Second)
+		return true, pipeline.Pause(ctx, time.Second)
 	case http.StatusOK:
 		err := json.Unmarshal(text, &answer)
 		c.upTo = answer.Data.UpTo

@@ -17,6 +17,7 @@ import (
 	"muniment.example/bench/load"
 	"muniment.example/bench/measure"
 	"muniment.example/bench/system"
+	"muniment.example/pipeline"
 	"muniment.example/sealer"
 )
 
@@ -232,7 +233,7 @@ func (s *Scale) beside(ctx context.Context, f func(context.Context) error) (p99 
 
 // alone is the p99 of deliveries with nothing beside them.
 func (s *Scale) alone(ctx context.Context) (p99 float64, err error) {
-	return s.beside(ctx, func(ctx context.Context) error { return system.Pause(ctx, s.Window) })
+	return s.beside(ctx, func(ctx context.Context) error { return pipeline.Pause(ctx, s.Window) })
 }
 
 // slowdown holds the p99 of deliveries beside something against that without.

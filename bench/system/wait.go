@@ -3,6 +3,8 @@ package system
 import (
 	"context"
 	"time"
+
+	"muniment.example/pipeline"
 )
 
 // Until calls done until it returns true or an error, or ctx ends: at first every few milliseconds, and
@@ -12,21 +14,9 @@ func Until(ctx context.Context, done func() (bool, error)) error {
 		if yes, err := done(); yes || err != nil {
 			return err
 		}
-		if err := Pause(ctx, pause); err != nil {
+		if err := pipeline.Pause(ctx, pause); err != nil {
 			return err
 		}
-	}
-}
-
-// Pause waits for d, or returns the error of ctx.
-func Pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	"muniment.example/bench/system"
+	"muniment.example/pipeline"
 	"muniment.example/pipeline/clickhouse"
 )
 
@@ -84,7 +85,7 @@ func (d *database) merged(ctx context.Context) error {
 		if merges > 0 {
 			none = -1
 		}
-		if err := system.Pause(ctx, 100*time.Millisecond); err != nil {
+		if err := pipeline.Pause(ctx, 100*time.Millisecond); err != nil {
 			return err
 		}
 	}

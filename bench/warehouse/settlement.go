@@ -12,7 +12,6 @@ import (
 	native "github.com/ClickHouse/clickhouse-go/v2"
 
 	"muniment.example/bench/measure"
-	"muniment.example/bench/system"
 	"muniment.example/control/proof"
 	"muniment.example/control/statement"
 	"muniment.example/control/store"
@@ -228,7 +227,7 @@ func (s *Settlement) age(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := system.Pause(ctx, 100*time.Millisecond); err != nil {
+		if err := pipeline.Pause(ctx, 100*time.Millisecond); err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"muniment.example/gateway/api"
+	"muniment.example/pipeline"
 	"muniment.example/sealer/terminal"
 )
 
@@ -45,7 +46,7 @@ func (c Client) Do(ctx context.Context, method, path string, body, out any) erro
 			break
 		}
 		behind := status == http.StatusServiceUnavailable && bytes.Contains(text, []byte(`"reason":"WAREHOUSE_BEHIND"`))
-		if !behind || time.Since(began) > behindTimeout || wait(ctx, behindPause) != nil {
+		if !behind || time.Since(began) > behindTimeout || pipeline.Pause(ctx, behindPause) != nil {
 			return &Refused{method, path, status, bytes.TrimSpace(text)}
 		}
 	}
@@ -91,18 +92,6 @@ func sentence(err error) error {
 		faults = append(faults, f.Field+": "+f.Message)
 	}
 	return errors.New(terminal.Text(strings.Join(faults, "; ")))
-}
-
-// wait waits for d, or returns the error of ctx.
-func wait(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // Request sends a request once, and reads the answer.
