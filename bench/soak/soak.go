@@ -70,7 +70,7 @@ const metricConnections = "muniment_gateway_connections"
 // if something doesn't work. The server logs at debug level, and all of that is
 // searched.
 func (s *Soak) Measure(ctx context.Context, exe, bench string, out io.Writer) error {
-	warm, spread, limit := 50_000, abuse.ReadTimeout, settleTime // so many records fill the page cache of the warehouse
+	warm, spread, limit := 150_000, abuse.ReadTimeout, settleTime // so many records fill the page cache of the warehouse
 	if s.Quick {
 		s.Window, s.Rounds, s.Drips, s.Bombs, s.Readers, s.Changes = 50*time.Millisecond, 1, 20, 10, 4, 2
 		warm, spread, limit = 50, 50*time.Millisecond, 0
@@ -211,15 +211,15 @@ func (r *soaking) run(ctx context.Context) error {
 	return r.stopping(ctx)
 }
 
-// warm has a tenant within its cap deliver as fast as it can, until caches, pools
-// and the runtime have found their size.
+// warm has a tenant within its cap deliver as fast as it can, and the good one read, until caches,
+// pools and the runtime have found their size, and the first pack was sealed.
 func (r *soaking) warm(ctx context.Context) error {
 	fmt.Fprintf(r.out, "warming up with %s deliveries\n", measure.Count(r.enough))
 	busy, err := (&abuse.Abuse{Kind: abuse.Crowd, Addr: r.addr, Connections: r.TenantCap, Requests: r.greedy}).Launch(ctx, r.bench)
 	if err != nil {
 		return err
 	}
-	warm, cancel := context.WithTimeout(ctx, 30*time.Second) // a slow machine is warm by then
+	warm, cancel := context.WithTimeout(ctx, time.Minute) // a slow machine is warm by then
 	defer cancel()
 	err = system.Until(warm, func() (bool, error) {
 		end, err := r.server.Gauges(ctx, system.MetricEnd)
@@ -231,8 +231,12 @@ func (r *soaking) warm(ctx context.Context) error {
 	if _, stopErr := busy.Stop(); err != nil || stopErr != nil {
 		return errors.Join(err, stopErr)
 	}
-	_, err = r.measure(ctx, r.deliver)
-	return err
+	for _, good := range []traffic{r.deliver, r.read} {
+		if _, err := r.measure(ctx, good); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // traffic is good traffic for one window: how long each answer took.
