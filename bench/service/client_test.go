@@ -99,7 +99,7 @@ func TestClientOfAService(t *testing.T) {
 	logged := must[*client.LoggedReceipt](t)(c.Receipts().Get(ctx, first.Receipt.ReceiptID))
 	require.Equal(t, sealed.Pack.PackID, logged.Sealed.PackID)
 	events := 0
-	for event, err := range c.Events().List(ctx, client.EventFilter{Types: []string{"delivery.recorded"}, Limit: 1}) {
+	for event, err := range c.Events().List(ctx, client.EventFilter{Type: []string{"delivery.recorded"}, Limit: 1}) {
 		require.NoError(t, err)
 		require.NotEmpty(t, event.Event)
 		events++
@@ -117,10 +117,10 @@ func clientAdministers(t *testing.T, s *systemtest.Service, c *client.Client, tr
 	ctx, from := t.Context(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	payee := must[*client.Counterparty](t)(c.Counterparties().Create(ctx, client.NewCounterparty{Name: "Acme", Kind: "PUBLISHER", Currency: "EUR"}))
 	rule := client.NewSettlementRule{Unit: "EVENT", Price: "0.25", Currency: "EUR", EffectiveFrom: from, Shares: []client.SettlementShare{{CounterpartyID: payee.ID, BPS: 10_000}}}
-	tried := must[*client.DryRunResult](t)(c.SettlementRules().DryRun(ctx, rule, client.StatementPeriod{From: from, To: from.AddDate(1, 0, 0)}))
+	tried := must[*client.DryRunResult](t)(c.SettlementRules().DryRun(ctx, client.DryRun{Rule: rule, From: from, To: from.AddDate(1, 0, 0)}))
 	require.NotEmpty(t, tried.Total.Amount)
 	must[*client.SettlementRule](t)(c.SettlementRules().Create(ctx, rule))
-	dispute := must[*client.DisputeRecord](t)(c.Disputes().Open(ctx, client.NewDispute{Reason: "not shown", ReceiptIDs: []string{receiptID}}))
+	dispute := must[*client.Dispute](t)(c.Disputes().Open(ctx, client.NewDispute{Reason: "not shown", ReceiptIDs: []string{receiptID}}))
 	require.Equal(t, "OPEN", must[*client.PricedDispute](t)(c.Disputes().Get(ctx, dispute.ID)).State)
 
 	receiver := systemtest.NewHookReceiver(t)

@@ -2,11 +2,9 @@ package service
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"iter"
 	"maps"
 	"net/http"
 	"reflect"
@@ -22,81 +20,109 @@ import (
 	"muniment.example/gateway/client"
 )
 
-// clientOperation is an operation of the document as the client calls it.
-type clientOperation struct {
-	// call makes it with every member that it may send, and returns what it was answered.
-	call func(context.Context, *client.Client) (any, error)
-	// at is where that stands in the data: empty for all of it, "right", or "rights/0".
-	at string
+// left are the operations that have no method, and why.
+var left = map[string]string{
+	"erase": "it deletes a person for good, with the scope * and a confirmation: for people, by a tool of theirs",
 }
 
-// TestClientKnowsTheDocument holds the client against the document of a running service: each
-// operation under /v1 has a method, which sends every parameter and member that the document has,
-// and nothing else; and reads every member of the answer, and no other. What is left out is listed.
+// beside are members beside the records of a list, which no method returns.
+var beside = []string{"nextCursor", "total", "asOf", "counts", "warnings"}
+
+// TestClientKnowsTheDocument calls each method of the client with all that it may send, and holds that
+// against the document of a running service: each operation under /v1 has a method, which sends every
+// parameter and member that the document has, and nothing else, and returns all of the answer. What is left
+// out is listed.
 func TestClientKnowsTheDocument(t *testing.T) {
 	t.Parallel()
-	text := systemtest.Call(t, systemtest.Shared(t).Client.API, "", systemtest.Operation{Method: "GET", Path: "/openapi.json"}).Body
-	doc := systemtest.Parse[clientDocument](t, text)
-	left := map[string]string{
-		"erase": "it deletes a person for good, with the scope * and a confirmation: for people, by a tool of theirs",
-	}
-	// Beside the records of a list, and asked of no method.
-	beside := []string{"nextCursor", "total", "asOf", "counts", "warnings"}
-	everywhere := []string{"limit", "cursor"}
-
-	found := map[string]bool{}
+	doc := documentOf(t)
+	wire := &documentedWire{doc: doc, sent: map[string]map[string]bool{}}
+	c, err := client.New(client.Config{URL: "http://service.example", Key: "mun_test_key", HTTP: &http.Client{Transport: wire}, Retry: client.RetryPolicy{Attempts: 1}})
+	require.NoError(t, err)
+	callMethods(t, reflect.ValueOf(c), wire)
 	for path, item := range doc.Paths {
-		for method, op := range item {
+		for _, op := range item {
 			if !strings.HasPrefix(path, "/v1") {
 				continue
 			}
-			found[op.OperationID] = true
-			if left[op.OperationID] != "" {
-				continue
+			sent, called := wire.sent[op.OperationID]
+			require.Equal(t, left[op.OperationID] == "", called, "whether a method calls %s", op.OperationID)
+			for _, p := range op.Parameters {
+				if called && p.In == "query" && p.Name != "limit" && p.Name != "cursor" {
+					require.True(t, sent[p.Name], "%s: the parameter %s is not sent", op.OperationID, p.Name)
+				}
 			}
-			t.Run(op.OperationID, func(t *testing.T) {
-				way, ok := clientOperations()[op.OperationID]
-				require.True(t, ok, "the client has no method for it")
-				wire := &documentedWire{t: t, doc: &doc, path: path, method: strings.ToUpper(method), op: op}
-				c, err := client.New(client.Config{URL: "http://service.example", Key: "mun_test_key", HTTP: &http.Client{Transport: wire}, Retry: client.RetryPolicy{Attempts: 1}})
-				require.NoError(t, err)
-				got, err := way.call(t.Context(), c)
-				require.NoError(t, err)
-				require.True(t, wire.called)
-				for _, p := range op.Parameters {
-					if p.In == "query" && !slices.Contains(everywhere, p.Name) {
-						require.True(t, wire.query[p.Name], "the parameter %s is not sent", p.Name)
-					}
-				}
-				if got == nil {
-					return // a file
-				}
-				schema, ok := doc.data(op)
-				require.True(t, ok)
-				data := doc.sample(schema, "")
-				if way.at != "" {
-					noun, rest, isList := strings.Cut(way.at, "/")
-					for name := range doc.resolve(schema).Properties {
-						require.True(t, name == noun || isList && slices.Contains(beside, name), "the member %s is lost", name)
-					}
-					schema, data = doc.resolve(schema).Properties[noun], data.(map[string]any)[noun]
-					if isList {
-						require.Equal(t, "0", rest)
-						schema, data = *doc.resolve(schema).Items, data.([]any)[0]
-					}
-				}
-				require.Equal(t, data, generic(t, got), "what is answered, and what the client makes of it")
-				every := reflect.New(reflect.TypeOf(got)).Elem()
-				fillValue(every)
-				doc.sameMembers(t, way.at, generic(t, every.Interface()), schema)
-			})
 		}
 	}
-	for name := range clientOperations() {
-		require.True(t, found[name], "%s is in no document", name)
+}
+
+// callMethods calls the methods of the client, or of a part of it.
+func callMethods(t *testing.T, of reflect.Value, wire *documentedWire) {
+	for i := range of.NumMethod() {
+		name, method := of.Type().Method(i).Name, of.Method(i)
+		in := method.Type()
+		switch {
+		case name == "WithIdempotencyKey" || name == "KeyDirectory" || name == "Seal": // Seal is SealStep until there is no more
+			continue
+		case in.NumIn() == 0:
+			callMethods(t, method.Call(nil)[0], wire)
+			continue
+		}
+		t.Run(reflect.Indirect(of).Type().Name()+"/"+name, func(t *testing.T) {
+			wire.t = t
+			args := []reflect.Value{reflect.ValueOf(t.Context())}
+			for k := 1; k < in.NumIn(); k++ {
+				arg := reflect.New(in.In(k)).Elem()
+				fillValue(arg)
+				args = append(args, arg)
+			}
+			call := method.Call
+			if in.IsVariadic() {
+				call = method.CallSlice
+			}
+			got, err := returned(call(args))
+			require.NoError(t, err)
+			if got == nil {
+				return // a file
+			}
+			data := wire.data.(map[string]any)
+			may := []any{data}
+			nouns := slices.DeleteFunc(slices.Collect(maps.Keys(data)), func(name string) bool { return slices.Contains(beside, name) })
+			if name == "Rows" {
+				nouns = []string{"rows"} // Get has the rest
+			}
+			if len(nouns) == 1 {
+				may = append(may, data[nouns[0]])
+				if list, ok := data[nouns[0]].([]any); ok {
+					may = append(may, list[0])
+				}
+			}
+			require.Contains(t, may, generic(t, got), "what is answered, and what the client makes of it")
+		})
 	}
-	for name := range left {
-		require.True(t, found[name], "%s is in no document", name)
+}
+
+// returned is what a method has returned: of a list its first record, nil for a file.
+func returned(results []reflect.Value) (any, error) {
+	if len(results) == 1 {
+		for v, err := range results[0].Seq2() {
+			results = []reflect.Value{v, err}
+			break // the page names another
+		}
+	}
+	if err, failed := results[1].Interface().(error); failed {
+		return nil, err
+	}
+	switch got := results[0].Interface().(type) {
+	case *client.Delivered:
+		return got.Delivered, nil
+	case io.ReadCloser:
+		text, err := io.ReadAll(got)
+		if err == nil && len(bytes.TrimSpace(text)) == 0 {
+			err = io.ErrUnexpectedEOF
+		}
+		return nil, err
+	default:
+		return got, nil
 	}
 }
 
@@ -104,8 +130,7 @@ func TestClientKnowsTheDocument(t *testing.T) {
 // envelope, but for those that say nothing more.
 func TestClientKnowsErrors(t *testing.T) {
 	t.Parallel()
-	text := systemtest.Call(t, systemtest.Shared(t).Client.API, "", systemtest.Operation{Method: "GET", Path: "/openapi.json"}).Body
-	doc := systemtest.Parse[clientDocument](t, text)
+	doc := documentOf(t)
 	schema := doc.Components.Schemas["Error"]
 	body := doc.sample(schema, "").(map[string]any)
 	body["ok"], body["pending"], body["preview"] = false, []any{map[string]any{"count": 1, "nodeId": "nod_1"}}, map[string]any{"bundles": 1}
@@ -132,67 +157,70 @@ func TestClientKnowsErrors(t *testing.T) {
 		"validationErrors", "violations",
 		"contractVersion", "gate", "ok", // which are not kept
 	}, slices.Collect(maps.Keys(schema.Properties)))
-	doc.sameMembers(t, "violations", generic(t, e.Violations), schema.Properties["violations"])
 }
 
-// documentedWire answers one operation with all that the document says it may answer.
+// documentedWire answers each operation with all that the document says it may answer.
 type documentedWire struct {
-	t            *testing.T
-	doc          *clientDocument
-	path, method string
-	op           documentedOperation
-	called       bool
-	query        map[string]bool
+	t   *testing.T
+	doc *clientDocument
+	// sent are the parameters that each operation was sent, and data what the last one was answered.
+	sent map[string]map[string]bool
+	data any
 }
 
 func (w *documentedWire) RoundTrip(r *http.Request) (*http.Response, error) {
-	t, op := w.t, w.op
+	t := w.t
 	if strings.HasPrefix(r.URL.Path, "/downloads/") {
 		return answerOf(r, "application/zip", "zip"), nil
 	}
-	pattern := regexp.MustCompile(`\{[^}]*\}`).ReplaceAllString(w.path, "[^/]+")
-	require.Regexp(t, "^"+pattern+"$", r.URL.Path)
-	require.Equal(t, w.method, r.Method)
+	op := w.operation(r)
 	require.Equal(t, "Bearer mun_test_key", r.Header.Get("Authorization"))
-	w.called = true
-	if w.query == nil {
-		w.query = map[string]bool{}
+	if w.sent[op.OperationID] == nil {
+		w.sent[op.OperationID] = map[string]bool{}
 	}
-	allowed := map[string]bool{}
+	for name := range r.URL.Query() {
+		require.True(t, slices.ContainsFunc(op.Parameters, func(p documentedParameter) bool { return p.In == "query" && p.Name == name }), "the parameter %s is in no document", name)
+		w.sent[op.OperationID][name] = true
+	}
 	for _, p := range op.Parameters {
-		if p.In == "query" {
-			allowed[p.Name] = true
-		}
 		if p.In == "header" && p.Name == "Idempotency-Key" {
 			require.NotEmpty(t, r.Header.Get(p.Name))
 		}
 	}
-	for name := range r.URL.Query() {
-		require.True(t, allowed[name], "the parameter %s is in no document", name)
-		w.query[name] = true
-	}
 	body, err := io.ReadAll(r.Body)
 	require.NoError(t, err)
-	media, inJSON := op.RequestBody.Content["application/json"]
 	switch kind := r.Header.Get("Content-Type"); {
 	case kind == "application/json":
-		require.True(t, inJSON, "it takes no body")
-		var sent any
+		media, takes := op.RequestBody.Content[kind]
+		require.True(t, takes, "it takes no body")
+		var sent map[string]any
 		require.NoError(t, json.Unmarshal(body, &sent))
-		w.doc.sameMembers(t, "body", sent, media.Schema)
-	case kind == "" && len(op.RequestBody.Content) > 0:
-		require.Fail(t, "no body is sent")
-	}
-	if accept := r.URL.Query().Get("format"); accept != "" {
-		return answerOf(r, "text/csv", "a,b\n"), nil
+		require.ElementsMatch(t, memberNames(w.doc.resolve(media.Schema)), slices.Collect(maps.Keys(sent)))
+	case kind == "":
+		require.Empty(t, op.RequestBody.Content, "no body is sent")
 	}
 	schema, ok := w.doc.data(op)
-	if !ok {
-		return answerOf(r, "application/x-ndjson", "{}\n"), nil
+	if !ok || r.URL.Query().Has("format") {
+		return answerOf(r, "text/csv", "a,b\n"), nil
 	}
-	answer, err := json.Marshal(map[string]any{"ok": true, "data": w.doc.sample(schema, ""), "contractVersion": "v1.0"})
+	w.data = w.doc.sample(schema, "")
+	answer, err := json.Marshal(map[string]any{"ok": true, "data": w.data, "contractVersion": "v1.0"})
 	require.NoError(t, err)
 	return answerOf(r, "application/json", string(answer)), nil
+}
+
+// operation is the one that a request is of: of several that fit, the one with the least in braces.
+func (w *documentedWire) operation(r *http.Request) (found documentedOperation) {
+	fits := ""
+	for path, item := range w.doc.Paths {
+		op, ok := item[strings.ToLower(r.Method)]
+		pattern := "^" + regexp.MustCompile(`\{[^}]*\}`).ReplaceAllString(path, "[^/]+") + "$"
+		if ok && regexp.MustCompile(pattern).MatchString(r.URL.Path) && (fits == "" || strings.Count(path, "{") < strings.Count(fits, "{")) {
+			fits, found = path, op
+		}
+	}
+	require.NotEmpty(w.t, fits, "%s %s is in no document", r.Method, r.URL.Path)
+	return found
 }
 
 func answerOf(r *http.Request, kind, body string) *http.Response {
@@ -202,28 +230,42 @@ func answerOf(r *http.Request, kind, body string) *http.Response {
 	}
 }
 
-// clientDocument is the part of an OpenAPI document that the test reads.
+// documentOf is the document of a running service.
+func documentOf(t *testing.T) *clientDocument {
+	text := systemtest.Call(t, systemtest.Shared(t).Client.API, "", systemtest.Operation{Method: "GET", Path: "/openapi.json"}).Body
+	doc := systemtest.Parse[clientDocument](t, text)
+	return &doc
+}
+
+// clientDocument is the part of an OpenAPI document that the tests of the client read.
 type clientDocument struct {
 	Paths      map[string]map[string]documentedOperation
 	Components struct{ Schemas map[string]documentedSchema }
 }
 
 type documentedOperation struct {
-	OperationID string
-	Parameters  []struct{ Name, In string }
-	RequestBody struct{ Content map[string]documentedMedia }
-	Responses   map[string]struct{ Content map[string]documentedMedia }
+	OperationID, Summary string
+	Parameters           []documentedParameter
+	RequestBody          struct{ Content map[string]documentedMedia }
+	Responses            map[string]struct{ Content map[string]documentedMedia }
+}
+
+type documentedParameter struct {
+	Name, In, Description string
+	Schema                documentedSchema
 }
 
 type documentedMedia struct{ Schema documentedSchema }
 
 type documentedSchema struct {
-	Ref        string `json:"$ref"`
-	Type       any
-	Format     string
-	Enum       []any
-	Properties map[string]documentedSchema
-	Items      *documentedSchema
+	Ref                          string `json:"$ref"`
+	Type                         any    // a text, or several
+	Description, Format, Pattern string
+	Enum                         []any
+	Default                      any
+	Properties                   map[string]documentedSchema
+	Required                     []string
+	Items                        *documentedSchema
 	// AdditionalProperties is a schema, or a bool.
 	AdditionalProperties json.RawMessage
 }
@@ -245,17 +287,45 @@ func (d *clientDocument) data(op documentedOperation) (documentedSchema, bool) {
 	return data, ok
 }
 
-// kind is a schema's type, with null left out.
-func (s *documentedSchema) kind() string {
-	if list, ok := s.Type.([]any); ok {
-		for _, k := range list {
-			if k != "null" {
-				return k.(string)
-			}
+// returned is the schema of what a method returns of an operation's data: its one record, one of the records
+// of a page, or all of it.
+func (d *clientDocument) returned(data documentedSchema) documentedSchema {
+	all := d.resolve(data)
+	nouns := slices.DeleteFunc(memberNames(all), func(name string) bool { return slices.Contains(beside, name) })
+	_, isPage := all.Properties["nextCursor"]
+	switch {
+	case len(nouns) == 1 && isPage:
+		return *all.Properties[nouns[0]].Items
+	case len(nouns) == 1 && strings.HasSuffix(data.Ref, "Data"):
+		return all.Properties[nouns[0]]
+	}
+	return data
+}
+
+// kinds are the schema's types.
+func (s *documentedSchema) kinds() (kinds []string) {
+	switch of := s.Type.(type) {
+	case string:
+		kinds = append(kinds, of)
+	case []any:
+		for _, kind := range of {
+			kinds = append(kinds, kind.(string))
 		}
 	}
-	text, _ := s.Type.(string)
-	return text
+	return kinds
+}
+
+// isTime says whether a text is a time: of an answer by its format, of a request, which has more forms, by its pattern.
+func (s *documentedSchema) isTime() bool {
+	return s.Format == "date-time" || strings.Contains(s.Pattern, "([Tt](")
+}
+
+// others is the schema of the members of an object whose names are not fixed.
+func (s *documentedSchema) others() (others documentedSchema, ok bool) {
+	if !strings.HasPrefix(string(s.AdditionalProperties), "{") {
+		return others, false
+	}
+	return others, json.Unmarshal(s.AdditionalProperties, &others) == nil && others.Type != nil
 }
 
 const sampleTime = "2026-05-01T12:00:00.123Z"
@@ -266,7 +336,11 @@ func (d *clientDocument) sample(s documentedSchema, name string) any {
 	if len(s.Enum) > 0 {
 		return s.Enum[0]
 	}
-	switch s.kind() {
+	kind := ""
+	if kinds := s.kinds(); len(kinds) > 0 {
+		kind = kinds[0] // null is the last
+	}
+	switch kind {
 	case "array":
 		return []any{d.sample(*s.Items, name)}
 	case "string":
@@ -289,38 +363,13 @@ func (d *clientDocument) sample(s documentedSchema, name string) any {
 	for member, of := range s.Properties {
 		object[member] = d.sample(of, member)
 	}
-	var others documentedSchema
-	if strings.HasPrefix(string(s.AdditionalProperties), "{") && json.Unmarshal(s.AdditionalProperties, &others) == nil && others.kind() != "" {
+	if others, ok := s.others(); ok {
 		object["any"] = d.sample(others, name)
 	}
 	if len(object) == 0 {
 		object["verbatim"] = name
 	}
 	return object
-}
-
-// sameMembers requires that a value has the members of its schema, in all depths.
-func (d *clientDocument) sameMembers(t *testing.T, at string, value any, s documentedSchema) {
-	s = d.resolve(s)
-	switch x := value.(type) {
-	case []any:
-		require.Equal(t, "array", s.kind(), at)
-		for _, v := range x {
-			d.sameMembers(t, at, v, *s.Items)
-		}
-	case map[string]any:
-		if len(s.Properties) == 0 {
-			return // as the caller likes
-		}
-		require.ElementsMatch(t, slices.Collect(maps.Keys(s.Properties)), slices.Collect(maps.Keys(x)), at)
-		for name, of := range s.Properties {
-			d.sameMembers(t, at+"/"+name, x[name], of)
-		}
-	case nil:
-		require.Fail(t, "null", at)
-	default:
-		require.NotContains(t, []string{"array", "object"}, s.kind(), at)
-	}
 }
 
 // generic is a value as its JSON says it.
@@ -331,12 +380,7 @@ func generic(t *testing.T, v any) (g any) {
 	return g
 }
 
-// filled is a value none of whose fields is zero.
-func filled[T any]() (v T) {
-	fillValue(reflect.ValueOf(&v).Elem())
-	return v
-}
-
+// fillValue leaves no field zero that is sent.
 func fillValue(v reflect.Value) {
 	switch x := v.Addr().Interface().(type) {
 	case *time.Time:
@@ -347,6 +391,9 @@ func fillValue(v reflect.Value) {
 		return
 	case *json.Number:
 		*x = "2"
+		return
+	case *[]byte:
+		*x = []byte("vendor\nacme\n")
 		return
 	}
 	switch v.Kind() {
@@ -370,6 +417,9 @@ func fillValue(v reflect.Value) {
 				fillValue(v.Field(i))
 			}
 		}
+		if d, ok := v.Addr().Interface().(*client.Delivery); ok {
+			d.PlayedAt = time.Time{} // a buffer's
+		}
 	case reflect.Map:
 		one := reflect.New(v.Type().Elem()).Elem()
 		fillValue(one)
@@ -380,32 +430,4 @@ func fillValue(v reflect.Value) {
 	default:
 		panic(fmt.Sprint("no value for ", v.Type()))
 	}
-}
-
-// given returns a method's result as it is needed here.
-func given[T any](v *T, err error) (any, error) {
-	if err != nil {
-		return nil, err
-	}
-	return *v, nil
-}
-
-// first returns the first record of a list, which must not end with it: its page names another.
-func first[T any](all iter.Seq2[T, error]) (any, error) {
-	for v, err := range all {
-		return v, err
-	}
-	return nil, io.ErrUnexpectedEOF
-}
-
-// whole reads a file.
-func whole(file io.ReadCloser, err error) (any, error) {
-	if err != nil {
-		return nil, err
-	}
-	text, err := io.ReadAll(file)
-	if err == nil && len(bytes.TrimSpace(text)) == 0 {
-		err = io.ErrUnexpectedEOF
-	}
-	return nil, err
 }

@@ -9,10 +9,10 @@ import (
 	"muniment.example/gateway/client"
 )
 
-func disputesList() list[client.Dispute] {
-	return list[client.Dispute]{
+func disputesList() list[client.DisputeSummary] {
+	return list[client.DisputeSummary]{
 		op: "list-disputes", plural: "disputes", columns: []string{"Reason", "By", "State", "About", "Opened", "Dispute"},
-		row: func(d client.Dispute) []cell {
+		row: func(d client.DisputeSummary) []cell {
 			about := text(counted(int64(len(d.ReceiptIDs)), "play"))
 			if d.RightID != "" {
 				about = link("plays on "+short(d.RightID), d.RightID, "/rights")
@@ -54,7 +54,7 @@ func showDispute(p *page) error {
 }
 
 func disputeIs(all ...string) func(*page, any) (string, bool) {
-	return states("dispute", func(d client.Dispute) string { return d.State }, all...)
+	return states("dispute", func(d client.PricedDispute) string { return d.State }, all...)
 }
 
 func aboutDispute(lines ...string) func(*page, []string) (consequences, error) {
@@ -63,7 +63,7 @@ func aboutDispute(lines ...string) func(*page, []string) (consequences, error) {
 		if !p.can("get-dispute") {
 			return c, nil
 		}
-		var data struct{ Dispute client.Dispute }
+		var data struct{ Dispute client.PricedDispute }
 		if err := p.get(&data, "get-dispute", nil, params[0]); err != nil {
 			return c, err
 		}
@@ -148,7 +148,7 @@ func heldList() list[client.HeldRow] {
 	return list[client.HeldRow]{
 		op: "list-held-rows", plural: "held", columns: []string{"Row", "State", "Waits for", "Vendor", "Their id", "Right", "Played", "Given up", "Receipt"},
 		row: func(h client.HeldRow) []cell {
-			return []cell{text(h.ID), state(h.State), text(words(string(h.Reason))), text(h.Vendor), text(h.IdType + " " + h.VendorID), id(h.RightID, "/rights"), moment(h.PlayedAt), moment(h.ExpiresAt), id(h.ReceiptID, "/plays")}
+			return []cell{text(h.ID), state(h.State), text(words(h.Reason)), text(h.Vendor), text(h.IDType + " " + h.VendorID), id(h.RightID, "/rights"), moment(h.PlayedAt), moment(h.ExpiresAt), id(h.ReceiptID, "/plays")}
 		},
 	}
 }

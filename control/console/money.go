@@ -180,7 +180,7 @@ func tax(c client.Counterparty) cell {
 	if c.ReverseCharge {
 		return text("reverse charge")
 	}
-	return number(percent(c.TaxBps) + " %")
+	return number(percent(c.TaxBPS) + " %")
 }
 
 func showCounterparties(p *page) error {

@@ -27,7 +27,7 @@ func requestsList(query url.Values) list[client.RefusedRequests] {
 			case r.Operation == "":
 				key.Note, failed = short(r.KeyID), text("all others")
 			default:
-				key.Note, failed.Note = short(r.KeyID), strconv.Itoa(r.Status)
+				key.Note, failed.Note = short(r.KeyID), strconv.FormatInt(r.Status, 10)
 			}
 			return []cell{minute(r.LastAt), key, text(r.Operation), failed, text(r.Cause), text(upper(r.Advice)), amount(r.Count), text(r.RequestID), minute(r.FirstAt)}
 		},

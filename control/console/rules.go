@@ -183,7 +183,7 @@ func readTiers(members map[string]any) error {
 	if !given {
 		return nil
 	}
-	var tiers []client.SettlementTier
+	var tiers []client.Tier
 	for line := range strings.Lines(written) {
 		parts := strings.Fields(line)
 		if len(parts) == 0 {
@@ -200,7 +200,7 @@ func readTiers(members map[string]any) error {
 		if err != nil {
 			return err
 		}
-		tiers = append(tiers, client.SettlementTier{Above: above, Price: price})
+		tiers = append(tiers, client.Tier{Above: above, Price: price})
 	}
 	members["tiers"] = tiers
 	return nil

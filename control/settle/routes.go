@@ -185,7 +185,7 @@ type RuleTerms struct {
 	Cap            *string     `json:"cap,omitempty" nullable:"true" maxLength:"32" doc:"Decimal with at most six fractional digits: the largest amount of a calendar month. Not applied to packs."`
 	Shares         []NewShare  `json:"shares" minItems:"1" maxItems:"10" doc:"How the rule's amounts are divided: 10,000 basis points in total."`
 	EffectiveUntil *route.Time `json:"effectiveUntil,omitempty" nullable:"true" doc:"Exclusive; absent: until it is retired."`
-	Priority       *int64      `json:"priority,omitempty" nullable:"true" minimum:"0" maximum:"1000000" doc:"If several rules fit a receipt, the one with the highest priority rates it; absent: 0."`
+	Priority       int64       `json:"priority,omitempty" minimum:"0" maximum:"1000000" default:"0" doc:"If several rules fit a receipt, the one with the highest priority rates it."`
 }
 
 // NewMatch selects the receipts of a requested rule.
@@ -231,7 +231,7 @@ type RuleChange struct {
 
 // rule returns the requested rule, and the faults of its times. of is the rule to change; nil for a new one.
 func (t *RuleTerms) rule(ctx context.Context, q store.Querier, tenantID string, from *route.Time, of *Rule) (r Rule, faults []api.ValidationError, err error) {
-	r = Rule{TenantID: tenantID, Unit: t.Unit, Price: t.Price, Currency: t.Currency, Minimum: t.Minimum, Cap: t.Cap, TiersMode: t.TiersMode}
+	r = Rule{TenantID: tenantID, Unit: t.Unit, Price: t.Price, Currency: t.Currency, Minimum: t.Minimum, Cap: t.Cap, TiersMode: t.TiersMode, Priority: t.Priority}
 	switch {
 	case t.TimeZone != nil:
 		r.TimeZone = *t.TimeZone
@@ -257,9 +257,6 @@ func (t *RuleTerms) rule(ctx context.Context, q store.Querier, tenantID string, 
 	}
 	for _, s := range t.Shares {
 		r.Shares = append(r.Shares, Share(s))
-	}
-	if t.Priority != nil {
-		r.Priority = *t.Priority
 	}
 	for _, given := range []struct {
 		field string

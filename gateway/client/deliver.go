@@ -29,7 +29,8 @@ type Delivery struct {
 	DataSubjectID string
 	// DataSubjectIDs are more persons, at most 8.
 	DataSubjectIDs []string
-	// Telemetry is a Telemetry, or another value that is an object in JSON; nil is none.
+	// Telemetry is a Telemetry, or another value that is an object in JSON; nil is none. In a Telemetry an
+	// empty text and nil are absent; new(false) and new(12.5) make what its fields point to.
 	Telemetry any
 	// IdempotencyKey names the play: 1 to 255 visible ASCII characters, unique in the tenant. Two
 	// deliveries with one key and the same content count once: in Deliver within 24 hours, in a
@@ -271,90 +272,4 @@ func (c *caller) ingest(ctx context.Context, lines [][]byte) ([]RowResult, error
 		return nil, &Error{Operation: r.operation(), Status: http.StatusOK, Message: fault, kind: ErrForeign}
 	}
 	return got.Results, nil
-}
-
-// Telemetry is what a device observed. All fields are optional: an empty text and nil are absent.
-// Go 1.26 makes a pointer of a value by new(false), new(12.5).
-type Telemetry struct {
-	// State of the host application. Kept always. One of foreground, background.
-	AppState string `json:"appState,omitempty"`
-	// Sound is actually audible. Kept always.
-	Audible *bool `json:"audible,omitempty"`
-	// The spot beam that serves. Kept unless minorMode.
-	BeamID string `json:"beamId,omitempty"`
-	// Where the viewer is, seen from the boundary. Kept never. One of inside, near_edge, outside.
-	BoundaryProximity string `json:"boundaryProximity,omitempty"`
-	// A drone's waiver for flight beyond visual line of sight. Kept never.
-	BvlosWaiverID string `json:"bvlosWaiverId,omitempty"`
-	// Bystanders may be captured. Kept never. One of none, possible.
-	BystanderCaptureRisk string `json:"bystanderCaptureRisk,omitempty"`
-	// Derived risk of motion sickness. Kept never. One of low, med, high.
-	ComfortVectionRisk string `json:"comfortVectionRisk,omitempty"`
-	// Progress of a video. Kept always. One of started, first_quartile, midpoint, third_quartile,
-	// complete.
-	CompletionState string `json:"completionState,omitempty"`
-	// The coverage cell. Kept unless minorMode.
-	CoverageCellID string `json:"coverageCellId,omitempty"`
-	// Tracking lock is established. Kept always.
-	DopplerLocked *bool `json:"dopplerLocked,omitempty"`
-	// Derived dwell of the eyes, in milliseconds. Kept with eyeTrackingConsent, unless minorMode.
-	DwellInViewMs *float64 `json:"dwellInViewMs,omitempty"`
-	// Explicit, revocable consent to eye tracking. Kept always.
-	EyeTrackingConsent *bool `json:"eyeTrackingConsent,omitempty"`
-	// Code of the licensed footprint's region. Kept always.
-	FootprintRegion string `json:"footprintRegion,omitempty"`
-	// The content is inside the field of view. Kept always.
-	FovPresence *bool `json:"fovPresence,omitempty"`
-	// Derived: it was looked at. Never raw gaze. Kept with eyeTrackingConsent, unless minorMode.
-	GazeInView *bool `json:"gazeInView,omitempty"`
-	// The anchor is georeferenced. Kept with spatialMappingConsent, unless minorMode or bystanders may
-	// be captured.
-	GeoAnchored *bool `json:"geoAnchored,omitempty"`
-	// The gateway on the ground that serves. Kept always.
-	GroundStationID string `json:"groundStationId,omitempty"`
-	// Headset or glasses are actually worn. Kept always.
-	HeadsetWorn *bool `json:"headsetWorn,omitempty"`
-	// How much of the view is rendered. Kept never. One of mixed, progressive, full.
-	ImmersionLevel string `json:"immersionLevel,omitempty"`
-	// The serving cell is inside the right's licensed footprint; false refuses. Kept always.
-	LicensedRegionMatch *bool `json:"licensedRegionMatch,omitempty"`
-	// Estimate of the ambient light. Kept always. One of ok, too_dark, too_bright.
-	LightingState string `json:"lightingState,omitempty"`
-	// State of the downlink. Kept always. One of acquired, degraded, lost.
-	LinkState string `json:"linkState,omitempty"`
-	// Derived state of motion. Kept never. One of stationary, seated, walking, in_vehicle.
-	LocomotionState string `json:"locomotionState,omitempty"`
-	// The viewer is or may be a minor; rules are stricter. Kept never.
-	MinorMode *bool `json:"minorMode,omitempty"`
-	// The player is muted. Kept always.
-	Muted *bool `json:"muted,omitempty"`
-	// Real things hide rendered ones behind them. Kept with spatialMappingConsent, unless minorMode or
-	// bystanders may be captured.
-	OcclusionResolved *bool `json:"occlusionResolved,omitempty"`
-	// Processed in orbit. Kept always.
-	OnboardProcessed *bool `json:"onboardProcessed,omitempty"`
-	// The viewer sees through to the room. Kept never.
-	PassthroughActive *bool `json:"passthroughActive,omitempty"`
-	// A drone's remote identification is on. Kept never.
-	RemoteIdActive *bool `json:"remoteIdActive,omitempty"`
-	// The boundary of the play area is defined. Kept never.
-	RoomScaleBounded *bool `json:"roomScaleBounded,omitempty"`
-	// The anchor stays from session to session. Kept with spatialMappingConsent, unless minorMode or
-	// bystanders may be captured.
-	SpatialAnchorPersistent *bool `json:"spatialAnchorPersistent,omitempty"`
-	// Explicit consent for the mapped space. Kept always.
-	SpatialMappingConsent *bool `json:"spatialMappingConsent,omitempty"`
-	// The spectrum band. Kept always.
-	SpectrumBand string `json:"spectrumBand,omitempty"`
-	// Speed of the vehicle, in miles per hour. Kept never.
-	SpeedMph *float64 `json:"speedMph,omitempty"`
-	// Met the viewability bar: half of the pixels for 2 s of video or 1 s of display. Kept always.
-	Viewable *bool `json:"viewable,omitempty"`
-	// Visibility of the session; what is not visible is not billed. Kept always. One of visible,
-	// blurred, hidden.
-	VisibilityState string `json:"visibilityState,omitempty"`
-	// A voice prompt or announcement is being played. Kept never.
-	VoicePromptActive *bool `json:"voicePromptActive,omitempty"`
-	// Attenuation by weather, in dB. Kept always.
-	WeatherAttenuationDb *float64 `json:"weatherAttenuationDb,omitempty"`
 }

@@ -44,10 +44,11 @@
 //
 // # Records
 //
-// Types have the members of the service's document, /openapi.json, under the same names. An
-// empty text, a zero time and a zero number in an answer stand for null; a member of a request
-// with such a value is left out. Members that a newer service adds are ignored. Of a list that is
-// empty nothing tells whether it was null.
+// Types have the members of the service's document, /openapi.json, of which they are made, under the
+// same names. An empty text, a zero time and a nil pointer in an answer stand for null; an optional
+// member of a request with such a value, or a zero number, is left out. Members and texts that a newer
+// service adds are ignored, or are as they came. Of a list that is empty nothing tells whether it was null.
+// The zero value of a filter selects all: zero fields are not sent.
 //
 // In the folders typescript and python are clients in these languages, which do the same.
 //

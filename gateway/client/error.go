@@ -75,27 +75,6 @@ type Error struct {
 	err  error // of the connection
 }
 
-// Violation is one rule of the constraint gate that refuses a delivery.
-type Violation struct {
-	// Code and Rule name what is wrong; they don't change within a version of the rules.
-	Code      string `json:"code"`
-	Rule      string `json:"rule"`
-	Substrate string `json:"substrate"`
-	// Field is the one at fault, Fields all that the rule reads.
-	Field  string   `json:"field"`
-	Fields []string `json:"fields"`
-	// Observed is what the gate read; null when it was not given.
-	Observed  json.RawMessage `json:"observed"`
-	Required  string          `json:"required"`
-	Message   string          `json:"message"`
-	Reference string          `json:"reference"`
-	// Limit is the one that was broken, in Unit, of rules that have one.
-	Limit *float64 `json:"limit,omitempty"`
-	Unit  string   `json:"unit,omitempty"`
-	// TightenedBy is what made the rule stricter than usual.
-	TightenedBy string `json:"tightenedBy,omitempty"`
-}
-
 // Error names the operation, what was answered, and the request.
 func (e *Error) Error() string {
 	var b strings.Builder

@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"time"
 
-	"muniment.example/gateway/api"
 	"muniment.example/sealer/canonical"
 )
 
@@ -18,22 +17,7 @@ type Receipts struct{ c *Client }
 // Receipts are what deliveries were answered with.
 func (c *Client) Receipts() Receipts { return Receipts{c} }
 
-// ReceiptFilter selects receipts; its zero value is all. Times are those of renderedAt.
-type ReceiptFilter struct {
-	CorrelationID   string    `json:"correlationId"`
-	SpatialAnchorID string    `json:"spatialAnchorId"`
-	RightID         string    `json:"rightId"`
-	From            time.Time `json:"from"`
-	To              time.Time `json:"to"` // exclusive
-	// AsOf is a position that an earlier answer named: nothing from there on counts.
-	AsOf string `json:"asOf"`
-	// BOM begins a csv file with a byte order mark, for spreadsheets. Only of File.
-	BOM bool `json:"bom"`
-	// Limit is how many a page has; 0 is the service's default.
-	Limit int `json:"limit"`
-}
-
-// List iterates over the receipts, newest first. The service finds a receipt shortly after it
+// List iterates over the receipts, newest first, by renderedAt. The service finds a receipt shortly after it
 // was issued, and not at once.
 func (r Receipts) List(ctx context.Context, f ReceiptFilter) iter.Seq2[FoundReceipt, error] {
 	f.BOM = false
@@ -85,39 +69,9 @@ type Events struct{ c *Client }
 // Events are all that has happened to a tenant.
 func (c *Client) Events() Events { return Events{c} }
 
-// EventFilter selects events; its zero value is all, newest first.
-type EventFilter struct {
-	Types       []string  `json:"type"`
-	SubjectKind string    `json:"subjectKind"`
-	SubjectID   string    `json:"subjectId"`
-	ActorKind   string    `json:"actorKind"`
-	ActorID     string    `json:"actorId"`
-	RightID     string    `json:"rightId"`
-	From        time.Time `json:"from"`
-	To          time.Time `json:"to"` // exclusive
-	// After and Before are positions; both are exclusive. A listing is continued later from the
-	// position of its last event.
-	After  string `json:"after"`
-	Before string `json:"before"`
-	// Order is desc or asc.
-	Order string `json:"order"`
-	// AsOf is a position that an earlier answer named: nothing from there on counts.
-	AsOf string `json:"asOf"`
-	// Limit is how many a page has; 0 is the service's default.
-	Limit int `json:"limit"`
-}
-
 // List iterates over the events.
 func (e Events) List(ctx context.Context, f EventFilter) iter.Seq2[LoggedEvent, error] {
 	return list[LoggedEvent](ctx, e.c, "/v1/events", "events", values(f))
-}
-
-// ExportRange is what an export holds; its zero value is all that is sealed.
-type ExportRange struct {
-	// After is the position behind which it begins; empty is from the first event on.
-	After string `json:"after"`
-	// UpTo is the position of the last event; empty is the newest sealed one.
-	UpTo string `json:"upTo"`
 }
 
 // Export streams the sealed events as a file for muniment verify. The caller closes it. Unless it
@@ -213,125 +167,3 @@ func (h *PackHeader) UnmarshalJSON(text []byte) error {
 
 // MarshalJSON is the text as it came.
 func (h PackHeader) MarshalJSON() ([]byte, error) { return h.Text.MarshalJSON() }
-
-// LoggedEvent is an event of the log.
-type LoggedEvent struct {
-	// Verbatim: its canonical bytes are the leaf of the tenant's Merkle log.
-	Event json.RawMessage `json:"event"`
-	// Opaque; may be handed back where a position is asked for.
-	Position string `json:"position"`
-}
-
-// FoundReceipt is a receipt with its event.
-type FoundReceipt struct {
-	// Verbatim: its canonical bytes are the leaf of the tenant's Merkle log.
-	Event json.RawMessage `json:"event"`
-	// Of the event, opaque.
-	Position string `json:"position"`
-	// What is signed, verbatim.
-	Receipt   api.Receipt   `json:"receipt"`
-	Signature api.Signature `json:"signature"`
-}
-
-// LoggedReceipt is a receipt with its event, and where that is sealed.
-type LoggedReceipt struct {
-	// Verbatim: its canonical bytes are the leaf of the tenant's Merkle log.
-	Event json.RawMessage `json:"event"`
-	// Of the event, opaque.
-	Position string `json:"position"`
-	// What is signed, verbatim.
-	Receipt api.Receipt `json:"receipt"`
-	// Null until a proof pack holds the event.
-	Sealed    *SealedLeaf   `json:"sealed"`
-	Signature api.Signature `json:"signature"`
-}
-
-// SealedLeaf is where an event is sealed.
-type SealedLeaf struct {
-	// Of the tenant's Merkle log, from 0.
-	LeafIndex int64 `json:"leafIndex"`
-	// The proof pack's id.
-	PackID string `json:"packId"`
-}
-
-// InclusionProof is an event, and the proof that it is in the tenant's log.
-type InclusionProof struct {
-	// Verbatim: it is the leaf.
-	Event json.RawMessage `json:"event"`
-	// C2SP tlog-proof.
-	Proof string `json:"proof"`
-}
-
-// ProofPack is the summary of a pack.
-type ProofPack struct {
-	Record
-	// Size of the bundle.
-	Bytes int64 `json:"bytes"`
-	// Entries of this pack.
-	Count int64 `json:"count"`
-	// Deliveries of this pack that repeat an earlier one and are not billed; the header lists them as
-	// {leaf, first}.
-	Duplicates int64 `json:"duplicates"`
-	// Leaf index of the first entry.
-	FirstIndex int64 `json:"firstIndex"`
-	// Receipts of this pack that a settlement rule rates; the header has the amounts.
-	Rated int64 `json:"rated"`
-	// Root of the tenant's Merkle log with this pack, base64url.
-	RootHash string `json:"rootHash"`
-	// When it was sealed.
-	SealedAt time.Time `json:"sealedAt"`
-	// Of the bundle, base64url.
-	SHA256 string `json:"sha256"`
-	// The key that signed it, by its id in the directory.
-	SigningKeyID string `json:"signingKeyId"`
-	// Leaves of the tenant's log with this pack.
-	TreeSize int64 `json:"treeSize"`
-	// Metered receipts of this pack that no settlement rule rates; 0 while the tenant has no rules.
-	Unrated int64 `json:"unrated"`
-}
-
-// ProofPackData is a pack without its entries.
-type ProofPackData struct {
-	// What is signed, verbatim.
-	Header PackHeader `json:"header"`
-	// The key directory at the time of sealing, as its header has it.
-	Keys    json.RawMessage `json:"keys"`
-	Summary ProofPack       `json:"summary"`
-}
-
-// SealedPacks is what one step of sealing has done.
-type SealedPacks struct {
-	// Something before upTo is in no pack yet: call again with this upTo.
-	More bool `json:"more"`
-	// The newest of them; null while the tenant has none.
-	Pack *PackHeader `json:"pack"`
-	// Headers of the packs sealed since the call began, oldest first, or of the last pack alone when
-	// nothing was new.
-	Packs []PackHeader `json:"packs"`
-	// Acknowledged events that are in no pack yet.
-	Pending []PendingEvents `json:"pending"`
-	// Every event that was acknowledged into the log before the first call is before this position.
-	// Packs may go beyond it.
-	UpTo string `json:"upTo"`
-}
-
-// PendingEvents are events that are in no pack yet.
-type PendingEvents struct {
-	// How many there are.
-	Count int64 `json:"count"`
-	// The node in whose spool alone they are: only a later call can seal them.
-	NodeID string `json:"nodeId,omitempty"`
-	// Instead of a node: what has not reached the warehouse yet. Counted are the records of the log
-	// before upTo, of whatever tenant. One of warehouse.
-	Source string `json:"source,omitempty"`
-}
-
-// ConsistencyProof proves that the log of one pack only added to that of another.
-type ConsistencyProof struct {
-	// RFC 6962 consistency proof, base64url.
-	Consistency []string `json:"consistency"`
-	// Checkpoint of the earlier pack, a C2SP signed note.
-	From string `json:"from"`
-	// Checkpoint of the later pack.
-	To string `json:"to"`
-}

@@ -27,49 +27,14 @@ func (m Members) Get(ctx context.Context, memberID string) (*Member, error) {
 	return record[Member](ctx, m.c, http.MethodGet, at("/v1/members", memberID), "member", nil)
 }
 
-// Change gives a member another role. It holds from the next request of the member's sessions on.
-func (m Members) Change(ctx context.Context, memberID string, role MemberRole) (*Member, error) {
-	return record[Member](ctx, m.c, http.MethodPatch, at("/v1/members", memberID), "member", role)
+// Change gives a member another role: owner, finance, operations or viewer. It holds from the next request of the member's sessions on.
+func (m Members) Change(ctx context.Context, memberID, role string) (*Member, error) {
+	return record[Member](ctx, m.c, http.MethodPatch, at("/v1/members", memberID), "member", struct {
+		Role string `json:"role"`
+	}{role})
 }
 
 // Remove ends a member's sessions at once, and for good. The last owner stays.
 func (m Members) Remove(ctx context.Context, memberID string) (*Member, error) {
 	return record[Member](ctx, m.c, http.MethodDelete, at("/v1/members", memberID), "member", nil)
-}
-
-// Member is a person who may sign in to the tenant's console.
-type Member struct {
-	Record
-	// Whether the member has signed in at the OpenID Connect provider: no other account there signs in as the member.
-	Bound bool `json:"bound"`
-	// Where links to sign in are sent. Never written to events.
-	Email string `json:"email"`
-	// The API key or the member that invited the member, or operator or system.
-	InvitedBy string `json:"invitedBy"`
-	// The OpenID Connect provider by which the member has signed in; empty: by none yet, or, if Bound, by one that the service
-	// doesn't know since its database was restored. Never written to events.
-	Issuer string `json:"issuer"`
-	// Empty when none was given. Never written to events.
-	Name string `json:"name"`
-	// What the member may do: owner, finance, operations or viewer.
-	Role string `json:"role"`
-	// INVITED until the member has signed in, then ACTIVE; REMOVED.
-	State string `json:"state"`
-	// Who the member is at Issuer: no other account there signs in as the member. Never written to events.
-	Subject string `json:"subject"`
-}
-
-// MemberInvitation is a new member.
-type MemberInvitation struct {
-	// Where links to sign in are sent. Never written to events.
-	Email string `json:"email"`
-	// What the person is called. Never written to events.
-	Name string `json:"name,omitempty"`
-	// What the member may do: owner, finance, operations or viewer.
-	Role string `json:"role"`
-}
-
-// MemberRole is what a member may do from now on: owner, finance, operations or viewer.
-type MemberRole struct {
-	Role string `json:"role"`
 }
