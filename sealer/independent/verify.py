@@ -1504,7 +1504,8 @@ class Receipt:
         uncovered = {name for name in ("position", "sealed") if self.beside.get(name) is not None}
         if not proven and "event" not in self.beside:
             uncovered |= {"substrate", "metering"} & self.beside.keys()
-        self.unproven = ["receipt.uncovered"] * bool(uncovered)
+        self.unproven = ["receipt.uncovered"] * bool(uncovered) + ["receipt.unproven"] * lacking
+        lacking = not proven and any(f.code is None and isinstance(f.holds, (Pack, Export)) for f in others)
 
 
 # --- Statements ---------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ var classes = map[sealer.Code]classification{
 	InclusionOK: {class: passed}, WitnessOK: {class: passed}, MeteringOK: {class: passed}, SettlementOK: {class: passed},
 	StatementOK: {class: passed}, FilesOK: {class: passed},
 
-	AnchorKeys: {class: remark}, KeySandbox: {class: remark}, ReceiptUncovered: {class: remark}, DuplicatesUnproven: {class: remark},
+	AnchorKeys: {class: remark}, KeySandbox: {class: remark}, ReceiptUncovered: {class: remark}, ReceiptUnproven: {class: remark}, DuplicatesUnproven: {class: remark},
 	SettlementUnproven: {class: remark}, IssueUnproven: {class: remark}, StatementVoided: {class: remark}, ErasureUnproven: {class: remark},
 	ChainGap: {class: remark}, ChainVouched: {class: remark}, DirectoryIgnored: {class: remark}, RightLate: {class: remark}, RightUnproven: {class: remark},
 

@@ -123,6 +123,8 @@ const (
 	// ReceiptUncovered: the file states more than the receipt, and no given file proves that:
 	// the signature covers it by way of the event, which is missing.
 	ReceiptUncovered sealer.Code = "receipt.uncovered"
+	// ReceiptUnproven: packs or exports are given, and no given file holds the receipt.
+	ReceiptUnproven sealer.Code = "receipt.unproven"
 	// DirectoryIgnored: the key of the directory in a pack or an export was revoked;
 	// another directory, whose key was delegated to later, decides.
 	DirectoryIgnored sealer.Code = "directory.ignored"

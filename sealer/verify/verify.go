@@ -35,6 +35,8 @@ type verification struct {
 	stopped map[string]*stopRecord
 	// receipts are the files with a receipt.
 	receipts map[*FileReport]*signedReceipt
+	// entries is set if one of the files is a sound pack or export.
+	entries  bool
 	erasures []*erasureFile
 	// statements are by tenant.
 	statements map[string][]*statementFile
@@ -86,6 +88,7 @@ func verifyFiles(ctx context.Context, t *trust, o *Options) Report {
 	}
 	v.stops(o.Bound)
 	v.packScopes()
+	v.entries = slices.ContainsFunc(v.files, func(f FileReport) bool { return (f.Kind == kindPack || f.Kind == kindExport) && f.ok() })
 	for i := range v.files {
 		f := &v.files[i]
 		v.judge(f, v.receipts[f])
@@ -212,6 +215,9 @@ func (v *verification) judge(f *FileReport, r *signedReceipt) {
 	}
 }
 
+		if v.entries && f.ok() && !f.has(InclusionOK) {
+			f.say(ReceiptUnproven, "it is not in the packs and exports that were given")
+		}
 // compareWithStops judges the event beside a sound receipt as that of a proof.
 func (v *verification) compareWithStops(f *FileReport, r *signedReceipt) {
 	event, _, _ := r.eventBeside()
