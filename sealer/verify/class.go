@@ -60,6 +60,7 @@ var classes = map[sealer.Code]classification{
 
 	InputUnreadable:     {unjudged, "check the name of the file, and that it can be read"},
 	FormatUnknown:       {unjudged, "give a file as the service returns it, unchanged"},
+	FormatRelease:       {unjudged, "run muniment-verify --root RELEASE_KEY " + SignedReleaseSums + " in the folder of the release, with the key of whoever made it"},
 	DirectoryForeign:    {unjudged, giveAnchor},
 	DirectoryExpired:    {unjudged, "give the service's newest /.well-known/muniment/keys.json"},
 	DirectoryRevoked:    {unjudged, "leave it out: the newer directory decides"},

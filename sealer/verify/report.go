@@ -26,7 +26,7 @@ type Report struct {
 type FileReport struct {
 	File string `json:"file"`
 	// Kind is "pack", "receipt", "directory", "proof" (of inclusion), "event",
-	// "consistency", "checkpoint", "export", "erasure", "dsar_bundle", "statement", "release" (alone) or "unknown".
+	// "consistency", "checkpoint", "export", "erasure", "dsar_bundle", "statement", "release" or "unknown".
 	Kind string `json:"kind"`
 	// Verdict is that of the worst of Verdicts. It is set when all files are judged.
 	Verdict string `json:"verdict"`
@@ -153,6 +153,8 @@ const (
 	InputUnreadable sealer.Code = "input.unreadable"
 	// FormatUnknown: nothing that Muniment hands out, or not in the form in which it does.
 	FormatUnknown sealer.Code = "format.unknown"
+	// FormatRelease: the list of a release's checksums, which is judged alone, beside the files of the release.
+	FormatRelease sealer.Code = "format.release"
 	// DirectoryForeign: the root key has not delegated to the directory, nor does that say so.
 	DirectoryForeign sealer.Code = "directory.foreign"
 	// DirectoryExpired: the key may have signed, but the delegation of the directory at hand had ended then.

@@ -185,6 +185,11 @@ func (v *verification) refuseSandbox() {
 
 // receipt reads the receipt that a file holds; nil if it holds none.
 func (v *verification) receipt(f *FileReport, text []byte) *signedReceipt {
+	if releaseSums.Match(text) {
+		f.Kind = kindRelease
+		f.say(FormatRelease, "a release's list of checksums, which is judged beside the files of the release")
+		return nil
+	}
 	if !IsReceipt(text) {
 		message, next := whatInstead(text)
 		v := found(FormatUnknown, message)
@@ -210,14 +215,14 @@ func (v *verification) judge(f *FileReport, r *signedReceipt) {
 		f.noDirectory()
 	default:
 		f.add(r.verify(v.trust.newer, v.wanted[r.receipt.ReceiptID])...)
+		if v.entries && f.ok() && !f.has(InclusionOK) {
+			f.say(ReceiptUnproven, "it is not in the packs and exports that were given")
+		}
 		f.about = aboutReceipt(&r.receipt, f.has(InclusionOK))
 		v.compareWithStops(f, r)
 	}
 }
 
-		if v.entries && f.ok() && !f.has(InclusionOK) {
-			f.say(ReceiptUnproven, "it is not in the packs and exports that were given")
-		}
 // compareWithStops judges the event beside a sound receipt as that of a proof.
 func (v *verification) compareWithStops(f *FileReport, r *signedReceipt) {
 	event, _, _ := r.eventBeside()
@@ -300,6 +305,7 @@ var kindNames = map[string]string{
 	kindErasure:     "certificate of erasure",
 	kindBundle:      "DSAR bundle",
 	kindStatement:   "settlement statement",
+	kindRelease:     "checksums of a release",
 	kindUnknown:     "of no known kind",
 }
 
