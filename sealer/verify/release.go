@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"strings"
 
@@ -29,8 +28,13 @@ const (
 // kindRelease is either of them. SignedReleaseSums is judged with the files beside it, if it is given alone.
 const kindRelease = "release"
 
-// releaseSums is how both begin.
-var releaseSums = regexp.MustCompile(`^[0-9a-f]{64}  [!-.0-~]+\n`)
+// isSums reports whether a text begins as both do: with a line as sha256sum writes it, of a file without a folder.
+func isSums(text []byte) bool {
+	line, _, ends := bytes.Cut(text, []byte("\n"))
+	sum, name, parted := bytes.Cut(line, []byte("  "))
+	return ends && parted && len(sum) == 2*sha256.Size && strings.Trim(string(sum), "0123456789abcdef") == "" &&
+		len(name) > 0 && !bytes.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || r == '/' })
+}
 
 // errUnjudged says that a release can't be judged: nothing shows that it is not what the key has signed.
 var errUnjudged = errors.New("cannot be judged")

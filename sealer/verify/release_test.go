@@ -93,7 +93,7 @@ func TestChecksumsOfAReleaseAlone(t *testing.T) {
 	var said bytes.Buffer
 	require.Equal(t, ExitUnjudged, Files(t.Context(), Options{Keys: keys, Files: []string{note}}, &said))
 	require.Contains(t, said.String(), "a release's list of checksums, which is judged beside the files of the release (format.release). Next: run muniment-verify --root RELEASE_KEY SHA256SUMS.note in the folder of the release")
-	for about, text := range map[string]string{"a slash": fmt.Sprintf("%x  a/b\n", sha256.Sum256(nil)), "one space": fmt.Sprintf("%x a\n", sha256.Sum256(nil)), "capitals": fmt.Sprintf("%X  a\n", sha256.Sum256(nil))} {
+	for about, text := range map[string]string{"a slash": fmt.Sprintf("%x  a/b\n", sha256.Sum256(nil)), "one space": fmt.Sprintf("%x a\n", sha256.Sum256(nil)), "capitals": fmt.Sprintf("%X  a\n", sha256.Sum256([]byte("a"))), "a space in the name": fmt.Sprintf("%x  a b\n", sha256.Sum256(nil)), "no end": fmt.Sprintf("%x  a", sha256.Sum256(nil)), "no name": fmt.Sprintf("%x  \n", sha256.Sum256(nil))} {
 		require.Equal(t, "unknown !format.unknown", f.verify(ExitUnjudged, f.write("other", []byte(text)), keys)[0], about)
 	}
 }

@@ -185,7 +185,7 @@ func (v *verification) refuseSandbox() {
 
 // receipt reads the receipt that a file holds; nil if it holds none.
 func (v *verification) receipt(f *FileReport, text []byte) *signedReceipt {
-	if releaseSums.Match(text) {
+	if isSums(text) {
 		f.Kind = kindRelease
 		f.say(FormatRelease, "a release's list of checksums, which is judged beside the files of the release")
 		return nil
