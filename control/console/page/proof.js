@@ -3,7 +3,13 @@
 import { h } from './dom.js';
 
 // verifier loads the program when somebody verifies for the first time, as it is large.
-const verifier = async () => ({ ...await import('/verify/program.js'), ...await import('/verify/report.js') });
+async function verifier() {
+  try {
+    return { ...await import('/verify/program.js'), ...await import('/verify/report.js') };
+  } catch {
+    throw new Error('the service has no verifier for browsers, or it could not be loaded');
+  }
+}
 
 const means = {
   sound: 'This play was recorded as it is shown here, and was not changed since it was sealed.',

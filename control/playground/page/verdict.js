@@ -21,7 +21,13 @@ async function keysAt(path) {
 }
 
 // verifier loads the program when somebody verifies for the first time, as it is large.
-const verifier = async () => ({ ...await import('/verify/program.js'), ...await import('/verify/report.js') });
+async function verifier() {
+  try {
+    return { ...await import('/verify/program.js'), ...await import('/verify/report.js') };
+  } catch {
+    throw new Error('The service has no verifier for browsers, or it could not be loaded');
+  }
+}
 
 // judge verifies a file and shows the verdict.
 export async function judge(bytes, name) {
@@ -43,7 +49,7 @@ async function verified(bytes, name, key) {
     const whole = file?.kind === 'pack' && !file.verdicts.some((v) => v.code === 'format.invalid');
     return { report, file, pack: whole ? readPack(bytes) : null, shown, name, key, ms: performance.now() - began };
   } catch (error) {
-    put('verdict', h('div', { class: 'outcome open' }, h('h3', null, 'The verifier could not run'), h('p', null, `${error.message}. Verify the file on your computer.`)), elsewhere(name));
+    put('verdict', h('div', { class: 'outcome open' }, h('h3', null, 'The verifier could not run'), h('p', null, `${error.message}. Verify the file on your computer, or load this page again.`)), elsewhere(name));
     warn('The verifier could not run');
     return undefined;
   }
