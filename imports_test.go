@@ -55,7 +55,7 @@ var packages = map[string][]string{
 	"control/backup":            {"control/proof", "control/reserve", "control/rollback", "control/signing", "control/store", "gateway/api", "sealer", "sealer/canonical", "sealer/keyfile", "sealer/terminal"},
 	"control/beacon":            {"control/route", "control/store", "gateway/api", "gateway/auth", "sealer"},
 	"control/challenge":         {"control/node", "control/right", "control/route", "control/store", "gateway/api", "gateway/auth", "sealer"},
-	"control/console":           {"control/assets", "control/member", "control/playground", "control/route", "control/store", "gate", "gateway/api", "gateway/auth", "gateway/client", "sealer", "sealer/calendar", "sealer/canonical", "sealer/rate"},
+	"control/console":           {"control/assets", "control/member", "control/route", "control/store", "gate", "gateway/api", "gateway/auth", "gateway/client", "sealer", "sealer/calendar", "sealer/canonical", "sealer/rate"},
 	"control/operator":          {"control/access", "control/assets", "control/node", "control/proof", "control/route", "control/store", "gateway/api", "pipeline", "sealer", "sealer/terminal"},
 	"control/dispute":           {"control/right", "control/route", "control/store", "gateway/api", "gateway/auth", "pipeline", "sealer", "sealer/canonical"},
 	"control/dsar":              {"control/challenge", "control/dispute", "control/erasure", "control/ingest", "control/member", "control/objects", "control/offer", "control/payable", "control/payeelink", "control/proof", "control/right", "control/route", "control/settle", "control/statement", "control/store", "control/table", "control/tenant", "control/webhook", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer", "sealer/canonical"},

@@ -256,7 +256,7 @@ func TestPlaygroundPage(t *testing.T) {
 	require.Equal(t, 302, root.status)
 	require.Equal(t, "/playground", root.header.Get("Location"))
 	for name, kind := range map[string]string{
-		"": "text/html; charset=utf-8", "/verify.js": "text/javascript; charset=utf-8", "/noble-ed25519.LICENSE.txt": "text/plain; charset=utf-8",
+		"": "text/html; charset=utf-8", "/verdict.js": "text/javascript; charset=utf-8", "/base.css": "text/css; charset=utf-8",
 	} {
 		a := p.call("", "GET", "/playground"+name, "")
 		require.Equal(t, 200, a.status, name)

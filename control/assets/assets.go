@@ -46,19 +46,12 @@ var kinds = map[string]string{
 	".css":  "text/css; charset=utf-8",
 	".js":   "text/javascript; charset=utf-8",
 	".svg":  "image/svg+xml",
-	".txt":  "text/plain; charset=utf-8",
 	".gz":   "application/gzip",
 }
 
-// Files are some of the files of a package's folder page, for pages of other packages.
-type Files struct {
-	From  embed.FS
-	Names []string
-}
-
-// Open reads the folder page of the embedded files, what pages share, and files of other pages. policy is the content
-// security policy of each: Policy, unless a page needs more.
-func Open(embedded embed.FS, policy string, also ...Files) (*Page, error) {
+// Open reads the folder page of the embedded files, and what pages share. policy is the content security policy of each:
+// Policy, unless a page needs more.
+func Open(embedded embed.FS, policy string) (*Page, error) {
 	p := &Page{map[string]file{}, policy}
 	for _, from := range []struct {
 		files  embed.FS
@@ -72,13 +65,6 @@ func Open(embedded embed.FS, policy string, also ...Files) (*Page, error) {
 		}
 		if err != nil {
 			return nil, fmt.Errorf("cannot read a page: %w", err)
-		}
-	}
-	for _, others := range also {
-		for _, name := range others.Names {
-			if err := p.read(others.From, "page/"+name); err != nil {
-				return nil, fmt.Errorf("cannot read a page: %w", err)
-			}
 		}
 	}
 	return p, nil

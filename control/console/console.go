@@ -38,7 +38,6 @@ import (
 
 	"muniment.example/control/assets"
 	"muniment.example/control/member"
-	"muniment.example/control/playground"
 	"muniment.example/control/route"
 	"muniment.example/control/store"
 	"muniment.example/gateway/auth"
@@ -96,7 +95,7 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	files, err := assets.Open(embedded, assets.Policy, playground.Verifier)
+	files, err := assets.Open(embedded, assets.Policy)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the console: %w", err)
 	}

@@ -21,7 +21,6 @@ import (
 	"muniment.example/control/assets"
 	"muniment.example/control/assets/assetstest"
 	"muniment.example/control/member"
-	"muniment.example/control/playground"
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/auth"
 	"muniment.example/gateway/client"
@@ -29,13 +28,13 @@ import (
 
 func files(t *testing.T) *assets.Page {
 	t.Helper()
-	p, err := assets.Open(embedded, assets.Policy, playground.Verifier)
+	p, err := assets.Open(embedded, assets.Policy)
 	require.NoError(t, err)
 	return p
 }
 
 func TestPolicyHolds(t *testing.T) {
-	assetstest.PolicyHolds(t, files(t), Path, "noble-ed25519.js", "noble-ed25519.LICENSE.txt")
+	assetstest.PolicyHolds(t, files(t), Path)
 }
 
 // TestEveryFileIsReached from the layout, and every file that a page names is there. Files that pages share and these
@@ -44,7 +43,7 @@ func TestEveryFileIsReached(t *testing.T) {
 	page := files(t)
 	layout, err := views.ReadFile("view/layout.html")
 	require.NoError(t, err)
-	reached := []string{"noble-ed25519.LICENSE.txt", "dom.js", "charts.js"}
+	reached := []string{"charts.js"}
 	next := []string{}
 	for _, m := range regexp.MustCompile(`/files/([\w.-]+)`).FindAllStringSubmatch(string(layout), -1) {
 		next = append(next, m[1])

@@ -19,10 +19,8 @@
 // It ends with its tenant, when the process drains, and after a quarter of an hour, when a browser
 // begins another one by itself; so a place is never taken for good by a tab that was forgotten.
 //
-// The page verifies packs itself (page/verify.js and what it imports), by code that shares nothing
-// with package sealer; what it leaves to "muniment verify" it says. The one piece that is not ours is
-// page/noble-ed25519.js, for browsers without Ed25519, and for plain http, where browsers have no
-// WebCrypto; its licence is beside it.
+// Packs are verified in the visitor's browser by the program of the page /verify (control/verifier), which is loaded when
+// somebody verifies.
 package playground
 
 import (
@@ -36,11 +34,6 @@ import (
 
 //go:embed page
 var embedded embed.FS
-
-// Verifier are the files of the page that judge evidence in a browser, for other pages that do.
-var Verifier = assets.Files{From: embedded, Names: []string{
-	"canonical.js", "ed25519.js", "encoding.js", "entry.js", "keys.js", "merkle.js", "noble-ed25519.js", "noble-ed25519.LICENSE.txt", "note.js", "sha2.js", "shapes.js",
-}}
 
 // Config of the service. Visitors and Feed are required.
 type Config struct {

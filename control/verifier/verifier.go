@@ -5,6 +5,9 @@
 // its own files and this service's public key directory, and sends nothing. The worker gives the program the dropped
 // files as a file system (page/files.js), and shows what it prints with --json (page/report.js).
 //
+// The playground and the tenants' console verify by the same files, which they load from here (page/program.js and
+// page/report.js). The worker has the policy of its own file, so a page that starts it needs no leave to compile WebAssembly.
+//
 // A payee's link leads here with #payee=TOKEN: the page loads the proof of what is due from this service, by the token,
 // which it takes out of the address bar, and judges it as if it had been dropped (control/payeelink).
 //
@@ -39,7 +42,7 @@ var program embed.FS
 // Path is where the page is.
 const Path = "/verify"
 
-// policy lets the page compile WebAssembly, besides what other pages may.
+// policy lets the worker compile WebAssembly, besides what other pages may.
 const policy = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // built are the names of the files in program that the page loads.

@@ -118,7 +118,7 @@ func (a anchor) ours(t *testing.T, set []string) []verdict {
 			}
 			v.Sandbox = v.Sandbox || each.Code == verify.KeySandbox
 			switch each.Code {
-			case verify.DuplicatesUnproven, verify.SettlementUnproven, verify.RightLate, verify.RightUnproven, verify.ReceiptUncovered:
+			case verify.DuplicatesUnproven, verify.SettlementUnproven, verify.RightLate, verify.RightUnproven, verify.ReceiptUncovered, verify.ReceiptUnproven:
 				v.Unproven = append(v.Unproven, each.Code)
 			}
 		}

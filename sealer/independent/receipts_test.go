@@ -25,12 +25,12 @@ func (s *service) detail(event []byte, sealed string) []byte {
 
 // TestReceiptsAlike changes answers with a receipt in every place, in all the ways in which
 // readers of JSON are lenient: both verifiers say the same of each, with the event at hand
-// and without.
+// and without. Both remark a receipt that is in none of the packs.
 func TestReceiptsAlike(t *testing.T) {
 	s := newService(t, "receipts")
 	f := newFolder(t, s)
 	p := s.newLog().seal(8)
-	pack, keys := f.put(p.file), f.put(s.directory(epoch.AddDate(1, 0, 0)))
+	pack, lacking, keys := f.put(p.file), f.put(s.newLog().seal(8).file), f.put(s.directory(epoch.AddDate(1, 0, 0)))
 	at := slices.IndexFunc(p.events, func(e []byte) bool { _, err := sealer.SplitDelivery(e); return err == nil })
 	require.GreaterOrEqual(t, at, 0)
 	event := p.events[at]
@@ -46,6 +46,7 @@ func TestReceiptsAlike(t *testing.T) {
 	answers := [][]byte{s.answer(event), s.detail(event, sealed), s.detail(event, "null")}
 	for _, answer := range answers {
 		add("as it was answered", answer)
+		kinds, sets = append(kinds, "with a pack that lacks it"), append(sets, []string{f.put(answer), lacking})
 		for _, good := range [][]byte{answer, s.canonical(s.parse(answer)["data"])} {
 			for _, tail := range []string{"\n", " \t\r\n", "\v", "\x00", "{}", ",", "}", string(answer), "\ufeff"} {
 				add(fmt.Sprintf("%.9q behind", tail), []byte(string(good)+tail))
@@ -82,6 +83,7 @@ func TestReceiptsAlike(t *testing.T) {
 	for _, code := range []sealer.Code{verify.FormatInvalid, sealer.EntryAltered, sealer.WitnessMismatch, sealer.SignatureInvalid} {
 		require.Positive(t, count[string(code)], code)
 	}
+	require.Equal(t, len(answers), count["ok [receipt.uncovered receipt.unproven]"])
 	t.Logf("%d sets, %v: both verifiers say the same of each; %d are bad for the same reason", len(sets), count, alike)
 }
 

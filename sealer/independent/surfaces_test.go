@@ -22,8 +22,9 @@ import (
 	"muniment.example/sealer/verify"
 )
 
-// surface judges files under a root key: its verdict on the first and on all, and its exit status.
-type surface func(t *testing.T, root string, files ...string) (first, all string, exit int)
+// surface judges files under a root key: its verdict on the first and on all, its exit status, and what it prints for
+// programs.
+type surface func(t *testing.T, root string, files ...string) (first, all string, exit int, printed string)
 
 // surfaces are all that judge files.
 func surfaces(t *testing.T) map[string]surface {
@@ -39,24 +40,24 @@ func surfaces(t *testing.T) map[string]surface {
 	}
 	browser := newBrowser(t)
 	return map[string]surface{
-		"the page": func(t *testing.T, root string, files ...string) (string, string, int) {
+		"the page": func(t *testing.T, root string, files ...string) (string, string, int, string) {
 			text, exit := browser.run(t, root, files...)
 			first, all := report(t, []byte(text))
-			return first, all, exit
+			return first, all, exit, text
 		},
-		"muniment verify": func(t *testing.T, root string, files ...string) (string, string, int) {
+		"muniment verify": func(t *testing.T, root string, files ...string) (string, string, int, string) {
 			var out bytes.Buffer
 			exit := verify.Files(t.Context(), verify.Options{Files: files, Root: root, Rating: settle.Rating, JSON: true}, &out)
 			first, all := report(t, out.Bytes())
-			return first, all, exit
+			return first, all, exit, out.String()
 		},
-		"muniment-verify": func(t *testing.T, root string, files ...string) (string, string, int) {
+		"muniment-verify": func(t *testing.T, root string, files ...string) (string, string, int, string) {
 			cmd := exec.CommandContext(t.Context(), program, append([]string{"--json", "--root", root}, files...)...)
 			out, _ := cmd.Output() // the status says it
 			first, all := report(t, out)
-			return first, all, cmd.ProcessState.ExitCode()
+			return first, all, cmd.ProcessState.ExitCode(), string(out)
 		},
-		"verify.py": func(t *testing.T, root string, files ...string) (first, all string, exit int) {
+		"verify.py": func(t *testing.T, root string, files ...string) (first, all string, exit int, printed string) {
 			cmd := python(append([]string{"verify.py", "--json", "--root", root}, files...)...)
 			out, _ := cmd.Output() // likewise
 			all = verify.VerdictSound
@@ -70,7 +71,7 @@ func surfaces(t *testing.T) map[string]surface {
 					all = v.Verdict
 				}
 			}
-			return first, all, cmd.ProcessState.ExitCode()
+			return first, all, cmd.ProcessState.ExitCode(), string(out)
 		},
 	}
 }
@@ -148,16 +149,19 @@ func TestSurfaces(t *testing.T) {
 	const root = "../testdata/root.vkey"
 	all := surfaces(t)
 	exits := map[string]int{verify.VerdictSound: 0, verify.VerdictUnsound: 1, verify.VerdictUnjudged: 2}
-	expect := func(about, want, root string, files ...string) {
+	expect := func(about, want, root string, files ...string) (printed map[string]string) {
 		t.Helper()
+		printed = map[string]string{}
 		for name, judge := range all {
-			first, together, exit := judge(t, root, files...)
+			first, together, exit, text := judge(t, root, files...)
 			require.Equal(t, want, first, "%s: %s: %v", name, about, files)
 			if want != verify.VerdictSound {
 				require.Equal(t, want, together, "%s: %s: %v", name, about, files)
 			}
 			require.Equal(t, exits[together], exit, "%s: %s", name, about)
+			printed[name] = text
 		}
+		return printed
 	}
 	for kind, names := range evidenceOf {
 		var files []string
@@ -186,6 +190,7 @@ func TestSurfaces(t *testing.T) {
 		expect(kind+", behind something", verify.VerdictUnjudged, root, with(append([]byte("<!doctype html>\n"), text...))...)
 	}
 	keys := "../testdata/good/keys.json"
+	sums := fmt.Appendf(nil, "%x  a.tgz\n", sha256.Sum256([]byte("a")))
 	for name, text := range map[string]string{
 		"nothing": "", "a page": "<!doctype html><title>Statement</title>", "a PDF": "%PDF-1.7\n", "a table": "receiptId,dwellMs\nrcp_1,8200\n",
 		"another's JSON": `{"checkpoint":{"epoch":3}}`, "another's log": `{"actor":"octocat","action":"push"}`, "a list of receipts": `{"ok":true,"data":{"receipts":[{"receiptId":"rcp_1"}]},"contractVersion":"v1.0"}`,
@@ -196,24 +201,37 @@ func TestSurfaces(t *testing.T) {
 	expect("a wrong path", verify.VerdictUnjudged, root, filepath.Join(f.dir, "nowhere"), keys)
 	expect("a folder", verify.VerdictUnjudged, root, f.dir, keys)
 
-	// Of a release verify.py knows nothing, and the page has the note alone, by whatever key.
+	// A release is judged by its key, in its folder, which verify.py and the page don't look into. Who does not judge it says
+	// who does.
 	skey, vkey, err := note.GenerateKey(rand.Reader, "muniment.example/release")
 	require.NoError(t, err)
 	signer, err := note.NewSigner(skey)
 	require.NoError(t, err)
 	file, key := filepath.Join(f.dir, "v1.0.0", verify.SignedReleaseSums), f.put([]byte(vkey))
 	require.NoError(t, os.Mkdir(filepath.Dir(file), 0o700))
-	signed, err := note.Sign(&note.Note{Text: fmt.Sprintf("%x  a.tgz\n", sha256.Sum256([]byte("a")))}, signer)
+	signed, err := note.Sign(&note.Note{Text: string(sums)}, signer)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(file), "a.tgz"), []byte("a"), 0o600))
+	next := "run muniment-verify --root RELEASE_KEY SHA256SUMS.note in the folder of the release"
+	for _, text := range [][]byte{sums, signed} {
+		for name, printed := range expect("checksums of a release", verify.VerdictUnjudged, root, f.put(text), keys) {
+			require.Contains(t, printed, `"format.release"`, name)
+			require.Contains(t, printed, next, name)
+		}
+	}
 	for about, text := range map[string][]byte{"a page as a release": []byte("<!doctype html>"), "a release, of another key": signed} {
 		require.NoError(t, os.WriteFile(file, text, 0o600))
 		expect(about, verify.VerdictUnjudged, root, file)
 	}
 	require.NoError(t, os.WriteFile(file, signed, 0o600))
-	for name, want := range map[string]string{"muniment verify": verify.VerdictSound, "muniment-verify": verify.VerdictSound, "the page": verify.VerdictUnjudged, "verify.py": verify.VerdictUnjudged} {
-		_, together, _ := all[name](t, key, file)
-		require.Equal(t, want, together, name)
+	for name, judges := range map[string]bool{"muniment verify": true, "muniment-verify": true, "the page": false, "verify.py": false} {
+		_, together, _, printed := all[name](t, key, file)
+		if judges {
+			require.Equal(t, verify.VerdictSound, together, name)
+			continue
+		}
+		require.Equal(t, verify.VerdictUnjudged, together, name)
+		require.Contains(t, printed, next, name)
 	}
 	t.Logf("%d kinds of files on %d surfaces", len(evidenceOf), len(all))
 }

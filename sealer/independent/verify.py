@@ -36,9 +36,13 @@ def need(ok, code="format.invalid"):
 
 # Codes of what can't be judged, as something is missing. All others are of what is not sound.
 UNJUDGED = {
-    "input.unreadable", "format.unknown", "key.unknown", "key.revoked", "directory.foreign", "directory.expired", "directory.revoked",
+    "input.unreadable", "format.unknown", "format.release", "key.unknown", "key.revoked", "directory.foreign", "directory.expired", "directory.revoked",
     "event.missing", "inclusion.unproven", "consistency.unproven", "statement.unproven",
 }
+
+
+# What to do about a code that can't be judged, where no further file helps.
+NEXT = {"format.release": "run muniment-verify --root RELEASE_KEY SHA256SUMS.note in the folder of the release, with the key of whoever made it"}
 
 
 def verdict(codes):
@@ -1501,10 +1505,11 @@ class Receipt:
         need(proven or not unsound, "inclusion.mismatch")
         check_receipt(self.receipt, self.signature, keys, PURPOSES.values(), proven)
         self.sandbox = keys[self.signature["keyId"]]["purpose"] == SANDBOX
+        lacking = not proven and any(f.code is None and isinstance(f.holds, (Pack, Export)) for f in others)
         uncovered = {name for name in ("position", "sealed") if self.beside.get(name) is not None}
         if not proven and "event" not in self.beside:
             uncovered |= {"substrate", "metering"} & self.beside.keys()
-        self.unproven = ["receipt.uncovered"] * bool(uncovered)
+        self.unproven = ["receipt.uncovered"] * bool(uncovered) + ["receipt.unproven"] * lacking
 
 
 # --- Statements ---------------------------------------------------------------------------------
@@ -1811,6 +1816,7 @@ GROWTHS = (b'{"consistency":["', b'{"consistency":[],"from":"muniment/', ANSWERE
 STATEMENTS = (b'{"adjustments":[{"amount":"', b'{"adjustments":[],"asOf":{"')
 ERASED_ANSWER = ANSWERED + b'{"erasure":{"id":"era_'
 CHECKPOINT = ANSWERED + b'{"checkpoint":"muniment/'
+RELEASE = re.compile(rb"[0-9a-f]{64}  [!-.0-~]+\n")  # a line of a release's checksums, as sha256sum writes it
 LARGEST = 2**24
 
 
@@ -1841,7 +1847,9 @@ def read(name):
     elif content.startswith(STATEMENTS):
         kind = Statement
     else:
-        need(len(content) <= LARGEST and is_receipt(content), "format.unknown")
+        need(len(content) <= LARGEST, "format.unknown")
+        need(not RELEASE.match(content), "format.release")
+        need(is_receipt(content), "format.unknown")
         kind = Receipt
     need(len(content) <= LARGEST)
     return kind(content)
@@ -1983,11 +1991,14 @@ def main():
             f.code = "key.sandbox"
         codes.add(f.code)
         if options.json:
-            print(json.dumps({"file": f.name, "ok": f.code is None, "verdict": f.verdict(), "code": f.code, "sandbox": f.sandbox(), "unproven": f.unproven()}))
+            said = {"file": f.name, "ok": f.code is None, "verdict": f.verdict(), "code": f.code, "sandbox": f.sandbox(), "unproven": f.unproven()}
+            print(json.dumps(said | ({"next": NEXT[f.code]} if f.code in NEXT else {})))
         elif f.code is None:
             print(" ".join(["ok", f.name] + ["sandbox"] * f.sandbox() + f.unproven()))
         else:
             print({"unsound": "bad", "unjudged": "open"}[f.verdict()], f.name, f.code)
+            if f.code in NEXT:
+                print("    next:", NEXT[f.code])
     return {"sound": 0, "unsound": 1, "unjudged": 2}[verdict(codes)]
 
 

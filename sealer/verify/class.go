@@ -54,12 +54,13 @@ var classes = map[sealer.Code]classification{
 	InclusionOK: {class: passed}, WitnessOK: {class: passed}, MeteringOK: {class: passed}, SettlementOK: {class: passed},
 	StatementOK: {class: passed}, FilesOK: {class: passed},
 
-	AnchorKeys: {class: remark}, KeySandbox: {class: remark}, ReceiptUncovered: {class: remark}, DuplicatesUnproven: {class: remark},
+	AnchorKeys: {class: remark}, KeySandbox: {class: remark}, ReceiptUncovered: {class: remark}, ReceiptUnproven: {class: remark}, DuplicatesUnproven: {class: remark},
 	SettlementUnproven: {class: remark}, IssueUnproven: {class: remark}, StatementVoided: {class: remark}, ErasureUnproven: {class: remark},
 	ChainGap: {class: remark}, ChainVouched: {class: remark}, DirectoryIgnored: {class: remark}, RightLate: {class: remark}, RightUnproven: {class: remark},
 
 	InputUnreadable:     {unjudged, "check the name of the file, and that it can be read"},
 	FormatUnknown:       {unjudged, "give a file as the service returns it, unchanged"},
+	FormatRelease:       {unjudged, "run muniment-verify --root RELEASE_KEY " + SignedReleaseSums + " in the folder of the release, with the key of whoever made it"},
 	DirectoryForeign:    {unjudged, giveAnchor},
 	DirectoryExpired:    {unjudged, "give the service's newest /.well-known/muniment/keys.json"},
 	DirectoryRevoked:    {unjudged, "leave it out: the newer directory decides"},

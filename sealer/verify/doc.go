@@ -44,6 +44,10 @@
 //     been in the log before (entry.after_revocation).
 //   - A checkpoint that was kept, and is larger than all that is given, may be newer (consistency.unproven), unless something
 //     of what is given was sealed later than that: then the log was rolled back.
+//   - A receipt is judged by its signature, also alone. If sound packs or exports are given, and no file that can be
+//     judged holds it, that is remarked (receipt.unproven).
+//   - A file that begins with a line as sha256sum writes it, of a name without a slash, is the list of a release's checksums
+//     (format.release): the files of the release are needed to judge it.
 //   - An event that nothing proves lacks its proof (inclusion.unproven). A proof with one event is about that event,
 //     and fails if it does not lead from it; with several it lacks the right one (event.missing).
 //

@@ -142,6 +142,27 @@ func TestReceiptWithAProofOrAnExport(t *testing.T) {
 	}
 }
 
+// TestReceiptThatIsInNoPack: it is sound by its signature, and that sound packs or exports lack it is remarked. What is
+// known of other packs says nothing, nor do proofs of single events.
+func TestReceiptThatIsInNoPack(t *testing.T) {
+	a := newArchive(t, 3, 2)
+	lost := file{"receipt", answer(t, a.events[4])}
+	said := func(files ...file) (list []bool) {
+		for _, r := range a.verify(a.Directory(), nil, append(files, lost)...).Files {
+			list = append(list, r.has(ReceiptUnproven))
+			require.True(t, r.Kind != kindReceipt || r.Verdict == VerdictSound)
+		}
+		return list
+	}
+	first, next := sealertest.Bundle(t, a.packs[0], a.events[:3]), sealertest.Bundle(t, a.packs[1], a.events[3:])
+	require.Equal(t, []bool{false, true}, said(file{"pack", first}))
+	require.Equal(t, []bool{false, true}, said(file{"export", a.export(0, 3)}))
+	require.Equal(t, []bool{false, false, false}, said(file{"pack", first}, file{"next", next}))
+	require.Equal(t, []bool{false, false}, said(file{"altered", bytes.Replace(first, []byte(`"dwellMs"`), []byte(`"dwellMS"`), 1)}))
+	require.Equal(t, []bool{false, false}, said(file{"proof", a.proofAnswer(0, 1)}))
+	require.Equal(t, []bool{false}, said())
+}
+
 // TestLargeFiles: a file that is read at once is read to its end, or refused.
 func TestLargeFiles(t *testing.T) {
 	f := newFolder(t)

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"golang.org/x/mod/sumdb/note"
@@ -24,8 +25,16 @@ const (
 	SignedReleaseSums = "SHA256SUMS.note"
 )
 
-// kindRelease is SignedReleaseSums with the files beside it.
+// kindRelease is either of them. SignedReleaseSums is judged with the files beside it, if it is given alone.
 const kindRelease = "release"
+
+// isSums reports whether a text begins as both do: with a line as sha256sum writes it, of a file without a folder.
+func isSums(text []byte) bool {
+	line, _, ends := bytes.Cut(text, []byte("\n"))
+	sum, name, parted := bytes.Cut(line, []byte("  "))
+	return ends && parted && len(sum) == 2*sha256.Size && strings.Trim(string(sum), "0123456789abcdef") == "" &&
+		len(name) > 0 && !bytes.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || r == '/' })
+}
 
 // errUnjudged says that a release can't be judged: nothing shows that it is not what the key has signed.
 var errUnjudged = errors.New("cannot be judged")
@@ -53,8 +62,8 @@ func Release(dir, vkey string) (files int, err error) {
 		listed[name] = sum
 	}
 	entries, err := os.ReadDir(dir)
-	if err != nil { // as in a browser, which has no folders
-		return 0, fmt.Errorf("%w: the files beside %s are judged, and their folder can't be read (%w): run muniment-verify where the whole folder of the release is", errUnjudged, SignedReleaseSums, err)
+	if err != nil {
+		return 0, fmt.Errorf("%w: the folder of %s can't be read: %w", errUnjudged, SignedReleaseSums, err)
 	}
 	var wrong, unread []error
 	for _, e := range entries {
@@ -153,9 +162,10 @@ func sumOf(name string) (string, error) {
 	return fmt.Sprintf("%x", h.Sum(nil)), nil
 }
 
-// isRelease reports whether the command is about a release: the file is named, with the name that it has there.
+// isRelease reports whether the command is about a release: the file is named, with the name that it has there, and
+// nothing but its key can be trusted. A browser has no folders to look into.
 func isRelease(o *Options) bool {
-	return len(o.Files) == 1 && filepath.Base(o.Files[0]) == SignedReleaseSums
+	return len(o.Files) == 1 && filepath.Base(o.Files[0]) == SignedReleaseSums && o.Keys == "" && o.Expect == "" && runtime.GOOS != "js"
 }
 
 // release is the body of the command for a release.
@@ -168,8 +178,8 @@ func release(w *bufio.Writer, o *Options) int {
 	}
 	f := FileReport{File: o.Files[0], Kind: kindRelease, Verdict: VerdictSound, Verdicts: []Verdict{}}
 	files, err := 0, error(nil)
-	if o.Root == "" || o.Keys != "" || o.Expect != "" {
-		err = fmt.Errorf("%w: --root, and no other anchor, names the key that signs releases", errUnjudged)
+	if o.Root == "" {
+		err = fmt.Errorf("%w: --root names the key that signs releases", errUnjudged)
 	} else {
 		files, err = Release(filepath.Dir(o.Files[0]), vkey)
 	}

@@ -79,6 +79,25 @@ func TestVerdictsOnReleases(t *testing.T) {
 	}
 }
 
+// TestChecksumsOfAReleaseAlone: where the files of the release can't be judged with them, they are called what they are, with
+// what judges them.
+func TestChecksumsOfAReleaseAlone(t *testing.T) {
+	f := newFolder(t)
+	sums := []byte(fmt.Sprintf("%x  muniment_v1.0.0.tgz\n%x  b.tgz\n", sha256.Sum256([]byte("a")), sha256.Sum256([]byte("b"))))
+	signed := append(bytes.Clone(sums), "\n— muniment.example/release AAAAAAAA\n"...)
+	list, renamed, note := f.write(ReleaseSums, sums), f.write("renamed", signed), f.write(SignedReleaseSums, signed)
+	keys := f.write("keys", f.w.Directory())
+	for about, files := range map[string][]string{"the plain list": {list}, "the note, by another name": {renamed}, "the note, with other files": {note, keys}} {
+		require.Equal(t, "release !format.release", f.verify(ExitUnjudged, files...)[0], about)
+	}
+	var said bytes.Buffer
+	require.Equal(t, ExitUnjudged, Files(t.Context(), Options{Keys: keys, Files: []string{note}}, &said))
+	require.Contains(t, said.String(), "a release's list of checksums, which is judged beside the files of the release (format.release). Next: run muniment-verify --root RELEASE_KEY SHA256SUMS.note in the folder of the release")
+	for about, text := range map[string]string{"a slash": fmt.Sprintf("%x  a/b\n", sha256.Sum256(nil)), "one space": fmt.Sprintf("%x a\n", sha256.Sum256(nil)), "capitals": fmt.Sprintf("%X  a\n", sha256.Sum256([]byte("a"))), "a space in the name": fmt.Sprintf("%x  a b\n", sha256.Sum256(nil)), "no end": fmt.Sprintf("%x  a", sha256.Sum256(nil)), "no name": fmt.Sprintf("%x  \n", sha256.Sum256(nil))} {
+		require.Equal(t, "unknown !format.unknown", f.verify(ExitUnjudged, f.write("other", []byte(text)), keys)[0], about)
+	}
+}
+
 // put writes a file into a folder.
 func put(name, text string) func(dir string) error {
 	return func(dir string) error { return os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600) }

@@ -26,7 +26,7 @@ type Report struct {
 type FileReport struct {
 	File string `json:"file"`
 	// Kind is "pack", "receipt", "directory", "proof" (of inclusion), "event",
-	// "consistency", "checkpoint", "export", "erasure", "dsar_bundle", "statement", "release" (alone) or "unknown".
+	// "consistency", "checkpoint", "export", "erasure", "dsar_bundle", "statement", "release" or "unknown".
 	Kind string `json:"kind"`
 	// Verdict is that of the worst of Verdicts. It is set when all files are judged.
 	Verdict string `json:"verdict"`
@@ -123,6 +123,8 @@ const (
 	// ReceiptUncovered: the file states more than the receipt, and no given file proves that:
 	// the signature covers it by way of the event, which is missing.
 	ReceiptUncovered sealer.Code = "receipt.uncovered"
+	// ReceiptUnproven: packs or exports are given, and no given file holds the receipt.
+	ReceiptUnproven sealer.Code = "receipt.unproven"
 	// DirectoryIgnored: the key of the directory in a pack or an export was revoked;
 	// another directory, whose key was delegated to later, decides.
 	DirectoryIgnored sealer.Code = "directory.ignored"
@@ -151,6 +153,8 @@ const (
 	InputUnreadable sealer.Code = "input.unreadable"
 	// FormatUnknown: nothing that Muniment hands out, or not in the form in which it does.
 	FormatUnknown sealer.Code = "format.unknown"
+	// FormatRelease: the list of a release's checksums, which is judged alone, beside the files of the release.
+	FormatRelease sealer.Code = "format.release"
 	// DirectoryForeign: the root key has not delegated to the directory, nor does that say so.
 	DirectoryForeign sealer.Code = "directory.foreign"
 	// DirectoryExpired: the key may have signed, but the delegation of the directory at hand had ended then.

@@ -35,6 +35,8 @@ type verification struct {
 	stopped map[string]*stopRecord
 	// receipts are the files with a receipt.
 	receipts map[*FileReport]*signedReceipt
+	// entries is set if one of the files is a sound pack or export.
+	entries  bool
 	erasures []*erasureFile
 	// statements are by tenant.
 	statements map[string][]*statementFile
@@ -86,6 +88,7 @@ func verifyFiles(ctx context.Context, t *trust, o *Options) Report {
 	}
 	v.stops(o.Bound)
 	v.packScopes()
+	v.entries = slices.ContainsFunc(v.files, func(f FileReport) bool { return (f.Kind == kindPack || f.Kind == kindExport) && f.ok() })
 	for i := range v.files {
 		f := &v.files[i]
 		v.judge(f, v.receipts[f])
@@ -182,6 +185,11 @@ func (v *verification) refuseSandbox() {
 
 // receipt reads the receipt that a file holds; nil if it holds none.
 func (v *verification) receipt(f *FileReport, text []byte) *signedReceipt {
+	if isSums(text) {
+		f.Kind = kindRelease
+		f.say(FormatRelease, "a release's list of checksums, which is judged beside the files of the release")
+		return nil
+	}
 	if !IsReceipt(text) {
 		message, next := whatInstead(text)
 		v := found(FormatUnknown, message)
@@ -207,6 +215,9 @@ func (v *verification) judge(f *FileReport, r *signedReceipt) {
 		f.noDirectory()
 	default:
 		f.add(r.verify(v.trust.newer, v.wanted[r.receipt.ReceiptID])...)
+		if v.entries && f.ok() && !f.has(InclusionOK) {
+			f.say(ReceiptUnproven, "it is not in the packs and exports that were given")
+		}
 		f.about = aboutReceipt(&r.receipt, f.has(InclusionOK))
 		v.compareWithStops(f, r)
 	}
@@ -294,6 +305,7 @@ var kindNames = map[string]string{
 	kindErasure:     "certificate of erasure",
 	kindBundle:      "DSAR bundle",
 	kindStatement:   "settlement statement",
+	kindRelease:     "checksums of a release",
 	kindUnknown:     "of no known kind",
 }
 

@@ -286,7 +286,7 @@ func TestVerifyReceipts(t *testing.T) {
 	alone := f.write("receipt", whole)
 	require.Equal(t, []string{"receipt !key.unknown"}, f.verify(2, alone))
 	pack := f.pack("pack", f.w.Run(2))
-	require.Equal(t, []string{"receipt signature.ok receipt.uncovered", soundFirst}, f.verify(0, alone, pack))
+	require.Equal(t, []string{"receipt signature.ok receipt.uncovered receipt.unproven", soundFirst}, f.verify(0, alone, pack))
 	require.Equal(t, []string{"receipt signature.ok receipt.uncovered", "directory directory.ok"}, f.verify(0, alone, keys))
 }
 

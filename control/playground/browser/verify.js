@@ -33,6 +33,14 @@ for (const [device, viewport, colorScheme] of views) {
       await page.getByText('that they are genuine is its own word').waitFor();
       await visit.look('own');
 
+      // the checksums of a release, whose files are not here
+      await clear();
+      const sums = `${process.env.TMP}/SHA256SUMS`;
+      writeFileSync(sums, `${'0'.repeat(64)}  muniment_v1.0.0.tar.gz\n`);
+      await give(sums);
+      await verdict('Can’t be judged');
+      await page.getByText('What to do: run muniment-verify --root RELEASE_KEY SHA256SUMS.note in the folder of the release').waitFor();
+
       // another service's: nothing says that it is wrong
       await clear();
       await give(...good('statement.json', 'stated-1.ndjson', 'stated-2.ndjson', 'stated-3.ndjson'));

@@ -86,8 +86,12 @@ function chooser() {
   return area;
 }
 
+const maxBytes = 256 * 1024 * 1024;
+
 async function take(file) {
-  if (file) await judge(new Uint8Array(await file.arrayBuffer()), file.name);
+  if (!file) return;
+  if (file.size > maxBytes) put('verdict', h('p', null, `${file.name} is larger than 256 MiB: verify it with muniment-verify.`));
+  else await judge(new Uint8Array(await file.arrayBuffer()), file.name);
 }
 
 export function startPacks() {

@@ -1,148 +1,91 @@
-// Verifying a pack in this browser, what came of it, and what one altered character does.
+// Verifying a pack in this browser, what came of it, and what one altered character does. What verifies is the program of
+// the page /verify.
 
 import { send } from './api.js';
-import { byID, code, field, h, put, say, select, tag } from './dom.js';
-import { isNative } from './ed25519.js';
-import { utf8 } from './encoding.js';
-import { delivered } from './entry.js';
+import { byID, code, field, h, put, say, select, tag, warn } from './dom.js';
 import { explore } from './explore.js';
-import { readKeyList } from './keys.js';
-import { readVerifier } from './note.js';
-import { deliveriesOf, verifyPack } from './verify.js';
+import { altered, delivered, places, readPack } from './pack.js';
 
 let root = null; // the field of the root key
-let listed; // the keys of this service, a promise
 let intact = null; // the result of the file as it was chosen
 
-// keysOfService are those that this service lists for packs and receipts, of the sandbox and of
-// tenants with keys.
-async function keysOfService() {
-  const all = new Map();
-  for (const path of ['/.well-known/muniment/keys.json', '/api/sandbox/runtime-keys']) {
+const listed = new Map(); // what this service has answered about its keys, by path
+
+async function keysAt(path) {
+  if (!listed.has(path)) {
     const answer = await send({ path, cookie: false });
-    const keys = answer.ok ? await readKeyList(answer.text) : null;
-    for (const [id, key] of keys ?? []) all.set(id, key);
+    if (!answer.ok) return null;
+    listed.set(path, new TextEncoder().encode(answer.text));
   }
-  return all.size > 0 ? all : null;
+  return listed.get(path);
 }
 
-// trusted is what the verdict rests on, and how to say so.
-async function trusted() {
-  const given = root.value.trim();
-  if (given !== '') {
-    const key = readVerifier(given);
-    return key ? { root: key } : { refused: 'The root key is not spelt as a C2SP verifier key.' };
+// verifier loads the program when somebody verifies for the first time, as it is large.
+async function verifier() {
+  try {
+    return { ...await import('/verify/program.js'), ...await import('/verify/report.js') };
+  } catch {
+    throw new Error('The service has no verifier for browsers, or it could not be loaded');
   }
-  listed ??= keysOfService();
-  const keys = await listed;
-  if (!keys) listed = undefined; // next time again
-  return keys ? { keys } : {};
 }
-
-const anchors = {
-  root: 'The keys come from the directory in the pack, which the root key that you gave has delegated to.',
-  keys: 'The keys are those that this service lists now. To trust it less, give a root key above, or run muniment verify --root.',
-  none: 'The keys are what the file itself says: anybody can make such a file. Give a root key above.',
-};
 
 // judge verifies a file and shows the verdict.
 export async function judge(bytes, name) {
-  const trust = await trusted();
-  if (trust.refused) {
-    put('verdict', h('div', { class: 'outcome bad' }, h('p', null, trust.refused)));
-    return;
-  }
-  const bar = h('progress', { max: '1', value: '0', 'aria-label': 'Verifying' });
-  put('verdict', h('p', { class: 'status' }, `Verifying ${name}…`), bar);
   put('explore');
-  const began = performance.now();
-  const result = await verifyPack(bytes, trust, (done) => { bar.value = done; });
-  Object.assign(result, { name, ms: performance.now() - began, native: await isNative(), trust });
+  const result = await verified(bytes, name, root.value.trim());
+  if (!result) return;
   intact = result;
-  await show(result);
+  show(result);
 }
 
-async function show(result, change) {
-  const { pack, events } = result;
-  put('verdict', outcome(result, change), checksOf(result), pack && alteration(result, change), limits(result));
+// verified is what the program says of a file; undefined if it could not run.
+async function verified(bytes, name, key) {
+  put('verdict', h('p', { class: 'status' }, `Verifying ${name}…`), h('progress', { 'aria-label': 'Verifying' }));
+  try {
+    const shown = await verifier();
+    const began = performance.now();
+    const report = await shown.judge([[name, bytes]], key, keysAt);
+    const [file] = report.files;
+    const whole = file?.kind === 'pack' && !file.verdicts.some((v) => v.code === 'format.invalid');
+    return { report, file, pack: whole ? readPack(bytes) : null, shown, name, key, ms: performance.now() - began };
+  } catch (error) {
+    put('verdict', h('div', { class: 'outcome open' }, h('h3', null, 'The verifier could not run'), h('p', null, `${error.message}. Verify the file on your computer, or load this page again.`)), elsewhere(name));
+    warn('The verifier could not run');
+    return undefined;
+  }
+}
+
+function show(result, change) {
+  const { file, report, shown } = result;
+  put('verdict', outcome(result, change), file && shown.checksOf(file), intact.pack && intact.report.verdict === 'sound' && alteration(change), elsewhere(result.name));
   explore(result);
   byID('verdict').focus({ preventScroll: true });
   byID('verdict').scrollIntoView({ block: 'start' });
-  say(`${result.ok ? 'Verified' : 'Not verified'}: ${events.length} entries`);
+  say(report.summary || report.message);
 }
 
-// unjudged are the codes of what further files or another anchor may still show to be sound.
-const unjudged = new Set(['key.unknown', 'key.revoked', 'directory.foreign', 'directory.expired']);
-
-function outcome(result, change) {
-  const { ok, pack, failures } = result;
-  const where = result.native ? 'by your browser’s own Ed25519' : 'by Ed25519 in JavaScript';
-  if (ok) {
-    return h('div', { class: 'outcome good' }, h('h3', null, 'Verified in this browser'),
-      h('p', null, `${pack.header.count} entries and ${deliveriesOf(result)} signed receipts of ${result.name}, checked in ${Math.round(result.ms)} ms ${where}. `, result.sandbox && tag('signed by a sandbox key', 'info')),
-      h('p', null, anchors[result.anchor]));
-  }
-  if (failures.every((f) => unjudged.has(f.code))) {
-    return h('div', { class: 'outcome bad' }, h('h3', null, 'Can’t be judged'),
-      h('p', null, `Something is missing to judge ${result.name}: nothing in it was found to be wrong. ${failures[0].message}`), h('p', null, anchors[result.anchor]));
-  }
-  const named = failures.find((f) => f.entry !== undefined);
-  return h('div', { class: 'outcome bad' }, h('h3', null, change ? 'Found out: the pack is not sound any more' : 'Not verified'),
-    h('p', null, `${named ? `${named.message} ` : ''}${failures.length === 1 ? 'One check has failed' : `${failures.length} checks have failed`} in ${result.name}.`),
-    h('p', null, anchors[result.anchor]));
+function outcome({ report, file, pack, shown, name, ms }, change) {
+  const { mood, title } = shown.verdicts[report.verdict];
+  const titles = { sound: 'Verified in this browser', unsound: change ? 'Found out: the pack is not sound any more' : title, unjudged: title };
+  const fault = report.verdict === 'unsound' && file.verdicts.find((v) => !v.ok && v.index !== null);
+  return h('div', { class: `outcome ${mood}` }, h('h3', null, titles[report.verdict]),
+    pack && report.verdict === 'sound' && h('p', null, `${pack.header.count} entries and ${pack.events.filter((event) => event?.type === delivered).length} signed receipts of ${name}, checked in ${Math.round(ms)} ms by muniment-verify in your browser. `,
+      file.verdicts.some((v) => v.code === 'key.sandbox') && tag('signed by a sandbox key', 'info')),
+    h('p', null, fault ? `Entry ${fault.index}${pack ? ` (leaf ${pack.header.firstIndex + fault.index})` : ''}: ${fault.message}. This must not be relied on.` : report.summary || `${report.message}. What to do: ${report.next}.`),
+    file && h('p', null, shown.anchors[report.anchor]));
 }
 
-const signs = { passed: ['✓', 'passed'], failed: ['✕', 'failed'], skipped: ['–', 'not made'] };
-
-const mostShown = 5;
-
-function checksOf({ verdicts }) {
-  return h('ul', { class: 'checks', 'aria-label': 'Checks' }, verdicts.map(({ title, state, failures }) => h('li', { class: state },
-    h('span', { class: 'sign', 'aria-hidden': 'true' }, signs[state][0]),
-    h('span', null, h('span', { class: 'hidden' }, `${signs[state][1]}: `), state === 'failed' ? h('b', null, title) : title),
-    failures.length > 0 && h('ul', null, failures.slice(0, mostShown).map((f) => h('li', null, f.message, ' ', h('code', null, f.code))), failures.length > mostShown && h('li', null, `and ${failures.length - mostShown} more`)))));
-}
-
-// alterable are places in a pack where one character can be changed, and what that should upset.
-const alterable = [
-  ['anchor', 'an anchor: what the receipt says'],
-  ['right', 'a right: what the receipt was signed for'],
-  ['quantity', 'a billed quantity: what is paid for'],
-  ['signature', 'a signature of a receipt'],
-  ['header', 'a number in the header'],
-];
-
-const patterns = {
-  anchor: /("spatialAnchorId":")([^"\\])/, right: /("rightId":"rgh_\w{20})(\w)/, quantity: /("quantityMs":)(\d)/, signature: /("value":"[\w-]{20})([\w-])/, header: /("quantityMs":)(\d)/,
-};
-
-const another = (c) => (/\d/.test(c) ? String(c === '9' ? 8 : Number(c) + 1) : c === 'A' ? 'B' : 'A');
-
-// altered changes one character of a pack. It returns the new file, and what was changed.
-function altered({ pack, events }, what) {
-  const deliveries = events.flatMap((event, i) => (event?.type === delivered ? [i] : []));
-  const i = what === 'header' ? -1 : deliveries[Math.floor(Math.random() * deliveries.length)];
-  const before = what === 'header' ? pack.headerText : pack.entries[i];
-  const m = before === undefined ? null : patterns[what].exec(before);
-  if (!m) return null;
-  const at = m.index + m[1].length;
-  const after = before.slice(0, at) + another(before[at]) + before.slice(at + 1);
-  const changed = what === 'header' ? { ...pack, headerText: after } : { ...pack, entries: pack.entries.with(i, after) };
-  return { text: pack.write(changed), entry: i, at, before, after };
-}
-
-function alteration(result, change) {
-  const what = select(alterable, change?.what ?? 'anchor');
+function alteration(change) {
+  const what = select(places, change?.place ?? 'anchor');
   const note = h('p', { role: 'status' });
   const alter = async () => {
-    const made = altered(intact, what.value);
+    const made = altered(intact.pack, what.value);
     if (!made) {
       note.textContent = 'This pack has nothing of that kind to alter.';
       return;
     }
-    const began = performance.now();
-    const now = await verifyPack(utf8(made.text), intact.trust);
-    await show({ ...now, name: intact.name, ms: performance.now() - began, native: intact.native, trust: intact.trust }, { ...made, what: what.value });
+    const result = await verified(made.bytes, intact.name, intact.key);
+    if (result) show(result, made);
   };
   return h('div', null, h('h3', null, 'Try to get away with it'),
     change && difference(change),
@@ -153,19 +96,14 @@ function alteration(result, change) {
 
 function difference({ entry, at, before, after }) {
   const part = (text) => [text.slice(Math.max(0, at - 48), at), h('mark', null, text[at]), text.slice(at + 1, at + 40)];
-  return h('div', { class: 'code' }, h('pre', null, `${entry < 0 ? 'header' : `entry ${entry + 1}`}, character ${at + 1}\n`, 'was  …', part(before), '…\n', 'is   …', part(after), '…'));
+  return h('div', { class: 'code' }, h('pre', null, `${entry < 0 ? 'header' : `entry ${entry}`}, character ${at + 1}\n`, 'was  …', part(before), '…\n', 'is   …', part(after), '…'));
 }
 
-// limits says what this page does not check.
-function limits(result) {
-  const file = result.name.replace(/[^\w.-]/g, '');
-  return h('details', null, h('summary', null, 'What only muniment verify checks'),
-    h('ul', null,
-      h('li', null, 'Settlement: that amounts and shares are what the rules in the log make of the receipts.'),
-      h('li', null, 'Stops: that no receipt was issued after its right was suspended or revoked, or its key withdrawn.'),
-      h('li', null, 'Several packs: that they follow each other without a gap or a fork, and repeat no delivery of an earlier one.'),
-      h('li', null, 'Receipts, proofs, checkpoints and exports in files of their own.')),
-    code(`curl -s '${location.origin}/api/sandbox/runtime-keys' -o runtime-keys.json\nmuniment verify --keys runtime-keys.json ${file}`, 'Copy the commands'));
+// elsewhere says how to verify without this page.
+function elsewhere(name) {
+  return h('details', null, h('summary', null, 'Without trusting this page'),
+    h('p', null, 'The same program runs on your computer. Packs that follow each other, receipts and statements are judged together there, or by your browser under ', h('a', { href: '/verify' }, 'Verify files'), '.'),
+    code(`curl -s '${location.origin}/api/sandbox/runtime-keys' -o runtime-keys.json\nmuniment verify --keys runtime-keys.json ${name.replace(/[^\w.-]/g, '')}`, 'Copy the commands'));
 }
 
 // startVerdict returns the field of the root key.

@@ -2,13 +2,13 @@
 
 import { code, h, tag } from './dom.js';
 
-const verdicts = {
+export const verdicts = {
   sound: { mood: 'good', sign: '✓', title: 'Sound', small: 'sound' },
   unsound: { mood: 'bad', sign: '✕', title: 'Not sound', small: 'not sound' },
   unjudged: { mood: 'open', sign: '?', title: 'Can’t be judged', small: 'can’t be judged' },
 };
 
-const anchors = {
+export const anchors = {
   root: 'The keys were checked up to the root key that you gave. Nobody else had to be trusted.',
   service: 'The keys are those that this service publishes: that they are genuine is its own word. Give the root key to check that, too.',
   sandbox: 'Signed by keys of the sandbox, which anyone can make evidence with. It proves nothing of a real delivery.',
@@ -16,7 +16,7 @@ const anchors = {
 
 const kinds = {
   receipt: 'receipt', pack: 'proof pack', directory: 'key directory', proof: 'inclusion proof', checkpoint: 'checkpoint', consistency: 'consistency proof', export: 'export of the log',
-  bundle: 'bundle of personal data', statement: 'statement', erasure: 'certificate of an erasure', unknown: 'file of another kind',
+  bundle: 'bundle of personal data', statement: 'statement', erasure: 'certificate of an erasure', release: 'checksums of a release', unknown: 'file of another kind',
 };
 
 function stateOf(v) {
@@ -27,25 +27,54 @@ function stateOf(v) {
 
 const signs = { passed: ['✓', 'passed'], failed: ['✕', 'failed'], open: ['?', 'open'], remark: ['i', 'remark'] };
 
+// meanings say for people what codes mean that they may meet. What was found is beside it.
+const meanings = {
+  'directory.ok': 'The list of keys is signed under the root key',
+  'signature.ok': 'Each signature is genuine, by a key that was valid then (Ed25519)',
+  'checkpoint.ok': 'The checkpoint is signed, for this log, size and root (C2SP)',
+  'consistency.ok': 'The log only grew: what was there before is unchanged (RFC 6962)',
+  'inclusion.ok': 'All of it is in the log, each entry in its place (RFC 6962)',
+  'witness.ok': 'Each receipt is bound to the event around it',
+  'metering.ok': 'What is billed is what the entries add up to, and repetitions count nothing',
+  'settlement.ok': 'Amounts and shares are what the rules in the log make of the receipts',
+  'statement.ok': 'The statement is what packs and rules make of its period',
+  'files.ok': 'Each file in it is as it was signed',
+  'signature.invalid': 'A signature is not that of this text: something was changed',
+  'root.mismatch': 'The entries are not those that were signed',
+  'count.mismatch': 'Entries are missing, or were added',
+  'witness.mismatch': 'An event is not the one that its receipt was signed for',
+  'entry.altered': 'An event was changed: its parts contradict each other',
+  'metering.mismatch': 'What is billed is not what the entries add up to',
+  'format.invalid': 'It begins as evidence does, and was cut or changed',
+};
+
 const mostShown = 200;
 
 function check(v) {
   const state = stateOf(v);
+  const found = v.index === null ? v.message : `entry ${v.index} (line ${v.index + 2} of a bundle): ${v.message}`;
+  const message = found.slice(0, 1).toUpperCase() + found.slice(1);
+  const meaning = meanings[v.code];
   return h('li', { class: state }, h('span', { class: 'sign', 'aria-hidden': 'true' }, signs[state][0]),
-    h('span', null, h('span', { class: 'hidden' }, `${signs[state][1]}: `), state === 'failed' ? h('b', null, v.message) : v.message, ' ', h('code', null, v.code)),
+    h('span', null, h('span', { class: 'hidden' }, `${signs[state][1]}: `), h(state === 'failed' ? 'b' : 'span', null, meaning ?? message), ' ', h('code', null, v.code), meaning && h('small', null, message)),
     v.next && h('ul', null, h('li', null, `What to do: ${v.next}`)));
 }
 
 // order puts first what needs attention.
 const order = ['failed', 'open', 'remark', 'passed'];
 
+// checksOf lists the checks of a file.
+export function checksOf(f) {
+  const checks = f.verdicts.toSorted((a, b) => order.indexOf(stateOf(a)) - order.indexOf(stateOf(b)));
+  return h('ul', { class: 'checks', 'aria-label': 'Checks' }, checks.slice(0, mostShown).map(check), checks.length > mostShown && h('li', null, h('span', null), h('span', null, `and ${checks.length - mostShown} more`)));
+}
+
 function fileOf(f, sums) {
   const { mood, small } = verdicts[f.verdict];
-  const checks = f.verdicts.toSorted((a, b) => order.indexOf(stateOf(a)) - order.indexOf(stateOf(b)));
   return h('section', { class: 'report-file', 'aria-label': f.file },
     h('h3', null, f.file, tag(small, mood === 'open' ? 'warn' : mood), tag(kinds[f.kind] ?? f.kind)),
     h('p', null, f.summary),
-    h('ul', { class: 'checks' }, checks.slice(0, mostShown).map(check), checks.length > mostShown && h('li', null, h('span', null), h('span', null, `and ${checks.length - mostShown} more`))),
+    checksOf(f),
     sums.has(f.file) && h('p', { class: 'hash' }, `SHA-256 ${sums.get(f.file)}`));
 }
 
@@ -56,7 +85,7 @@ export function reportOf(report, sums, root, from) {
   return [
     h('div', { class: `outcome ${mood}` }, h('div', { class: 'verdict' },
       h('span', { class: `mark ${mood === 'open' ? 'warn' : mood}`, 'aria-hidden': 'true' }, sign),
-      h('div', null, h('h2', null, title), h('p', null, report.summary || report.message), report.summary === '' && h('p', null, `What to do: ${report.next}`), h('p', null, from === '' ? anchors[report.anchor] : `The keys were checked up to the root key in ${from}. Compare it with the one that the operator has given you: whoever made these files may have made that one, too.`)))),
+      h('div', null, h('h2', null, title), h('p', null, report.summary || report.message), report.summary === '' && h('p', null, `What to do: ${report.next}`), report.files.length > 0 && h('p', null, from === '' ? anchors[report.anchor] : `The keys were checked up to the root key in ${from}. Compare it with the one that the operator has given you: whoever made these files may have made that one, too.`)))),
     h('p', { class: 'buttons' }, h('button', { type: 'button', onclick: () => print() }, 'Print as a certificate')),
     report.files.map((f) => fileOf(f, sums)),
     h('p', { class: 'status' }, `Judged on ${new Date().toISOString().slice(0, 16).replace('T', ' at ')} UTC by muniment-verify in a browser at ${location.origin}.`, root !== '' && ` Root key: ${root}`),
