@@ -67,6 +67,8 @@ type SettlementQuery struct {
 	From     time.Time `json:"from"`
 	To       time.Time `json:"to"`
 	Currency string    `json:"currency"`
+	// RightID selects the receipts of these rights, at most 500; none is all.
+	RightID []string `json:"rightId"`
 	// By makes a line for each right, or for each campaign: right or campaign.
 	By string `json:"by"`
 	// AsOf is a position that an earlier answer named: nothing from there on counts.

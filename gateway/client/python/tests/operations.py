@@ -78,7 +78,7 @@ OPERATIONS = {
     "prove-consistency": lambda c: c.proof_packs.consistency("ppk_2", "ppk_1"),
     "get-metering": lambda c: [first(c.metering.rows({"bucket": "day", "by": ["anchor"], "timeZone": "UTC"})), whole(c.metering.file("csv")), c.metering.get(WINDOW)],
     "get-refusals": lambda c: c.metering.refusals({"rule": "a", "rightId": "rgh_1"}),
-    "get-settlement": lambda c: c.settlement({"currency": "EUR", "by": "right", **WINDOW}),
+    "get-settlement": lambda c: c.settlement({"currency": "EUR", "by": "right", "rightId": ["rgh_1"], **WINDOW}),
     "reconcile-settlement": lambda c: c.reconciliation(WINDOW),
     "create-settlement-rule": lambda c: c.settlement_rules.create(RULE),
     "list-settlement-rules": lambda c: first(c.settlement_rules.list({"state": "ACTIVE", "rightId": "rgh_1", "counterpartyId": "cp_1"})),
