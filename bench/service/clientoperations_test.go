@@ -144,8 +144,10 @@ func clientOperations() map[string]clientOperation {
 			return whole(c.Events().Export(x, filled[client.ExportRange]()))
 		}},
 
-		"seal-proof-packs":    {at: "", call: func(x context.Context, c C) (any, error) { return given(c.ProofPacks().SealStep(x, "1.0.7")) }},
-		"list-proof-packs":    {at: "packs/0", call: func(x context.Context, c C) (any, error) { return first(c.ProofPacks().List(x)) }},
+		"seal-proof-packs": {at: "", call: func(x context.Context, c C) (any, error) { return given(c.ProofPacks().SealStep(x, "1.0.7")) }},
+		"list-proof-packs": {at: "packs/0", call: func(x context.Context, c C) (any, error) {
+			return first(c.ProofPacks().List(x, filled[client.PackFilter]()))
+		}},
 		"get-proof-pack":      {at: "", call: func(x context.Context, c C) (any, error) { return given(c.ProofPacks().Get(x, "ppk_1")) }},
 		"download-proof-pack": {call: func(x context.Context, c C) (any, error) { return whole(c.ProofPacks().Bundle(x, "ppk_1")) }},
 		"get-checkpoint":      {at: "checkpoint", call: func(x context.Context, c C) (any, error) { return c.ProofPacks().Checkpoint(x) }},

@@ -141,7 +141,7 @@ func TestDocumentedOperations(t *testing.T) {
 	d.visit("download-bundle", "", "")
 
 	d.sealAll()
-	d.visit("list-proof-packs", "", "")
+	d.visit("list-proof-packs", "?from=2026-11-01&upTo={packId}", "")
 	d.visit("get-proof-pack", "", "")
 	d.visit("download-proof-pack", "", "")
 	d.visit("get-checkpoint", "", "")

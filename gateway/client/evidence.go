@@ -156,9 +156,20 @@ func (p ProofPacks) SealStep(ctx context.Context, upTo string) (*SealedPacks, er
 	}{upTo})
 }
 
+// PackFilter selects packs; its zero value is all.
+type PackFilter struct {
+	// From and To bound the time of sealing; To is exclusive.
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+	// UpTo selects this pack and those before it.
+	UpTo string `json:"upTo"`
+	// Limit is how many a page has; 0 is the service's default.
+	Limit int `json:"limit"`
+}
+
 // List iterates over the packs, newest last.
-func (p ProofPacks) List(ctx context.Context) iter.Seq2[ProofPack, error] {
-	return list[ProofPack](ctx, p.c, "/v1/proof-packs", "packs", nil)
+func (p ProofPacks) List(ctx context.Context, f PackFilter) iter.Seq2[ProofPack, error] {
+	return list[ProofPack](ctx, p.c, "/v1/proof-packs", "packs", values(f))
 }
 
 // Get returns a pack without its entries.

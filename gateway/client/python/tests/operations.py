@@ -71,7 +71,7 @@ OPERATIONS = {
     })),
     "export-events": lambda c: whole(c.events.export({"after": "1.0.7", "upTo": "1.0.9"})),
     "seal-proof-packs": lambda c: c.proof_packs.seal(),
-    "list-proof-packs": lambda c: first(c.proof_packs.list()),
+    "list-proof-packs": lambda c: first(c.proof_packs.list({"upTo": "ppk_1", **WINDOW})),
     "get-proof-pack": lambda c: c.proof_packs.get("ppk_1"),
     "download-proof-pack": lambda c: whole(c.proof_packs.bundle("ppk_1")),
     "get-checkpoint": lambda c: c.proof_packs.checkpoint(),
