@@ -25,6 +25,8 @@ type ReceiptFilter struct {
 	RightID         string    `json:"rightId"`
 	From            time.Time `json:"from"`
 	To              time.Time `json:"to"` // exclusive
+	// ReceiptIDEnd selects receipts by the last 6 to 26 characters of their ids, between From and To, at most 7 days apart.
+	ReceiptIDEnd string `json:"receiptIdEnd"`
 	// AsOf is a position that an earlier answer named: nothing from there on counts.
 	AsOf string `json:"asOf"`
 	// BOM begins a csv file with a byte order mark, for spreadsheets. Only of File.

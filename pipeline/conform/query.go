@@ -380,6 +380,12 @@ func checkFilters(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 			}
 			return &log[rapid.IntRange(0, len(log)-1).Draw(t, name)].Position
 		}
+		ends := []string{"ZZZZZZ"}
+		for n := range 3 {
+			if id := log[rapid.IntRange(0, len(log)-1).Draw(t, "whose id")].EventID; len(id) > 26 {
+				ends = append(ends, id[len(id)-[]int{6, 7, 26}[n]:], id)
+			}
+		}
 		q := pipeline.EventQuery{
 			TenantID: tenant,
 			Types:    rapid.SliceOfN(rapid.SampledFrom(types), 0, 3).Draw(t, "types"), NoDeliveries: rapid.IntRange(0, 3).Draw(t, "deliveries") == 0,
@@ -389,7 +395,8 @@ func checkFilters(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 			From:       drawInstant(t, "from"), To: drawInstant(t, "to"),
 			RightID: maybe("right is", ids), SpatialAnchorID: maybe("anchor is", anchors), CorrelationID: maybe("correlation is", correlations),
 			RenderedFrom: drawInstant(t, "rendered from"), RenderedTo: drawInstant(t, "rendered to"),
-			After: place("after"), Before: place("before"),
+			EventIDEnd: maybe("id ends with", ends),
+			After:      place("after"), Before: place("before"),
 			Newest: rapid.Bool().Draw(t, "newest"), Limit: len(log),
 		}
 		want := events(log, q)

@@ -63,7 +63,7 @@ OPERATIONS = {
     "list-rejected-plays": lambda c: first(c.rejected()),
     "dismiss-rejected-plays": lambda c: c.dismiss_rejected("rej_1"),
     "create-beacon": lambda c: c.new_beacon({"rightId": "rgh_1", "spatialAnchorId": "a", "expiresAt": TO, "maxReceiptsPerHour": 1}),
-    "list-receipts": lambda c: [whole(c.receipts.file("csv")), first(c.receipts.list({"correlationId": "a", "spatialAnchorId": "a", "rightId": "rgh_1", "asOf": "1.0.7", **WINDOW}))],
+    "list-receipts": lambda c: [whole(c.receipts.file("csv")), first(c.receipts.list({"correlationId": "a", "spatialAnchorId": "a", "rightId": "rgh_1", "receiptIdEnd": "7Q2ZDK", "asOf": "1.0.7", **WINDOW}))],
     "get-receipt": lambda c: c.receipts.get("rcp_1"),
     "prove-receipt": lambda c: c.receipts.proof("rcp_1", "latest"),
     "list-events": lambda c: first(c.events.list({
