@@ -142,6 +142,7 @@ type field struct {
 	Required                                bool
 	Fault                                   string
 	More                                    bool // few need it: it is folded away while it is empty
+	Plain                                   bool // of a time: Value is none that a browser's own field can have
 }
 
 // form is what the page of an act shows.

@@ -28,7 +28,8 @@ type listed struct {
 // filter is a field of the form above a list.
 type filter struct {
 	Name, Label, Value, Example string
-	Kind                        string // of the field: date or time; default: text
+	Kind                        string // of the field: date, month or time; default: text
+	Plain                       bool   // of a time: Value is none that a browser's own field can have
 	Options                     []string
 	Names                       map[string]string // of Options, for people; default: their words
 }
@@ -233,6 +234,7 @@ type rightPage struct {
 // branch is a right in the tree.
 type branch struct {
 	client.Right
+	Lasts    string
 	Here     bool
 	Children []*branch
 	More     bool // there are more children
@@ -256,7 +258,7 @@ func showRight(p *page) error {
 	}
 	r.Right, r.Basis = family.Lineage[len(family.Lineage)-1], family.Basis
 	r.ScopeText, r.Called = scopeText(r.Scope), cmp.Or(workOf(r.Right), r.Basis.Title)
-	r.Tree = treeOf(family)
+	r.Tree = treeOf(p.zone(), family)
 	if err := p.get(&struct {
 		Propagation *client.Propagation `json:"propagation"`
 	}{&r.Propagation}, "get-right-propagation", nil, rightID); err != nil {
@@ -311,11 +313,15 @@ func showRight(p *page) error {
 	return nil
 }
 
+func (z zone) branch(r client.Right) *branch {
+	return &branch{Right: r, Lasts: z.lasts(r.EffectiveFrom, r.EffectiveUntil)}
+}
+
 // treeOf is the line from the root to the right, with what derives from it.
-func treeOf(family client.Provenance) *branch {
+func treeOf(z zone, family client.Provenance) *branch {
 	var root, at *branch
 	for _, r := range family.Lineage {
-		next := &branch{Right: r}
+		next := z.branch(r)
 		if at == nil {
 			root = next
 		} else {
@@ -325,7 +331,7 @@ func treeOf(family client.Provenance) *branch {
 	}
 	at.Here = true
 	for _, r := range family.Derived {
-		at.Children = append(at.Children, &branch{Right: r})
+		at.Children = append(at.Children, z.branch(r))
 	}
 	at.More = len(family.Derived) == 500
 	return root

@@ -66,6 +66,14 @@ func (z zone) span(from, to time.Time) string {
 	return z.when(from) + " to " + z.when(to)
 }
 
+// lasts is the time in which something holds, which may have no end.
+func (z zone) lasts(from, until time.Time) string {
+	if until.IsZero() {
+		return z.begin(from) + " to no end"
+	}
+	return z.begin(from) + " to " + z.end(until)
+}
+
 // beginsDay reports whether a moment is the first one of a day.
 func (z zone) beginsDay(t time.Time) bool {
 	year, month, day := t.In(z.Location).Date()
