@@ -114,6 +114,7 @@ func TestBasisPoints(t *testing.T) {
 func TestNumbersForPeople(t *testing.T) {
 	require.Equal(t, "0", count(0))
 	require.Equal(t, "999", count(999))
+	require.Equal(t, "-999", count(-999))
 	require.Equal(t, "10 000 000", count(10_000_000))
 	require.Equal(t, "4.2 s", long(4200))
 	require.Equal(t, "7 min 12 s", long(432_000))

@@ -30,6 +30,9 @@ func short(id string) string {
 
 // count is a number with its thousands apart.
 func count(n int64) string {
+	if n < 0 {
+		return "-" + count(-n)
+	}
 	text := strconv.FormatInt(n, 10)
 	var parts []string
 	for len(text) > 3 {

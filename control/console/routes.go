@@ -40,6 +40,8 @@ func (s *Service) routes() {
 	s.in("GET /money.csv", sendRules)
 	s.in("GET /money/payouts", showPayouts)
 	s.in("GET /money/payouts.csv", sendPayouts)
+	s.in("GET /money/reconciliation", showReconciliation)
+	s.in("GET /money/reconciliation.csv", sendReconciliation)
 	s.in("GET /money/rules/{ruleId}", showRule)
 	s.in("GET /money/counterparties", showCounterparties)
 	s.in("GET /money/counterparties.csv", sendCounterparties)
