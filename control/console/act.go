@@ -58,6 +58,10 @@ type consequences struct {
 	Back  string   // the page to go back to
 	Stop  string   // why it can't be done now; empty if it can
 
+	// Of an act that stops a right: what falls with it, and its worth; nil if the session may not read money.
+	Falls []fallen
+	Worth *worth
+
 	record any // that on looks at; nil if the session may not read it
 }
 

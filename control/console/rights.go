@@ -2,6 +2,7 @@ package console
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -224,6 +225,10 @@ type rightPage struct {
 	Propagation client.Propagation
 	Plays       *client.MeteringTotals // of the last 24 hours
 	PlaysBusy   bool                   // the tenant has too many requests in flight to show them
+	Month       time.Time              // the first moment of this month; zero if the session may not read money
+	Earned      []client.SettlementTotal
+	EarnedLater bool // it takes longer than the page waits
+	EarnedBusy  bool
 	Offers      []client.Offer
 	Challenges  []client.Challenge
 	ScopeText   string
@@ -275,6 +280,17 @@ func showRight(p *page) error {
 			if err == nil {
 				r.Plays = &m.Totals
 			}
+			return err
+		}))
+	}
+	if p.can("get-settlement") {
+		r.Month = p.zone().month(p.s.cfg.Now())
+		reads = append(reads, p.panel(&r.EarnedBusy, func() (err error) {
+			var s client.Settlement
+			r.EarnedLater, err = p.waited(func(ctx context.Context) error {
+				return p.do(call{op: "get-settlement", query: url.Values{"from": {stamp(r.Month)}, "rightId": {rightID}, "limit": {"1"}}, ctx: ctx}, &s)
+			})
+			r.Earned = earned(s.Totals)
 			return err
 		}))
 	}
