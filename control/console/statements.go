@@ -105,19 +105,24 @@ func (d due) Paid() string {
 	return paid
 }
 
-// readStatement reads a statement, and what it says.
-func (p *page) readStatement(id string) (record statementRecord, document json.RawMessage, err error) {
-	var data client.StatementDocument
-	if err := p.get(&data, "get-statement", nil, id); err != nil {
-		return record, nil, err
+// readDocument reads a statement, and what it says; null for one that is discarded.
+func (p *page) readDocument(id string) (client.Statement, json.RawMessage, error) {
+	if err := p.missing("get-statement"); err != nil {
+		return client.Statement{}, nil, err
 	}
-	record.Statement = data.Statement
-	if record.State == "DRAFT" || record.State == "DISCARDED" {
-		return record, data.Document, nil
+	var data client.StatementDocument
+	err := p.get(&data, "get-statement", nil, id)
+	return data.Statement, data.Document, err
+}
+
+// readStatement reads a statement with its payables, and what it says.
+func (p *page) readStatement(id string) (record statementRecord, document json.RawMessage, err error) {
+	if record.Statement, document, err = p.readDocument(id); err != nil || record.State == "DRAFT" || record.State == "DISCARDED" {
+		return record, document, err
 	}
 	of, err := p.payablesOf(id)
 	record.Payables = of.Payables
-	return record, data.Document, err
+	return record, document, err
 }
 
 // payables are the first 500 of a statement.
