@@ -50,6 +50,8 @@ func (s *Service) routes() {
 	s.in("GET /money/statements.csv", sendStatements)
 	s.in("GET /money/statements/{statementId}", showStatement)
 	s.in("GET /money/statements/{statementId}/paper", sendPaper)
+	s.in("GET /money/statements/{statementId}/comparison", showComparison)
+	s.in("GET /money/statements/{statementId}/comparison.csv", sendComparison)
 	s.in("GET /disputes", showDisputes)
 	s.in("GET /disputes.csv", sendDisputes)
 	s.in("GET /disputes/{disputeId}", showDispute)

@@ -184,19 +184,11 @@ func showStatement(p *page) error {
 	}
 	s := statementPage{statementRecord: record, Called: p.zone().titled(record.Statement), Names: names, Buttons: p.Acts(record, statementID)}
 	p.Title = s.Called
-	if len(document) > 0 && string(document) != "null" {
-		var said struct {
-			Lines       []client.SettlementLine
-			Adjustments []struct{ Amount, Month, Reason string }
-		}
-		if err := json.Unmarshal(document, &said); err != nil {
-			return err
-		}
-		s.Lines, s.Adjusted = said.Lines, said.Adjustments
-		if len(s.Lines) > 500 {
-			s.Lines = s.Lines[:500]
-		}
+	said, err := readLines(document)
+	if err != nil {
+		return err
 	}
+	s.Lines, s.Adjusted = said.Lines[:min(len(said.Lines), 500)], said.Adjustments
 	if s.Rights, err = p.readWorks(); err != nil {
 		return err
 	}
