@@ -104,7 +104,7 @@ func (p *page) compare(statementID string) (c comparison, err error) {
 	if err != nil {
 		return c, err
 	}
-	c.Then, c.Against, c.Difference = then, p.zone().titled(then), minus(now.Total, then.Total)
+	c.Then, c.Against, c.Difference = then, p.zone().titled(then), difference(now.Total, then.Total)
 	rights, err := p.readWorks()
 	if err != nil {
 		return c, err
@@ -150,7 +150,7 @@ func (p *page) compared(then, now json.RawMessage, rights works) (table, error) 
 		}
 	}
 	size := func(b *both) float64 {
-		n, _ := strconv.ParseFloat(minus(b.sides[1].amount, b.sides[0].amount), 64) // for the order alone
+		n, _ := strconv.ParseFloat(difference(b.sides[1].amount, b.sides[0].amount), 64) // for the order alone
 		return math.Abs(n)
 	}
 	keys := make([]string, 0, len(found))
@@ -164,7 +164,7 @@ func (p *page) compared(then, now json.RawMessage, rights works) (table, error) 
 	for _, key := range keys {
 		b := found[key]
 		before, after := b.sides[0], b.sides[1]
-		t.Rows = append(t.Rows, []cell{b.of, amount(before.plays), amount(after.plays), shown(before.prices), shown(after.prices), number(cmp.Or(before.amount, "0")), number(cmp.Or(after.amount, "0")), number(minus(after.amount, before.amount))})
+		t.Rows = append(t.Rows, []cell{b.of, amount(before.plays), amount(after.plays), shown(before.prices), shown(after.prices), number(cmp.Or(before.amount, "0")), number(cmp.Or(after.amount, "0")), number(difference(after.amount, before.amount))})
 	}
 	return t, nil
 }

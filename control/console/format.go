@@ -54,6 +54,14 @@ func counted(n int64, one string) string {
 func plus(a, b string) string  { return exactly(a, b, (*big.Rat).Add) }
 func minus(a, b string) string { return exactly(a, b, (*big.Rat).Sub) }
 
+// difference is minus; "0" if there is none.
+func difference(a, b string) string {
+	if n := minus(a, b); !isZero(n) {
+		return n
+	}
+	return "0"
+}
+
 func exactly(a, b string, by func(z, x, y *big.Rat) *big.Rat) string {
 	digits := 0
 	read := func(text string) *big.Rat {

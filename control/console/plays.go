@@ -68,6 +68,7 @@ type search struct {
 	Sums     string   // the address of their sums by screen; empty if the session may not read them
 	Ending   string   // the end of the id that is searched for; empty if none is
 	Within   string   // the time in which it is
+	Earlier  string   // the address of the same search in the time before
 	Problem  *problem
 }
 
@@ -109,7 +110,7 @@ func showPlays(p *page) error {
 	}
 	for _, f := range []filter{
 		{Name: "campaign", Label: "Campaign"}, {Name: "spatialAnchorId", Label: "Anchor (screen or place)"}, {Name: "from", Label: "Played from", Kind: "time"}, {Name: "to", Label: "Played before", Kind: "time"},
-		{Name: "correlationId", Label: "Correlation id"}, {Name: "rightId", Label: "Right", Example: "rgh_…"}, {Name: "receiptId", Label: "Receipt, or its last 6 characters", Example: "7Q2ZDK"},
+		{Name: "correlationId", Label: "Correlation id"}, {Name: "rightId", Label: "Right", Example: "rgh_…"}, {Name: "receiptId", Label: "Receipt, or its end", Example: "7Q2ZDK"},
 	} {
 		if f.Name != "campaign" || p.can("list-rights") {
 			f.Value = chosen.Get(f.Name)
@@ -204,6 +205,10 @@ func (s *search) within(p *page, query url.Values) error {
 	query.Set("to", stamp(*to))
 	query.Set("receiptIdEnd", s.Ending)
 	s.Within = p.zone().span(*from, *to)
+	before := p.filters(append(playFilters, "receiptId", "campaign")...)
+	before.Set("to", p.zone().field(*from))
+	before.Del("from")
+	s.Earlier = addressed(p.Path, before)
 	return nil
 }
 
@@ -212,6 +217,9 @@ func wrong(err error) *problem {
 	e := asProblem(err)
 	if e == nil || e.Status != 422 && e.Status != 400 && e.Status != 409 && e.Status != 412 {
 		return nil
+	}
+	if len(e.ValidationErrors) > 0 { // each fault is said once
+		e.Message = "change this, and ask again"
 	}
 	return e
 }

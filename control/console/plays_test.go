@@ -31,6 +31,7 @@ func TestAPlayByTheEndOfItsId(t *testing.T) {
 		require.Equal(t, of("2026-10-26T08:01:00.000Z", "2026-11-02T08:01:00.000Z"), asked)
 		require.Contains(t, text, "ask when it was played, and search from there")
 		require.Contains(t, page, "curl &#39;https://muniment.example/v1/receipts?")
+		require.Contains(t, page, `receiptId=`+url.QueryEscape(strings.TrimSpace(written))+`&amp;to=2026-10-26T08%3A01">Look through the 7 days before</a>`)
 	}
 	_, _, _, asked := show(url.Values{"receiptId": {"7Q21DK"}, "from": {"2026-10-01T12:00"}})
 	require.Equal(t, of("2026-10-01T12:00:00.000Z", "2026-10-08T12:00:00.000Z"), asked)
@@ -41,7 +42,7 @@ func TestAPlayByTheEndOfItsId(t *testing.T) {
 	for _, written := range []string{"7Q2", "rcp_7Q2", "7Q2-DK", "7Q21DU"} {
 		status, text, _, asked = show(url.Values{"receiptId": {written}})
 		require.Equal(t, 422, status, written)
-		require.Contains(t, text, "such as 7Q2ZDK")
+		require.Equal(t, 1, strings.Count(text, "such as 7Q2ZDK"), "it is said once")
 		require.Empty(t, asked)
 	}
 	for _, written := range []string{"rcp_01JE3N9QKZ6V8T4XW2C57Q2ZDK", "01je3n9qkz6v8t4xw2c57q2zdk"} {

@@ -123,13 +123,13 @@ func (r *reconciliation) tables(p *page, names payees, rights works) {
 	}{
 		{"Entries of the log", sealed.Entries, loaded.Entries, amount}, {"Plays", sealed.Receipts, loaded.Receipts, amount}, {"Plays that are billed", sealed.Metered, loaded.Metered, amount}, {"Billed time", sealed.QuantityMs, loaded.QuantityMs, milliseconds},
 	} {
-		difference := line.as(line.now - line.signed)
+		apart := line.as(line.now - line.signed)
 		if line.now == line.signed {
-			difference = number("0")
+			apart = number("0")
 		}
-		r.Of.Rows = append(r.Of.Rows, []cell{text(line.what), line.as(line.signed), line.as(line.now), difference})
+		r.Of.Rows = append(r.Of.Rows, []cell{text(line.what), line.as(line.signed), line.as(line.now), apart})
 	}
-	r.Of.Rows = append(r.Of.Rows, []cell{text("Billed impressions"), number(sealed.Impressions), number(loaded.Impressions), number(minus(loaded.Impressions, sealed.Impressions))})
+	r.Of.Rows = append(r.Of.Rows, []cell{text("Billed impressions"), number(sealed.Impressions), number(loaded.Impressions), number(difference(loaded.Impressions, sealed.Impressions))})
 
 	r.Stated.Columns = []string{"Statement", "State", "Stated", "Recomputed", "Difference", "Currency", "Plays", "Recomputed plays", "Came later"}
 	r.Due.Columns = []string{"Statement", "Month", "Because of", "Stated", "Now", "Currency"}
@@ -137,7 +137,7 @@ func (r *reconciliation) tables(p *page, names payees, rights works) {
 		of := p.allowed(cell{Text: p.reconciled(s, names), Href: Path + "/money/statements/" + url.PathEscape(s.StatementID), value: s.StatementID})
 		row := []cell{of, state(s.State), number(s.Stated.Total), number("–"), number("–"), text(s.Currency), amount(s.Stated.Receipts), number("–"), amount(s.Late)}
 		if now := s.Recomputed; now != nil {
-			row[3], row[4], row[7] = number(now.Total), number(minus(now.Total, s.Stated.Total)), amount(now.Receipts)
+			row[3], row[4], row[7] = number(now.Total), number(difference(now.Total, s.Stated.Total)), amount(now.Receipts)
 		}
 		r.Stated.Rows = append(r.Stated.Rows, row)
 		for _, m := range s.Months {
@@ -202,7 +202,7 @@ func sendReconciliation(p *page) error {
 	}
 	var rows [][]cell
 	pair := func(what, of, id, signed, now, unit string) {
-		rows = append(rows, []cell{text(what), text(of), text(id), number(signed), number(now), number(minus(now, signed)), text(unit)})
+		rows = append(rows, []cell{text(what), text(of), text(id), number(signed), number(now), number(difference(now, signed)), text(unit)})
 	}
 	sealed, loaded := r.Packs.Sealed, r.Packs.Loaded
 	packs := fmt.Sprintf("%d packs", r.Packs.Count)

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/url"
@@ -102,6 +103,9 @@ func changing(first string, stops bool) func(*page, []string) (consequences, err
 		}
 		r := family.Lineage[len(family.Lineage)-1]
 		c.Lead = fmt.Sprintf("%s of %s, %s", words(r.Substrate), r.HolderOrgID, r.ID)
+		if called := cmp.Or(workOf(r), family.Basis.Title); called != "" {
+			c.Lead = called + ": " + c.Lead
+		}
 		c.record = r
 		c.Lines = append(c.Lines, derivedLine(family))
 		since := p.s.cfg.Now().Truncate(time.Hour).Add(-worthSpan)
