@@ -115,7 +115,7 @@ func (p *page) reconciled(s client.ReconciledStatement, names payees) string {
 // tables are the numbers of both sides.
 func (r *reconciliation) tables(p *page, names payees, rights works) {
 	sealed, loaded := r.Packs.Sealed, r.Packs.Loaded
-	r.Of.Columns = []string{"What", "Signed, in the packs", "Loaded, in the warehouse", "Difference"}
+	r.Of.Columns = []string{"What", "Packs", "Warehouse", "Difference"}
 	for _, line := range []struct {
 		what        string
 		signed, now int64
@@ -131,13 +131,13 @@ func (r *reconciliation) tables(p *page, names payees, rights works) {
 	}
 	r.Of.Rows = append(r.Of.Rows, []cell{text("Billed impressions"), number(sealed.Impressions), number(loaded.Impressions), number(difference(loaded.Impressions, sealed.Impressions))})
 
-	r.Stated.Columns = []string{"Statement", "State", "Stated", "Recomputed", "Difference", "Currency", "Plays", "Recomputed plays", "Came later"}
+	r.Stated.Columns = []string{"Statement", "Difference", "Stated", "Recomputed", "Currency", "Came later", "Plays", "Recomputed plays", "State"}
 	r.Due.Columns = []string{"Statement", "Month", "Because of", "Stated", "Now", "Currency"}
 	for _, s := range r.Statements {
 		of := p.allowed(cell{Text: p.reconciled(s, names), Href: Path + "/money/statements/" + url.PathEscape(s.StatementID), value: s.StatementID})
-		row := []cell{of, state(s.State), number(s.Stated.Total), number("–"), number("–"), text(s.Currency), amount(s.Stated.Receipts), number("–"), amount(s.Late)}
+		row := []cell{of, number("–"), number(s.Stated.Total), number("–"), text(s.Currency), amount(s.Late), amount(s.Stated.Receipts), number("–"), state(s.State)}
 		if now := s.Recomputed; now != nil {
-			row[3], row[4], row[7] = number(now.Total), number(difference(now.Total, s.Stated.Total)), amount(now.Receipts)
+			row[1], row[3], row[7] = number(difference(now.Total, s.Stated.Total)), number(now.Total), amount(now.Receipts)
 		}
 		r.Stated.Rows = append(r.Stated.Rows, row)
 		for _, m := range s.Months {
