@@ -115,7 +115,7 @@ func (p *page) compare(statementID string) (c comparison, err error) {
 
 // compared has a row for each right of two statements, and for each reason of adjustments, the largest difference first.
 func (p *page) compared(then, now json.RawMessage, rights works) (table, error) {
-	t := table{Columns: []string{"Right", "Plays then", "Plays now", "Price then", "Price now", "Amount then", "Amount now", "Difference"}}
+	t := table{Columns: []string{"Right", "Difference", "Amount then", "Amount now", "Plays then", "Plays now", "Price then", "Price now"}}
 	type side struct {
 		plays  int64
 		prices []string
@@ -164,7 +164,7 @@ func (p *page) compared(then, now json.RawMessage, rights works) (table, error) 
 	for _, key := range keys {
 		b := found[key]
 		before, after := b.sides[0], b.sides[1]
-		t.Rows = append(t.Rows, []cell{b.of, amount(before.plays), amount(after.plays), shown(before.prices), shown(after.prices), number(cmp.Or(before.amount, "0")), number(cmp.Or(after.amount, "0")), number(difference(after.amount, before.amount))})
+		t.Rows = append(t.Rows, []cell{b.of, number(difference(after.amount, before.amount)), number(cmp.Or(before.amount, "0")), number(cmp.Or(after.amount, "0")), amount(before.plays), amount(after.plays), shown(before.prices), shown(after.prices)})
 	}
 	return t, nil
 }

@@ -41,7 +41,7 @@ func TestAStatementAgainstTheOneBefore(t *testing.T) {
 	text, w := open(showComparison, "")
 	require.Contains(t, text, "Statement October 2026, against Correction 1 of September 2026")
 	require.Contains(t, text, "0.90 EUR now · 1.50 EUR then · difference -0.60")
-	require.Contains(t, text, "rgh_3 5 0 0.01 a second – 1.00 0 -1.00 rgh_2 0 4 – 0.01 a second 0 0.50 0.50 rgh_1 5 5 0.005 a second 0.004 a second 0.50 0.40 -0.10", "the largest difference first")
+	require.Contains(t, text, "rgh_3 -1.00 1.00 0 5 0 0.01 a second – rgh_2 0.50 0 0.50 0 4 – 0.01 a second rgh_1 -0.10 0.50 0.40 5 5 0.005 a second 0.004 a second", "the largest difference first")
 	require.Contains(t, text, "Statement September 2026, issued, for Song Rights")
 	require.NotContains(t, w.Body.String(), "stm_vod")
 	require.Contains(t, w.Body.String(), "comparison.csv?with=stm_cor")
@@ -51,7 +51,7 @@ func TestAStatementAgainstTheOneBefore(t *testing.T) {
 	require.Equal(t, 422, w.Code)
 	require.Contains(t, text, "choose one of the list")
 	_, w = open(sendComparison, "")
-	require.Contains(t, w.Body.String(), "rgh_1,5,5,0.005 a second,0.004 a second,0.50,0.40,-0.10\n")
+	require.Contains(t, w.Body.String(), "rgh_1,-0.10,0.50,0.40,5,5,0.005 a second,0.004 a second\n")
 
 	records["/v1/statements"] = `{"statements":[` + list[1] + `]}`
 	text, _ = open(showComparison, "")

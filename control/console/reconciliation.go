@@ -115,7 +115,7 @@ func (p *page) reconciled(s client.ReconciledStatement, names payees) string {
 // tables are the numbers of both sides.
 func (r *reconciliation) tables(p *page, names payees, rights works) {
 	sealed, loaded := r.Packs.Sealed, r.Packs.Loaded
-	r.Of.Columns = []string{"What", "Packs", "Warehouse", "Difference"}
+	r.Of.Columns = []string{"What", "Difference", "Packs", "Warehouse"}
 	for _, line := range []struct {
 		what        string
 		signed, now int64
@@ -127,9 +127,9 @@ func (r *reconciliation) tables(p *page, names payees, rights works) {
 		if line.now == line.signed {
 			apart = number("0")
 		}
-		r.Of.Rows = append(r.Of.Rows, []cell{text(line.what), line.as(line.signed), line.as(line.now), apart})
+		r.Of.Rows = append(r.Of.Rows, []cell{text(line.what), apart, line.as(line.signed), line.as(line.now)})
 	}
-	r.Of.Rows = append(r.Of.Rows, []cell{text("Billed impressions"), number(sealed.Impressions), number(loaded.Impressions), number(difference(loaded.Impressions, sealed.Impressions))})
+	r.Of.Rows = append(r.Of.Rows, []cell{text("Billed impressions"), number(difference(loaded.Impressions, sealed.Impressions)), number(sealed.Impressions), number(loaded.Impressions)})
 
 	r.Stated.Columns = []string{"Statement", "Difference", "Stated", "Recomputed", "Currency", "Came later", "Plays", "Recomputed plays", "State"}
 	r.Due.Columns = []string{"Statement", "Month", "Because of", "Stated", "Now", "Currency"}

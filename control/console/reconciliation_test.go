@@ -72,7 +72,7 @@ func TestReconciliation(t *testing.T) {
 	require.Equal(t, "/v1/reconciliation?from=2026-09-30T22%3A00%3A00.000Z&to=2026-10-31T23%3A00%3A00.000Z", asked[0], "the last month of the page's zone")
 	require.Contains(t, page, `type="month" value="2026-10"`)
 	require.Contains(t, text, "The numbers of October 2026 agree There is nothing to do.")
-	require.Contains(t, text, "Plays that are billed 8 8 0")
+	require.Contains(t, text, "Plays that are billed 0 8 8")
 	require.Contains(t, text, "Statement October 2026 0 0.88 0.88 EUR 0 8 8 issued")
 	require.Contains(t, page, "curl &#39;https://muniment.example/v1/reconciliation?")
 	_, page, asked = show(at+"?from=2026-10-01T00:00&to=2026-10-08T00:00", agree)
@@ -87,7 +87,7 @@ func TestReconciliation(t *testing.T) {
 	require.Contains(t, text, "ask somebody who may make one")
 	text, _, _ = show(at, differing)
 	require.Contains(t, text, "One thing of October 2026 does not agree The pack ppk_2 : the pack has 9 receipts, and the warehouse 7.")
-	require.Contains(t, text, "Plays 9 7 -2")
+	require.Contains(t, text, "Plays -2 9 7")
 	text, _, _ = show(at, empty)
 	require.Contains(t, text, "Nothing to compare")
 
