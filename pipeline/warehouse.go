@@ -218,6 +218,8 @@ type EventQuery struct {
 	// them. If one is set, all rows but deliveries are left out.
 	RightID, SpatialAnchorID, CorrelationID string
 	RenderedFrom, RenderedTo                time.Time
+	// EventIDEnd keeps the events whose id ends with it. No index helps: bound the query otherwise.
+	EventIDEnd string
 	// DataSubject keeps the events whose private part names this person (sealer.Person.Is).
 	DataSubject string
 	// Newest lists from the newest down instead of from the oldest up.

@@ -305,7 +305,7 @@ func (c *contract) with(schema map[string]any, body any, parts []any, value any)
 // judged are refusals of what no schema can say: they depend on other members, on records or on the time.
 var judged = regexp.MustCompile(`is not an? (active )?\w+ of this tenant|must add up to|is not for a job of kind|must be in the future|must lie ahead` +
 	`|must be above that of the tier before|for a rule with tiers|that the calendar of \S+ has|is required, unless rightId|can't be combined with|must name a counterparty that no other` +
-	`|is no cursor of this list|is no position that the service has named|requires bucket|requires format CSV|requires format csv|is not an IANA time zone|must be anchor, placement or campaign|no kind of event has this name`)
+	`|is no cursor of this list|is no position that the service has named|requires bucket|requires format CSV|requires format csv|is not an IANA time zone|must be anchor, placement or campaign|requires from and to, at most 7 days apart|must be the last letters and digits of|is the id of no proof pack|no kind of event has this name`)
 
 // conditional are the members that another one requires.
 var conditional = []string{

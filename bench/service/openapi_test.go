@@ -141,7 +141,7 @@ func TestDocumentedOperations(t *testing.T) {
 	d.visit("download-bundle", "", "")
 
 	d.sealAll()
-	d.visit("list-proof-packs", "", "")
+	d.visit("list-proof-packs", "?from=2026-11-01&upTo={packId}", "")
 	d.visit("get-proof-pack", "", "")
 	d.visit("download-proof-pack", "", "")
 	d.visit("get-checkpoint", "", "")
@@ -212,7 +212,7 @@ func (d *day) matchesAnything() {
 func (d *day) statement(rule string) {
 	d.t.Helper()
 	now := time.Now().UTC().Format("2006-01-02T15:04:05.000Z")
-	d.visit("get-settlement", "?currency=EUR&by=campaign", "")
+	d.visit("get-settlement", "?currency=EUR&by=campaign&rightId={rightId}", "")
 	d.visit("dry-run-settlement-rule", "", fmt.Sprintf(`{"rule": %s, "from": "2026-11-01T00:00:00Z", "to": %q}`, rule, now))
 	d.visit("draft-statement", "", fmt.Sprintf(`{"from": "2026-11-01T00:00:00Z", "to": %q, "currency": "EUR", "counterpartyId": "{counterpartyId}"}`, now))
 	d.visit("list-statements", "?state=DRAFT&currency=EUR&counterpartyId={counterpartyId}", "")

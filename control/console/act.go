@@ -58,6 +58,10 @@ type consequences struct {
 	Back  string   // the page to go back to
 	Stop  string   // why it can't be done now; empty if it can
 
+	// Of an act that stops a right: what falls with it, and its worth; nil if the session may not read money.
+	Falls []fallen
+	Worth *worth
+
 	record any // that on looks at; nil if the session may not read it
 }
 
@@ -142,6 +146,7 @@ type field struct {
 	Required                                bool
 	Fault                                   string
 	More                                    bool // few need it: it is folded away while it is empty
+	Plain                                   bool // of a time: Value is none that a browser's own field can have
 }
 
 // form is what the page of an act shows.

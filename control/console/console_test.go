@@ -2,6 +2,8 @@ package console
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -111,6 +113,7 @@ func TestBasisPoints(t *testing.T) {
 func TestNumbersForPeople(t *testing.T) {
 	require.Equal(t, "0", count(0))
 	require.Equal(t, "999", count(999))
+	require.Equal(t, "-999", count(-999))
 	require.Equal(t, "10 000 000", count(10_000_000))
 	require.Equal(t, "4.2 s", long(4200))
 	require.Equal(t, "7 min 12 s", long(432_000))
@@ -122,7 +125,7 @@ func TestNumbersForPeople(t *testing.T) {
 }
 
 // served is the console over a service that answers reads like Config.Serve, for a session that may read all of them.
-func served(t *testing.T, serve func(w http.ResponseWriter, target string)) *Service {
+func served(t testing.TB, serve func(w http.ResponseWriter, target string)) *Service {
 	t.Helper()
 	s := &Service{operations: sync.OnceValue(func() map[string]operation {
 		return map[string]operation{
@@ -145,6 +148,63 @@ func (s *Service) page(address string) (*page, *httptest.ResponseRecorder) {
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest("GET", address, nil)
 	return &page{s: s, w: w, r: r, Path: r.URL.Path, Session: &member.Session{Caller: auth.Principal{Key: &api.Key{Scopes: api.Scopes(api.Wildcard)}}}}, w
+}
+
+// rendered is a page with a list of n plays, as long as a page of it may be.
+func rendered(t testing.TB, n int) (render func() string) {
+	s := served(t, nil)
+	rows := make([]string, n)
+	for i := range rows {
+		rows[i] = fmt.Sprintf(`{"receipt":{"receiptId":"rcp_%d","renderedAt":"2026-11-02T00:00:00Z","spatialAnchorId":"a screen","dwellMs":4200},"event":{"data":{"rightId":"rgh_1","substrate":"DOOH","metering":{"metered":true}}}}`, i)
+	}
+	var records []play
+	require.NoError(t, json.Unmarshal([]byte("["+strings.Join(rows, ",")+"]"), &records))
+	return func() string {
+		p, w := s.page(Path + "/plays")
+		l := playsOf(nil, works{"rgh_1": "a right"})
+		p.render("plays", search{Table: table{Columns: l.columns, Rows: l.rows(p, records)}, Fields: []filter{{Name: "from", Label: "From", Kind: "time"}}})
+		return w.Body.String()
+	}
+}
+
+func BenchmarkPage(b *testing.B) {
+	for _, n := range []int{1, 50} {
+		b.Run(fmt.Sprint(n, " rows"), func(b *testing.B) {
+			render := rendered(b, n)
+			b.ReportAllocs()
+			for b.Loop() {
+				render()
+			}
+		})
+	}
+}
+
+// TestTemplatesAreReadOnce: a page costs what it shows, and nothing for its template, which is parsed and escaped before. Pages of
+// tenants in other zones are made at the same moment, each with its own times.
+func TestTemplatesAreReadOnce(t *testing.T) {
+	render := rendered(t, 1)
+	render()
+	require.Less(t, testing.AllocsPerRun(20, func() { render() }), 1500.0)
+
+	s := served(t, nil)
+	var all sync.WaitGroup
+	for name, shown := range map[string]string{"Asia/Tokyo": "2 Nov 2026, 09:00:00", "America/New_York": "1 Nov 2026, 19:00:00"} {
+		zone, err := time.LoadLocation(name)
+		require.NoError(t, err)
+		for range 4 {
+			all.Go(func() {
+				for range 20 {
+					p, w := s.page(Path)
+					p.Session.Zone = zone
+					p.render("pack", client.ProofPack{SealedAt: time.Date(2026, 11, 2, 0, 0, 0, 0, time.UTC)})
+					if !strings.Contains(w.Body.String(), "Pack of "+shown) {
+						t.Errorf("%s: %s", name, w.Body)
+					}
+				}
+			})
+		}
+	}
+	all.Wait()
 }
 
 // busy responds like control to a tenant with too many requests in flight.

@@ -30,6 +30,9 @@ func short(id string) string {
 
 // count is a number with its thousands apart.
 func count(n int64) string {
+	if n < 0 {
+		return "-" + count(-n)
+	}
 	text := strconv.FormatInt(n, 10)
 	var parts []string
 	for len(text) > 3 {
@@ -50,6 +53,14 @@ func counted(n int64, one string) string {
 // plus and minus compute with decimals of the API, exactly. What is none counts as zero.
 func plus(a, b string) string  { return exactly(a, b, (*big.Rat).Add) }
 func minus(a, b string) string { return exactly(a, b, (*big.Rat).Sub) }
+
+// difference is minus; "0" if there is none.
+func difference(a, b string) string {
+	if n := minus(a, b); !isZero(n) {
+		return n
+	}
+	return "0"
+}
 
 func exactly(a, b string, by func(z, x, y *big.Rat) *big.Rat) string {
 	digits := 0

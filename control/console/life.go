@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 type life struct {
 	Play
 	Right      *client.Right // nil: the session may not read it
+	Called     string        // what people call it
 	Rules      []rule
 	Reasons    []rule
 	Older      bool // it was decided by another version of the rules than this one's
@@ -63,7 +65,7 @@ func showPlay(p *page) error {
 			return err
 		}
 		if data.Right.ID != "" {
-			l.Right = &data.Right
+			l.Right, l.Called = &data.Right, cmp.Or(workOf(data.Right), words(data.Right.Substrate)+" of "+data.Right.HolderOrgID)
 		}
 	}
 	if err := l.readLoaded(p); err != nil {

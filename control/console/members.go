@@ -168,7 +168,7 @@ var memberActs = []*act{
 	},
 	{
 		path: "/members/{memberId}/remove", op: "remove-member", section: "Members", title: "Remove the member", submit: "Remove for good", danger: true,
-		consequences: aboutMember("The member's sessions and links end at once, and webhooks that the member has set are paused. Keys that the member has made stay. The last owner stays one.", "This can't be undone. The address may be invited again."),
+		consequences: aboutMember("The member's sessions and links end at once, and webhooks that the member has set are paused. Keys that the member has made stay. The last owner stays one.", "This can't be undone. The address may be invited again, as another member, who can then sign in with another account at the OpenID Connect provider."),
 		after:        backTo(func(string) string { return "/members" }, "member-removed"),
 	},
 }

@@ -129,7 +129,7 @@ func showMoney(p *page) error {
 		Lead:  "What a play is worth, and who gets it. A rule rates the plays that are shown between its beginning and its end. If it is changed, the plays that no issued statement states yet are rated by what it is now.",
 		Empty: "No rule is there yet. Make the counterparties who are paid first, then a rule that gives each a share.",
 		New: slices.Concat(p.offer("list-statements", "Statements", "/money/statements"), p.offer("create-settlement-rule", "New rule", "/money/rules/new"),
-			p.offer("list-counterparties", "Counterparties", "/money/counterparties"), p.offer("list-payouts", "Payouts due", "/money/payouts")),
+			p.offer("list-counterparties", "Counterparties", "/money/counterparties"), p.offer("list-payouts", "Payouts due", "/money/payouts"), p.offer("reconcile-settlement", "Reconciliation", "/money/reconciliation")),
 	}, filter{Name: "state", Label: "State", Options: []string{"ACTIVE", "RETIRED"}}, filter{Name: "rightId", Label: "Right", Example: "rgh_…"}, payeeFilter(names))
 }
 

@@ -2,7 +2,6 @@ package console
 
 import (
 	"context"
-	"errors"
 	"net/url"
 	"slices"
 	"strings"
@@ -17,8 +16,6 @@ const (
 	hoursShown = 24
 	// soon is when what expires needs somebody.
 	soon = 14 * 24 * time.Hour
-	// moneyWait is how long the page waits for the month's money.
-	moneyWait = 2 * time.Second
 	// sumPages bounds the pages of sums that the overview adds up.
 	sumPages = 10
 )
@@ -245,20 +242,12 @@ func sums(all map[string]int64) []sum {
 	return list
 }
 
-// readMoney sums this month's money. Its time grows with the plays of the month, so the page waits for it moneyWait at
-// most, unless it was asked to wait.
-func (o *overview) readMoney(p *page) error {
-	ctx, cancel := p.r.Context(), context.CancelFunc(func() {})
-	if p.r.URL.Query().Get("wait") == "" {
-		ctx, cancel = context.WithTimeout(ctx, moneyWait)
-	}
-	defer cancel()
+// readMoney sums this month's money.
+func (o *overview) readMoney(p *page) (err error) {
 	var s client.Settlement
-	err := p.do(call{op: "get-settlement", query: url.Values{"from": {stamp(o.Month)}, "limit": {"1"}}, ctx: ctx}, &s)
-	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		o.MoneyLater = true
-		return nil
-	}
+	o.MoneyLater, err = p.waited(func(ctx context.Context) error {
+		return p.do(call{op: "get-settlement", query: url.Values{"from": {stamp(o.Month)}, "limit": {"1"}}, ctx: ctx}, &s)
+	})
 	o.Money = s.Totals
 	return err
 }

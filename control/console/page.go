@@ -49,11 +49,7 @@ func (p *page) show(section, title string) { p.Section, p.Title = section, title
 func (p *page) render(view string, data any) {
 	p.Data = data
 	var text bytes.Buffer
-	shown, err := p.s.views[view].Clone() // one that was executed can't be cloned again
-	if err == nil {
-		err = shown.Funcs(p.zone().funcs()).ExecuteTemplate(&text, "layout", p)
-	}
-	if err != nil {
+	if err := p.s.views[view].ExecuteTemplate(&text, "layout", p); err != nil {
 		panic(err) // control logs it, and responds
 	}
 	p.w.Header().Set("Content-Type", "text/html; charset=utf-8")

@@ -66,6 +66,9 @@ type search struct {
 	Choose   bool     // there are several, and none is chosen
 	Checked  bool     // there may be more of them among older rights
 	Sums     string   // the address of their sums by screen; empty if the session may not read them
+	Ending   string   // the end of the id that is searched for; empty if none is
+	Within   string   // the time in which it is
+	Earlier  string   // the address of the same search in the time before
 	Problem  *problem
 }
 
@@ -97,14 +100,17 @@ func (p *page) playTimes(query url.Values) error {
 func showPlays(p *page) error {
 	p.show("Plays", "Plays")
 	chosen := p.filters(append(playFilters, "receiptId", "campaign")...)
-	if receipt := chosen.Get("receiptId"); receipt != "" {
-		p.redirect(Path + "/plays/" + url.PathEscape(receipt))
-		return nil
-	}
 	s := search{Any: len(chosen) > 0, Campaign: chosen.Get("campaign")}
+	var err error
+	if receipt := chosen.Get("receiptId"); receipt != "" {
+		if s.Ending, err = readReceipt(receipt); len(s.Ending) == receiptIDLen {
+			p.redirect(Path + "/plays/" + string(api.PrefixReceipt) + s.Ending)
+			return nil
+		}
+	}
 	for _, f := range []filter{
 		{Name: "campaign", Label: "Campaign"}, {Name: "spatialAnchorId", Label: "Anchor (screen or place)"}, {Name: "from", Label: "Played from", Kind: "time"}, {Name: "to", Label: "Played before", Kind: "time"},
-		{Name: "correlationId", Label: "Correlation id"}, {Name: "rightId", Label: "Right", Example: "rgh_…"}, {Name: "receiptId", Label: "Receipt", Example: "rcp_…"},
+		{Name: "correlationId", Label: "Correlation id"}, {Name: "rightId", Label: "Right", Example: "rgh_…"}, {Name: "receiptId", Label: "Receipt, or its end", Example: "7Q2ZDK"},
 	} {
 		if f.Name != "campaign" || p.can("list-rights") {
 			f.Value = chosen.Get(f.Name)
@@ -117,7 +123,7 @@ func showPlays(p *page) error {
 			query.Set(name, value)
 		}
 	}
-	if s.Campaign != "" && p.can("list-rights") {
+	if s.Campaign != "" && p.can("list-rights") && err == nil {
 		rightID, err := s.readCampaign(p, chosen)
 		if err != nil {
 			return err
@@ -130,14 +136,20 @@ func showPlays(p *page) error {
 			return nil
 		}
 	}
-	names, err := p.readWorks()
+	var names works
+	if err == nil {
+		names, err = p.readWorks()
+	}
 	if err == nil {
 		err = p.playTimes(query)
+	}
+	if err == nil && s.Ending != "" {
+		err = s.within(p, query)
 	}
 	if err == nil {
 		s.Table, err = playsOf(query, names).table(p, chosen)
 		s.Table.File = addressed(p.Path+".csv", query)
-		if p.can("get-metering") && query.Has("from") && !query.Has("spatialAnchorId") && !query.Has("correlationId") { // sums know no such filters, and without a time they are of all that was ever played
+		if p.can("get-metering") && query.Has("from") && !query.Has("spatialAnchorId") && !query.Has("correlationId") && s.Ending == "" { // sums know no such filters, and without a time they are of all that was ever played
 			by := p.metering(query)
 			by.Set("by", "anchor")
 			s.Sums = addressed(Path+"/metering.csv", by)
@@ -153,11 +165,61 @@ func showPlays(p *page) error {
 	return nil
 }
 
+const (
+	// receiptIDLen is how long a receipt's id is behind its prefix, and endLen the least of its end that is searched for.
+	receiptIDLen, endLen = 26, 6
+	// endSpan is how long a time is looked through for the end of an id.
+	endSpan = 7 * 24 * time.Hour
+)
+
+// readReceipt reads the id of a receipt, or its end, as people write them: without the prefix, and as the operation takes it.
+func readReceipt(written string) (end string, err error) {
+	end, ok := api.IDEnd(strings.TrimPrefix(strings.ToLower(written), string(api.PrefixReceipt)))
+	if !ok || len(end) < endLen {
+		return "", invalid("receiptId", "must be the id of a receipt, such as rcp_01JE3N9QKZ6V8T4XW2C57Q2ZDK, or the last 6 characters of it or more, such as 7Q2ZDK")
+	}
+	return end, nil
+}
+
+// within makes the query one for the end of an id, in a time of 7 days: the last ones, unless the address has one.
+func (s *search) within(p *page, query url.Values) error {
+	var ends [2]time.Time
+	for i, name := range []string{"from", "to"} {
+		if written := query.Get(name); written != "" {
+			ends[i], _ = p.zone().read(written)
+		}
+	}
+	from, to := &ends[0], &ends[1]
+	switch {
+	case to.IsZero() && from.IsZero():
+		*to = p.s.cfg.Now().Truncate(time.Minute).Add(time.Minute)
+		*from = to.Add(-endSpan)
+	case to.IsZero():
+		*to = from.Add(endSpan)
+	case from.IsZero():
+		*from = to.Add(-endSpan)
+	case to.Sub(*from) > endSpan+time.Hour: // in a week clocks may be set back
+		return invalid("to", "must be at most 7 days after the beginning: by the end of an id all plays of that time are looked through")
+	}
+	query.Set("from", stamp(*from))
+	query.Set("to", stamp(*to))
+	query.Set("receiptIdEnd", s.Ending)
+	s.Within = p.zone().span(*from, *to)
+	before := p.filters(append(playFilters, "receiptId", "campaign")...)
+	before.Set("to", p.zone().field(*from))
+	before.Del("from")
+	s.Earlier = addressed(p.Path, before)
+	return nil
+}
+
 // wrong is the error of a request that the person can change, to be shown beside the form; nil for others.
 func wrong(err error) *problem {
 	e := asProblem(err)
 	if e == nil || e.Status != 422 && e.Status != 400 && e.Status != 409 && e.Status != 412 {
 		return nil
+	}
+	if len(e.ValidationErrors) > 0 { // each fault is said once
+		e.Message = "change this, and ask again"
 	}
 	return e
 }
@@ -186,7 +248,7 @@ func (s *search) readCampaign(p *page, chosen url.Values) (rightID string, err e
 }
 
 func sendPlays(p *page) error {
-	query := p.filters(playFilters...)
+	query := p.filters(append(playFilters, "receiptIdEnd")...)
 	if err := p.playTimes(query); err != nil {
 		return err
 	}

@@ -3,36 +3,92 @@ package console
 import (
 	"encoding/json"
 	"net/url"
+	"time"
 
 	"muniment.example/gateway/client"
 )
 
-func packsList() list[client.ProofPack] {
+func packsList(query url.Values) list[client.ProofPack] {
 	return list[client.ProofPack]{
-		op: "list-proof-packs", plural: "packs", columns: []string{"Pack", "Sealed", "Entries", "First entry", "Entries of the log", "Repeats", "Size in bytes", "Signed by"},
+		op: "list-proof-packs", query: query, plural: "packs", columns: []string{"Pack", "Sealed", "Entries", "First entry", "Entries of the log", "Repeats", "Size in bytes", "Signed by"},
 		row: func(k client.ProofPack) []cell {
 			return []cell{id(k.ID, "/proof"), moment(k.SealedAt), amount(k.Count), amount(k.FirstIndex), amount(k.TreeSize), amount(k.Duplicates), amount(k.Bytes), {Text: short(k.SigningKeyID), value: k.SigningKeyID}}
 		},
 	}
 }
 
+// packsOf is which packs the address asks for: those that were sealed in a month of the page's zone, those that a statement
+// rests on, or all. About says which.
+func (p *page) packsOf() (query, shown url.Values, about string, err error) {
+	shown = p.filters("month", "statementId")
+	switch statementID, month := shown.Get("statementId"), shown.Get("month"); {
+	case statementID != "":
+		shown.Del("month")
+		record, document, err := p.readDocument(statementID)
+		if err != nil {
+			return nil, shown, "", err
+		}
+		since := record.From
+		var said struct{ Since time.Time }
+		if len(document) > 0 {
+			if err := json.Unmarshal(document, &said); err != nil {
+				return nil, shown, "", err
+			}
+		}
+		if !said.Since.IsZero() {
+			since = said.Since
+		}
+		return url.Values{"from": {stamp(since.Add(-clocksApart))}, "upTo": {record.PackID}}, shown, p.zone().titled(record), nil
+	case month != "":
+		from, to, err := p.zone().monthOf(month)
+		if err != nil {
+			return nil, shown, "", err
+		}
+		return url.Values{"from": {stamp(from)}, "to": {stamp(to)}}, shown, p.zone().called(from, to), nil
+	}
+	return nil, shown, "", nil
+}
+
+// clocksApart is how much earlier than a play a pack may be sealed that has it, by clocks that differ.
+const clocksApart = time.Hour
+
 // unsealed is what no pack has yet.
 type unsealed struct {
 	listed
-	Checkpoint string
-	Sealed     int64 // entries of the log
-	Events     int64 // of the tenant
-	Known      bool
+	Month       filter
+	About       string            // the month, or the statement, whose packs these are; empty for all
+	StatementID string            // of that statement
+	Stated      *client.Statement // of the month; nil if there is none
+	Checkpoint  string
+	Sealed      int64 // entries of the log
+	Events      int64 // of the tenant
+	Known       bool
 }
 
 func showProof(p *page) error {
 	p.show("Proof", "Proof")
 	u := unsealed{listed: listed{New: p.offer("seal-proof-packs", "Seal now", "/proof/seal"), Path: p.Path}}
-	t, err := packsList().table(p, nil)
-	if err != nil {
+	query, shown, about, err := p.packsOf()
+	if err == nil {
+		u.Table, err = packsList(query).table(p, shown)
+	}
+	if u.Problem = wrong(err); err != nil && u.Problem == nil {
 		return err
 	}
-	u.Table = t
+	if u.Problem != nil {
+		p.status = u.Problem.Status
+	}
+	u.About, u.StatementID, u.Month = about, shown.Get("statementId"), filter{Name: "month", Label: "Sealed in the month", Kind: "month", Value: shown.Get("month")}
+	if month := u.Month.Value; month != "" && u.Problem == nil {
+		if u.Stated, err = p.statedBy(month); err != nil {
+			return err
+		}
+	}
+	if u.Any = len(shown) > 0; u.Any {
+		p.render("proof", u)
+		return nil
+	}
+	t := u.Table
 	if len(t.Rows) > 0 {
 		var note struct{ Checkpoint string }
 		if err := p.get(&note, "get-checkpoint", nil); err != nil && !absent(err) && wrong(err) == nil {
@@ -59,7 +115,19 @@ func showProof(p *page) error {
 	return nil
 }
 
-func sendPacks(p *page) error { return packsList().csv(p, "packs") }
+func sendPacks(p *page) error {
+	query, shown, _, err := p.packsOf()
+	if err != nil {
+		return err
+	}
+	name := "packs"
+	for _, of := range []string{"month", "statementId"} {
+		if value := shown.Get(of); value != "" {
+			name += "-" + value
+		}
+	}
+	return packsList(query).csv(p, name)
+}
 
 func showPack(p *page) error {
 	p.show("Proof", "Pack")

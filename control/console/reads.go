@@ -3,6 +3,7 @@ package console
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"time"
@@ -46,6 +47,32 @@ func (p *page) patientUntil() time.Time {
 		p.patience = time.Now().Add(readPatience)
 	}
 	return p.patience
+}
+
+// moneyWait is how long a page waits for money.
+const moneyWait = 2 * time.Second
+
+// waited reads what takes longer the more plays there are. The page waits for it moneyWait at most, unless its address says to
+// wait; later says that it takes longer.
+func (p *page) waited(read func(context.Context) error) (later bool, err error) {
+	ctx := p.r.Context()
+	if p.r.URL.Query().Get("wait") == "" {
+		limited, cancel := context.WithTimeout(ctx, moneyWait)
+		defer cancel()
+		ctx = limited
+	}
+	err = read(ctx)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && p.r.Context().Err() == nil {
+		return true, nil
+	}
+	return false, err
+}
+
+// Waiting is the address of the page that waits.
+func (p *page) Waiting() string {
+	query := p.r.URL.Query()
+	query.Set("wait", "yes")
+	return addressed(p.Path, query)
 }
 
 // panel is a read for one panel of a page. If a tenant has too many requests in flight even after the page's patience,

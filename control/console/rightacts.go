@@ -1,7 +1,7 @@
 package console
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
 	"maps"
 	"net/url"
@@ -50,7 +50,7 @@ var rightActs = []*act{
 	},
 	{
 		path: "/rights/{rightId}/suspend", op: "suspend-right", section: "Rights", title: "Suspend the right", submit: "Suspend", button: "Suspend…", on: rightIs("ACTIVE"), fields: reason(permanent),
-		consequences: moving("Deliveries on it are refused from now on, by each node within seconds, or as soon as it can't reach the service any more. Rows of batches wait until it is resumed."),
+		consequences: stopping("Deliveries on it are refused from now on, by each node within seconds, or as soon as it can't reach the service any more. Rows of batches wait until it is resumed."),
 		after:        goBack("/rights", "right-suspended"),
 	},
 	{
@@ -60,7 +60,7 @@ var rightActs = []*act{
 	},
 	{
 		path: "/rights/{rightId}/revoke", op: "revoke-right", section: "Rights", title: "Revoke the right", submit: "Revoke for good", danger: true, button: "Revoke…", on: rightIs("ACTIVE", "SUSPENDED"), fields: reason(permanent),
-		consequences: moving("Deliveries on it are refused for good, by each node within seconds, or as soon as it can't reach the service any more. This can't be undone."),
+		consequences: stopping("Deliveries on it are refused for good, by each node within seconds, or as soon as it can't reach the service any more. This can't be undone."),
 		after:        goBack("/rights", "right-revoked"),
 	},
 }
@@ -85,8 +85,12 @@ func derivable(r client.Right) string {
 	return "The right is " + words(r.EffectiveState) + ", so nothing can be derived from it."
 }
 
-// moving are the consequences of a change of a right's state: for it, and for all that derives from it.
-func moving(first string) func(*page, []string) (consequences, error) {
+// moving are the consequences of a change of a right's state: for it, and for all that derives from it. Those of stopping it are
+// in money, too.
+func moving(first string) func(*page, []string) (consequences, error)   { return changing(first, false) }
+func stopping(first string) func(*page, []string) (consequences, error) { return changing(first, true) }
+
+func changing(first string, stops bool) func(*page, []string) (consequences, error) {
 	return func(p *page, params []string) (consequences, error) {
 		c := consequences{Back: Path + "/rights/" + url.PathEscape(params[0]), Lines: []string{first}}
 		if !p.can("get-right-provenance") {
@@ -99,22 +103,38 @@ func moving(first string) func(*page, []string) (consequences, error) {
 		}
 		r := family.Lineage[len(family.Lineage)-1]
 		c.Lead = fmt.Sprintf("%s of %s, %s", words(r.Substrate), r.HolderOrgID, r.ID)
+		if called := cmp.Or(workOf(r), family.Basis.Title); called != "" {
+			c.Lead = called + ": " + c.Lead
+		}
 		c.record = r
 		c.Lines = append(c.Lines, derivedLine(family))
+		since := p.s.cfg.Now().Truncate(time.Hour).Add(-worthSpan)
 		if p.can("get-metering") {
 			var m client.Metering
-			if err := p.get(&m, "get-metering", url.Values{"rightId": {r.ID}, "from": {stamp(p.s.cfg.Now().Truncate(time.Hour).Add(-24 * time.Hour))}, "limit": {"1"}}); err != nil {
+			if err := p.get(&m, "get-metering", url.Values{"rightId": {r.ID}, "from": {stamp(since)}, "limit": {"1"}}); err != nil {
 				return c, err
 			}
-			c.Lines = append(c.Lines, fmt.Sprintf("Plays on this right itself in the last 24 hours: %s.", count(m.Totals.Receipts)))
+			c.Lines = append(c.Lines, fmt.Sprintf("Plays on this right itself in the last 7 days: %s, %s of them billed.", count(m.Totals.Receipts), count(m.Totals.Metered)))
+		}
+		if stops = stops && r.State != "REVOKED"; stops {
+			c.Falls = p.falling(family)
+			var err error
+			if c.Worth, err = p.readWorth(family, since); err != nil {
+				return c, err
+			}
 		}
 		if p.can("list-offers") {
-			var offers struct{ Offers []json.RawMessage }
+			var offers struct{ Offers []client.Offer }
 			if err := p.get(&offers, "list-offers", url.Values{"rightId": {r.ID}, "state": {"PROPOSED"}, "limit": {"100"}}); err != nil {
 				return c, err
 			}
 			if n := len(offers.Offers); n > 0 {
 				c.Lines = append(c.Lines, fmt.Sprintf("Offers of it that wait for an answer: %d. They can only be accepted while it is in force.", n))
+			}
+			if stops {
+				for _, o := range offers.Offers[:min(len(offers.Offers), mostFalling)] {
+					c.Falls = append(c.Falls, fallen{p.Link("/offers", o.ID, "an offer to "+o.ToOrgID), o.State})
+				}
 			}
 		}
 		return c, nil

@@ -2,6 +2,7 @@ package console
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -28,7 +29,8 @@ type listed struct {
 // filter is a field of the form above a list.
 type filter struct {
 	Name, Label, Value, Example string
-	Kind                        string // of the field: date or time; default: text
+	Kind                        string // of the field: date, month or time; default: text
+	Plain                       bool   // of a time: Value is none that a browser's own field can have
 	Options                     []string
 	Names                       map[string]string // of Options, for people; default: their words
 }
@@ -223,6 +225,10 @@ type rightPage struct {
 	Propagation client.Propagation
 	Plays       *client.MeteringTotals // of the last 24 hours
 	PlaysBusy   bool                   // the tenant has too many requests in flight to show them
+	Month       time.Time              // the first moment of this month; zero if the session may not read money
+	Earned      []client.SettlementTotal
+	EarnedLater bool // it takes longer than the page waits
+	EarnedBusy  bool
 	Offers      []client.Offer
 	Challenges  []client.Challenge
 	ScopeText   string
@@ -233,6 +239,7 @@ type rightPage struct {
 // branch is a right in the tree.
 type branch struct {
 	client.Right
+	Lasts    string
 	Here     bool
 	Children []*branch
 	More     bool // there are more children
@@ -256,7 +263,7 @@ func showRight(p *page) error {
 	}
 	r.Right, r.Basis = family.Lineage[len(family.Lineage)-1], family.Basis
 	r.ScopeText, r.Called = scopeText(r.Scope), cmp.Or(workOf(r.Right), r.Basis.Title)
-	r.Tree = treeOf(family)
+	r.Tree = treeOf(p.zone(), family)
 	if err := p.get(&struct {
 		Propagation *client.Propagation `json:"propagation"`
 	}{&r.Propagation}, "get-right-propagation", nil, rightID); err != nil {
@@ -273,6 +280,17 @@ func showRight(p *page) error {
 			if err == nil {
 				r.Plays = &m.Totals
 			}
+			return err
+		}))
+	}
+	if p.can("get-settlement") {
+		r.Month = p.zone().month(p.s.cfg.Now())
+		reads = append(reads, p.panel(&r.EarnedBusy, func() (err error) {
+			var s client.Settlement
+			r.EarnedLater, err = p.waited(func(ctx context.Context) error {
+				return p.do(call{op: "get-settlement", query: url.Values{"from": {stamp(r.Month)}, "rightId": {rightID}, "limit": {"1"}}, ctx: ctx}, &s)
+			})
+			r.Earned = earned(s.Totals)
 			return err
 		}))
 	}
@@ -311,11 +329,15 @@ func showRight(p *page) error {
 	return nil
 }
 
+func (z zone) branch(r client.Right) *branch {
+	return &branch{Right: r, Lasts: z.lasts(r.EffectiveFrom, r.EffectiveUntil)}
+}
+
 // treeOf is the line from the root to the right, with what derives from it.
-func treeOf(family client.Provenance) *branch {
+func treeOf(z zone, family client.Provenance) *branch {
 	var root, at *branch
 	for _, r := range family.Lineage {
-		next := &branch{Right: r}
+		next := z.branch(r)
 		if at == nil {
 			root = next
 		} else {
@@ -325,7 +347,7 @@ func treeOf(family client.Provenance) *branch {
 	}
 	at.Here = true
 	for _, r := range family.Derived {
-		at.Children = append(at.Children, &branch{Right: r})
+		at.Children = append(at.Children, z.branch(r))
 	}
 	at.More = len(family.Derived) == 500
 	return root

@@ -62,7 +62,7 @@ func showStatements(p *page) error {
 	}
 	return showList(p, statementsList(p, names), listed{
 		Lead: "What is owed for a period, from the draft to the payment. An issued statement never changes: a correction is another one.", Empty: "No statement is there yet. Draft one for the last month; a draft binds nobody.",
-		New: slices.Concat(p.offer("draft-statement", "New draft", "/money/statements/new"), p.offer("list-settlement-rules", "Rules", "/money")),
+		New: slices.Concat(p.offer("draft-statement", "New draft", "/money/statements/new"), p.offer("list-settlement-rules", "Rules", "/money"), p.offer("reconcile-settlement", "Reconciliation", "/money/reconciliation")),
 	}, filter{Name: "state", Label: "State", Options: []string{"DRAFT", "ISSUED", "SETTLED", "VOIDED", "DISCARDED"}}, filter{Name: "currency", Label: "Currency", Example: "EUR"}, payeeFilter(names))
 }
 
@@ -105,19 +105,24 @@ func (d due) Paid() string {
 	return paid
 }
 
-// readStatement reads a statement, and what it says.
-func (p *page) readStatement(id string) (record statementRecord, document json.RawMessage, err error) {
-	var data client.StatementDocument
-	if err := p.get(&data, "get-statement", nil, id); err != nil {
-		return record, nil, err
+// readDocument reads a statement, and what it says; null for one that is discarded.
+func (p *page) readDocument(id string) (client.Statement, json.RawMessage, error) {
+	if err := p.missing("get-statement"); err != nil {
+		return client.Statement{}, nil, err
 	}
-	record.Statement = data.Statement
-	if record.State == "DRAFT" || record.State == "DISCARDED" {
-		return record, data.Document, nil
+	var data client.StatementDocument
+	err := p.get(&data, "get-statement", nil, id)
+	return data.Statement, data.Document, err
+}
+
+// readStatement reads a statement with its payables, and what it says.
+func (p *page) readStatement(id string) (record statementRecord, document json.RawMessage, err error) {
+	if record.Statement, document, err = p.readDocument(id); err != nil || record.State == "DRAFT" || record.State == "DISCARDED" {
+		return record, document, err
 	}
 	of, err := p.payablesOf(id)
 	record.Payables = of.Payables
-	return record, data.Document, err
+	return record, document, err
 }
 
 // payables are the first 500 of a statement.
@@ -179,19 +184,11 @@ func showStatement(p *page) error {
 	}
 	s := statementPage{statementRecord: record, Called: p.zone().titled(record.Statement), Names: names, Buttons: p.Acts(record, statementID)}
 	p.Title = s.Called
-	if len(document) > 0 && string(document) != "null" {
-		var said struct {
-			Lines       []client.SettlementLine
-			Adjustments []struct{ Amount, Month, Reason string }
-		}
-		if err := json.Unmarshal(document, &said); err != nil {
-			return err
-		}
-		s.Lines, s.Adjusted = said.Lines, said.Adjustments
-		if len(s.Lines) > 500 {
-			s.Lines = s.Lines[:500]
-		}
+	said, err := readLines(document)
+	if err != nil {
+		return err
 	}
+	s.Lines, s.Adjusted = said.Lines[:min(len(said.Lines), 500)], said.Adjustments
 	if s.Rights, err = p.readWorks(); err != nil {
 		return err
 	}

@@ -165,40 +165,45 @@ func (l list[T]) csv(p *page, name string) error {
 	if err := p.missing(l.op); err != nil {
 		return err
 	}
-	var text strings.Builder
-	text.WriteString(route.ByteOrderMark)
-	to := csv.NewWriter(&text)
 	head := slices.Clone(l.columns)
 	for i, column := range head {
 		head[i] = cmp.Or(l.files[column], column)
 	}
-	_ = to.Write(head) // neither does writing to memory fail
-	cursor, count := "", 0
-	for {
+	var all [][]cell
+	for cursor := ""; ; {
 		rows, next, err := l.read(p, cursor, "500")
 		if err != nil {
 			return err
 		}
-		for _, cells := range rows {
-			line := make([]string, len(cells))
-			for i, c := range cells {
-				if line[i] = c.Value(); !decimals.MatchString(line[i]) { // a number is no formula
-					line[i] = route.Inert(line[i])
-				}
-			}
-			_ = to.Write(line)
-		}
-		if count += len(rows); next == "" || count >= maxFileRows {
+		if all = append(all, rows...); next == "" || len(all) >= maxFileRows {
 			if next != "" {
-				name = fmt.Sprintf("%s-first-%d", name, count)
+				name = fmt.Sprintf("%s-first-%d", name, len(all))
 			}
 			break
 		}
 		cursor = next
 	}
+	p.sheet(name, head, all)
+	return nil
+}
+
+// sheet sends rows as a file for spreadsheets.
+func (p *page) sheet(name string, head []string, rows [][]cell) {
+	var text strings.Builder
+	text.WriteString(route.ByteOrderMark)
+	to := csv.NewWriter(&text)
+	_ = to.Write(head) // writing to memory does not fail
+	for _, cells := range rows {
+		line := make([]string, len(cells))
+		for i, c := range cells {
+			if line[i] = c.Value(); !decimals.MatchString(line[i]) { // a number is no formula
+				line[i] = route.Inert(line[i])
+			}
+		}
+		_ = to.Write(line)
+	}
 	to.Flush()
 	p.file(name+".csv", "text/csv; charset=utf-8", text.String())
-	return nil
 }
 
 // addressed is a path with a query.

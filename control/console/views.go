@@ -9,11 +9,13 @@ import (
 	"time"
 
 	"muniment.example/gateway/api"
+	"muniment.example/gateway/client"
 )
 
-// readViews parses the templates: each is a page in the layout, with the parts.
+// readViews parses the templates: each is a page in the layout, with the parts. Their functions are the same for every
+// request, so each is escaped once; what depends on the session, as times do on its zone, are methods of the page.
 func readViews() (map[string]*template.Template, error) {
-	common, err := template.New("").Funcs(zone{time.UTC}.funcs()).Funcs(template.FuncMap{
+	common, err := template.New("").Funcs(template.FuncMap{
 		"stamp": stamp, "short": short, "count": count, "counted": counted, "hexed": hexed, "seconds": seconds, "date": date, "unit": func(name string) string { return unitWords[name] }, "long": long, "mood": mood, "words": words, "console": func() string { return Path },
 		"dict": dict,
 		"has": func(all []string, one string) bool {
@@ -51,9 +53,29 @@ func readViews() (map[string]*template.Template, error) {
 	return all, nil
 }
 
-// funcs are what templates call for times.
-func (z zone) funcs() template.FuncMap {
-	return template.FuncMap{"when": z.when, "day": z.day, "from": z.begin, "until": z.end, "span": z.span, "local": z.local, "refield": z.refield, "titled": z.titled}
+// What templates call for times, in the page's zone; Time is a cell.
+func (p *page) When(t time.Time) string                  { return p.zone().when(t) }
+func (p *page) Day(t time.Time) string                   { return p.zone().day(t) }
+func (p *page) From(t time.Time) string                  { return p.zone().begin(t) }
+func (p *page) Until(t time.Time) string                 { return p.zone().end(t) }
+func (p *page) Span(from, to time.Time) string           { return p.zone().span(from, to) }
+func (p *page) Lasts(from, until time.Time) string       { return p.zone().lasts(from, until) }
+func (p *page) Titled(statement client.Statement) string { return p.zone().titled(statement) }
+func (p *page) Time(t time.Time) cell                    { return p.shown(moment(t)) }
+
+// Filter is a filter as the form above a list has it.
+func (p *page) Filter(f filter) filter {
+	if f.Kind == "time" {
+		f.Value = p.zone().refield(f.Value)
+		f.Plain = !p.zone().local(f.Value)
+	}
+	return f
+}
+
+// Field is a field as a form has it.
+func (p *page) Field(f field) field {
+	f.Plain = f.Kind == "time" && !p.zone().local(f.Value)
+	return f
 }
 
 // dict makes the members of a part.

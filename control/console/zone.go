@@ -66,6 +66,14 @@ func (z zone) span(from, to time.Time) string {
 	return z.when(from) + " to " + z.when(to)
 }
 
+// lasts is the time in which something holds, which may have no end.
+func (z zone) lasts(from, until time.Time) string {
+	if until.IsZero() {
+		return z.begin(from) + " to no end"
+	}
+	return z.begin(from) + " to " + z.end(until)
+}
+
 // beginsDay reports whether a moment is the first one of a day.
 func (z zone) beginsDay(t time.Time) bool {
 	year, month, day := t.In(z.Location).Date()
@@ -80,6 +88,33 @@ func (z zone) month(t time.Time) time.Time {
 
 // lastMonth is the month before that of now, as 2026-10.
 func (z zone) lastMonth(now time.Time) string { return z.month(now).Add(-time.Hour).Format("2006-01") }
+
+// monthOf reads a month, such as 2026-10.
+func (z zone) monthOf(month string) (from, to time.Time, err error) {
+	if _, err := time.Parse("2006-01", month); err != nil {
+		return from, to, invalid("month", "is no month: write it as 2026-10")
+	}
+	from, to, err = calendar.Period(month, z.Location)
+	if err != nil {
+		err = invalid("month", err.Error())
+	}
+	return from, to, err
+}
+
+// called is a period from from on and before to: by its month, if it is one. Either may be open.
+func (z zone) called(from, to time.Time) string {
+	switch {
+	case from.IsZero() && to.IsZero():
+		return "all time"
+	case from.IsZero():
+		return "all time until " + z.end(to)
+	case to.IsZero():
+		return "all time since " + z.begin(from)
+	case from.Equal(z.month(from)) && to.Equal(z.month(from.AddDate(0, 0, 32))):
+		return from.In(z.Location).Format("January 2006")
+	}
+	return z.span(from, to)
+}
 
 // The forms of a moment in a field of a form, as browsers write it: datetime-local.
 const (

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"time"
 
 	"muniment.example/control/route"
 	"muniment.example/control/store"
@@ -19,6 +20,7 @@ type receiptsRequest struct {
 	CorrelationID   string `query:"correlationId" maxLength:"512" doc:"Only receipts with this tracing id, byte for byte." example:"play-0001"`
 	SpatialAnchorID string `query:"spatialAnchorId" maxLength:"512" doc:"Only receipts of deliveries at this anchor." example:"screen-0042"`
 	RightID         string `query:"rightId" maxLength:"64" doc:"Only receipts of deliveries under this right."`
+	ReceiptIDEnd    string `query:"receiptIdEnd" minLength:"6" maxLength:"26" doc:"Only receipts whose id ends with these characters, as somebody reads them from a paper: small letters count as large, I and L as 1, O as 0. Requires from and to, at most 7 days apart." example:"7Q2ZDK"`
 	Format          string `query:"format" enum:"json,csv,ndjson,parquet" default:"json" doc:"json: a page in the envelope. csv, ndjson, parquet: a file of all receipts, without limit and cursor."`
 	BOM             string `query:"bom" enum:"true,false" doc:"Requires format csv: the file begins with a byte order mark, as spreadsheets need it to read UTF-8."`
 	route.Window
@@ -57,6 +59,15 @@ func (s *Service) listReceipts(ctx context.Context, in *receiptsRequest) (receip
 		return receiptList{}, nil, err
 	}
 	q.RenderedFrom, q.RenderedTo = from.Time, to.Time
+	if in.ReceiptIDEnd != "" {
+		var ok bool
+		if q.EventIDEnd, ok = api.IDEnd(in.ReceiptIDEnd); !ok { // that of the event's id, too
+			return receiptList{}, nil, api.InvalidField("receiptIdEnd", "must be the last letters and digits of a receipt's id, such as 7Q2ZDK")
+		}
+		if from.IsZero() || to.IsZero() || to.Sub(from.Time) > endSpan+time.Hour { // in a week clocks may be set back
+			return receiptList{}, nil, api.InvalidField("receiptIdEnd", "requires from and to, at most 7 days apart: all receipts of that time are looked through")
+		}
+	}
 	asOf, err := in.Position(ctx, s.warehouse, s.log, q.TenantID)
 	if err != nil {
 		return receiptList{}, nil, err
@@ -67,6 +78,9 @@ func (s *Service) listReceipts(ctx context.Context, in *receiptsRequest) (receip
 	page, err := s.receiptPage(ctx, in, q, asOf)
 	return page, nil, err
 }
+
+// endSpan is the most time in which receipts are searched by the end of their ids.
+const endSpan = 7 * 24 * time.Hour
 
 func (s *Service) receiptPage(ctx context.Context, in *receiptsRequest, q pipeline.EventQuery, asOf *sealer.Position) (receiptList, error) {
 	page := receiptList{Receipts: []foundReceipt{}}

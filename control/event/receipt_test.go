@@ -51,6 +51,10 @@ func TestReceiptsAreFound(t *testing.T) {
 		return `{"ok":true,"data":{"receipts":[` + strings.Join(receipts, ",") + `],"asOf":"1.0.5","nextCursor":` + next + `},"contractVersion":"v1.0"}`
 	}
 	first := canonical.FormatTime(at[0].RenderedAt)
+	ends := func(n int, from, to time.Duration) string {
+		id := at[n].ReceiptID
+		return "receiptIdEnd=" + strings.ToLower(id[len(id)-6:]) + "&from=" + canonical.FormatTime(at[n].RenderedAt.Add(from)) + "&to=" + canonical.FormatTime(at[n].RenderedAt.Add(to))
+	}
 	var script []exchange
 	for filters, want := range map[string]string{
 		"":                              page("null", all...),
@@ -63,16 +67,22 @@ func TestReceiptsAreFound(t *testing.T) {
 		"correlationId=play%201&spatialAnchorId=screen/%C3%A4&rightId=" + other: page("null"),
 		"to=" + first: page("null", receipts[1]),
 		"spatialAnchorId=screen/%C3%A4&from=" + first: page("null", receipts[0]),
-		"limit=2":                           page(`"`+listed("1.0.1")+`"`, receipts[2], receipts[1]),
-		"limit=2&cursor=" + listed("1.0.1"): page("null", receipts[0]),
+		ends(1, 0, 24*time.Hour):                      page("null", receipts[1]),
+		ends(0, -96*time.Hour, 72*time.Hour):          page("null", receipts[0]),
+		ends(1, time.Hour, 24*time.Hour):              page("null"),
+		"limit=2":                                     page(`"`+listed("1.0.1")+`"`, receipts[2], receipts[1]),
+		"limit=2&cursor=" + listed("1.0.1"):           page("null", receipts[0]),
 	} {
 		script = append(script, exchange{tenant, query + "asOf=1.0.5&" + filters, 200, want}) // without the event of sealing
 	}
 	for filters, want := range map[string][2]string{
-		"cursor=" + cursor("desc/1.0.1"): {"cursor", "is no cursor of this list"},
-		"asOf=1.0.99":                    {"asOf", "is no position that the service has named"},
-		"from=noon":                      {"from", "must be a date, such as 2026-11-01, or a time, such as 2026-11-01T12:00:00Z or 20261101T120000Z"},
-		"from=2026-11-02&to=2026-11-01":  {"to", "must be later than from"},
+		"cursor=" + cursor("desc/1.0.1"):                    {"cursor", "is no cursor of this list"},
+		"asOf=1.0.99":                                       {"asOf", "is no position that the service has named"},
+		"receiptIdEnd=7Q2ZDK&from=2026-11-02":               {"receiptIdEnd", "requires from and to, at most 7 days apart: all receipts of that time are looked through"},
+		"receiptIdEnd=7Q2ZDK&from=2026-11-02&to=2026-11-10": {"receiptIdEnd", "requires from and to, at most 7 days apart: all receipts of that time are looked through"},
+		"receiptIdEnd=7Q2ZDU&from=2026-11-02&to=2026-11-03": {"receiptIdEnd", "must be the last letters and digits of a receipt's id, such as 7Q2ZDK"},
+		"from=noon":                     {"from", "must be a date, such as 2026-11-01, or a time, such as 2026-11-01T12:00:00Z or 20261101T120000Z"},
+		"from=2026-11-02&to=2026-11-01": {"to", "must be later than from"},
 	} {
 		script = append(script, exchange{tenant, query + filters, 422, routetest.Invalid(want[0] + ": " + want[1])})
 	}

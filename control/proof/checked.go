@@ -78,7 +78,7 @@ func (s *Sums) compared(ctx context.Context, q *pipeline.MeterQuery, p *split, t
 // compareNext compares the rows of the pack behind those that count as a whole, if there is one, with its sums:
 // the position of the query cuts it.
 func (s *Sums) compareNext(ctx context.Context, tenantID string, p *split) error {
-	list, err := listSummaries(ctx, s.db.Read(), tenantID, p.sequence, 1)
+	list, err := listSummaries(ctx, s.db.Read(), tenantID, selection{after: p.sequence}, 1)
 	if err != nil || len(list) == 0 {
 		return err
 	}

@@ -24,7 +24,8 @@ func (s *Service) Routes(a route.API) {
 			"once it is false, every event that was acknowledged into the log before the first call is in a pack. Events are also sealed automatically when they are many or old. " +
 			"After 503 WAREHOUSE_BEHIND (the warehouse lacks the new events) or LOG_UNAVAILABLE, retry; 503 QUARANTINED needs an operator."}, s.postSeal)
 	route.Add(a, route.Operation{ID: "list-proof-packs", Method: http.MethodGet, Path: "/v1/proof-packs", Tag: "Proof packs", Access: route.Scope(api.AuditRead),
-		Summary: "List the proof packs, newest last"}, s.list)
+		Summary:     "List the proof packs, newest last",
+		Description: "`from` and `to` bound the time of sealing, a little after what a pack holds. The packs of a statement are those up to its packId that were sealed later than an hour before `since` in its document."}, s.list)
 	route.Add(a, route.Operation{ID: "get-proof-pack", Method: http.MethodGet, Path: "/v1/proof-packs/{packId}", Tag: "Proof packs", Access: route.Scope(api.AuditRead),
 		Summary: "Get a pack's header and summary, and the keys it was made with",
 		Description: "header.duplicates lists deliveries that are not billed, as {leaf, first}: the delivery at leaf repeats that at first, which is the lowest " +
@@ -107,7 +108,13 @@ type proofPackList struct {
 	NextCursor *string   `json:"nextCursor"`
 }
 
-func (s *Service) list(ctx context.Context, in *struct{ route.Page }) (proofPackList, error) {
+type listInput struct {
+	route.Window
+	UpTo string `query:"upTo" maxLength:"64" doc:"Only this pack and those before it."`
+	route.Page
+}
+
+func (s *Service) list(ctx context.Context, in *listInput) (proofPackList, error) {
 	var after int64
 	slice, err := in.Slice()
 	if err == nil && slice.Behind != "" {
@@ -118,7 +125,21 @@ func (s *Service) list(ctx context.Context, in *struct{ route.Page }) (proofPack
 	if err != nil {
 		return proofPackList{}, err
 	}
-	packs, err := listSummaries(ctx, s.db.Read(), auth.PrincipalFrom(ctx).TenantID, after, in.Limit+1)
+	tenantID, of := auth.PrincipalFrom(ctx).TenantID, selection{after: after}
+	if of.from, of.to, err = in.Bounds(); err != nil {
+		return proofPackList{}, err
+	}
+	if in.UpTo != "" {
+		last, found, err := readPack(ctx, s.db.Read(), tenantID, in.UpTo)
+		if err == nil && !found {
+			err = api.InvalidField("upTo", "is the id of no proof pack of yours")
+		}
+		if err != nil {
+			return proofPackList{}, err
+		}
+		of.upTo = last.Sequence
+	}
+	packs, err := listSummaries(ctx, s.db.Read(), tenantID, of, in.Limit+1)
 	if err != nil {
 		return proofPackList{}, err
 	}

@@ -101,7 +101,7 @@ func (s *scopeSearch) inPacks(ctx context.Context) error {
 		}
 	}
 	for len(s.missing) > 0 {
-		packs, err := listSummaries(ctx, s.db.Read(), s.tenantID, searched, packsAtOnce)
+		packs, err := listSummaries(ctx, s.db.Read(), s.tenantID, selection{after: searched}, packsAtOnce)
 		if err != nil || len(packs) == 0 {
 			return err
 		}

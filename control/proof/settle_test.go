@@ -113,7 +113,7 @@ func TestSummaryCountsWhatIsRated(t *testing.T) {
 		return err
 	}))
 	counted("without the headers")
-	listed, err := listSummaries(t.Context(), h.DB.Read(), h.Tenant, 0, 2)
+	listed, err := listSummaries(t.Context(), h.DB.Read(), h.Tenant, selection{}, 2)
 	require.NoError(t, err)
 	require.Empty(t, listed[1].Header, "it may be long, and a page has many")
 }

@@ -1,11 +1,15 @@
 package proof
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"muniment.example/control/route"
+	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
 	"muniment.example/pipeline"
 	"muniment.example/sealer"
 )
@@ -58,6 +62,52 @@ func TestSpan(t *testing.T) {
 	_, foreign, err := h.service.SealedIn(t.Context(), "tnt_other", began, h.Now(), []string{packs[0].ID})
 	require.NoError(t, err)
 	require.Zero(t, foreign)
+}
+
+// TestListOfSomePacks: the packs of a time, and those up to one, page by page.
+func TestListOfSomePacks(t *testing.T) {
+	h := build(t)
+	began := h.Now()
+	for range 4 {
+		h.Deliver(deliveries(1)...)
+		h.seal()
+		h.Advance(time.Hour)
+	}
+	packs := h.packs()
+	at := func(hours time.Duration) string { return began.Add(hours * time.Hour).UTC().Format(time.RFC3339Nano) }
+	of := func(tenantID string, in listInput) (numbers []int64, err error) {
+		ctx := auth.WithPrincipal(t.Context(), auth.Principal{Key: &api.Key{TenantID: tenantID}})
+		in.Limit = 1
+		for {
+			page, err := h.service.list(ctx, &in)
+			if err != nil {
+				return nil, err
+			}
+			for _, p := range page.Packs {
+				numbers = append(numbers, int64(slices.IndexFunc(packs, func(k Pack) bool { return k.ID == p.ID })))
+			}
+			if page.NextCursor == nil {
+				return numbers, nil
+			}
+			in.Cursor = *page.NextCursor
+		}
+	}
+	for name, c := range map[string]struct {
+		in   listInput
+		want []int64
+	}{
+		"all":               {listInput{}, []int64{0, 1, 2, 3}},
+		"of a time":         {listInput{Window: route.Window{From: at(1), To: at(3)}}, []int64{1, 2}},
+		"up to one":         {listInput{UpTo: packs[2].ID}, []int64{0, 1, 2}},
+		"of both":           {listInput{Window: route.Window{From: at(1)}, UpTo: packs[2].ID}, []int64{1, 2}},
+		"none of that time": {listInput{Window: route.Window{From: at(9)}}, nil},
+	} {
+		got, err := of(h.Tenant, c.in)
+		require.NoError(t, err, name)
+		require.Equal(t, c.want, got, name)
+	}
+	_, err := of("tnt_other", listInput{UpTo: packs[0].ID})
+	require.Equal(t, api.ValidationFailed, api.From(err).Code, "another tenant's is none")
 }
 
 // TestLastSeal is what the newest pack of any tenant states.

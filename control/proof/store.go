@@ -163,10 +163,31 @@ const (
 	packColumns = packFields + `, header`
 )
 
-// listSummaries is listPacks without the headers.
-func listSummaries(ctx context.Context, db *sql.DB, tenantID string, after int64, limit int) ([]Pack, error) {
+// selection selects packs: those after a sequence number, up to another (0 is open), and sealed from from on and before to
+// (zero is open).
+type selection struct {
+	after, upTo int64
+	from, to    store.Instant
+}
+
+// listSummaries lists the packs of a selection in their order, without the headers.
+func listSummaries(ctx context.Context, db *sql.DB, tenantID string, of selection, limit int) ([]Pack, error) {
+	where, args := "", []any{tenantID, of.after, limit}
+	bound := func(condition string, value any) {
+		args = append(args, value)
+		where += fmt.Sprintf(" AND %s $%d", condition, len(args))
+	}
+	if of.upTo > 0 {
+		bound("sequence <=", of.upTo)
+	}
+	if !of.from.IsZero() {
+		bound("sealed_at >=", of.from)
+	}
+	if !of.to.IsZero() {
+		bound("sealed_at <", of.to)
+	}
 	return store.List(ctx, db, "the packs of "+tenantID, scanPack, `SELECT `+packFields+`, '' FROM proof_packs
-		WHERE tenant_id = $1 AND sequence > $2 ORDER BY sequence LIMIT $3`, tenantID, after, limit)
+		WHERE tenant_id = $1 AND sequence > $2`+where+` ORDER BY sequence LIMIT $3`, args...)
 }
 
 // listPacks lists the tenant's packs after a sequence number, in their order.

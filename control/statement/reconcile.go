@@ -192,7 +192,7 @@ func (r *reconciler) monthsDue(ctx context.Context, s *fullStatement, rules []se
 	if err != nil || t == nil {
 		return due, err
 	}
-	l, err := (&rater{r.core}).load(ctx, s.TenantID, now.Since.Time, now.To.Time, now.Edges(), asOf, t)
+	l, err := (&rater{r.core}).load(ctx, s.TenantID, now.Since.Time, now.To.Time, now.Edges(), asOf, nil, t)
 	if err == nil {
 		now.Payees = l.names
 		err = l.settle(ratingOf, t, &now)
@@ -227,7 +227,7 @@ func (r *reconciler) unstated(ctx context.Context, tenantID string, from, to tim
 	if err != nil || t == nil {
 		return lines, err
 	}
-	l, err := (&rater{r.core}).load(ctx, tenantID, from, to, nil, asOf, t)
+	l, err := (&rater{r.core}).load(ctx, tenantID, from, to, nil, asOf, nil, t)
 	if err != nil {
 		return lines, err
 	}

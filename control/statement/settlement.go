@@ -92,8 +92,9 @@ type Settlement struct {
 
 type settlementInput struct {
 	route.Window
-	Currency string `query:"currency" maxLength:"3" doc:"Only lines in this currency."`
-	By       string `query:"by" enum:"right,campaign" default:"right" doc:"right: lines by right. campaign: each line is repeated for every campaign that the right's scope lists, also if its rule matches another one of them; totals count it once."`
+	Currency string   `query:"currency" maxLength:"3" doc:"Only lines in this currency."`
+	RightID  []string `query:"rightId,explode" maxItems:"500" minLength:"1" doc:"Only receipts of deliveries under these rights, in lines, totals and unrated; repeat the parameter, or separate values with commas."`
+	By       string   `query:"by" enum:"right,campaign" default:"right" doc:"right: lines by right. campaign: each line is repeated for every campaign that the right's scope lists, also if its rule matches another one of them; totals count it once."`
 	route.AsOf
 	route.Page
 }
@@ -135,7 +136,7 @@ func (r *rater) getSettlement(ctx context.Context, in *settlementInput) (Settlem
 	if err != nil {
 		return answer, err
 	}
-	l, err := r.load(ctx, tenantID, from, to, nil, at, t)
+	l, err := r.load(ctx, tenantID, from, to, nil, at, in.RightID, t)
 	if err != nil {
 		return answer, err
 	}
@@ -208,7 +209,8 @@ type periodReceipts struct {
 	names    []sealer.StatementPayee
 }
 
-func (r *rater) load(ctx context.Context, tenantID string, from, to time.Time, edges []time.Time, asOf *sealer.Position, by ...*terms) (l periodReceipts, err error) {
+// load sums the receipts of some rights, or of all without any.
+func (r *rater) load(ctx context.Context, tenantID string, from, to time.Time, edges []time.Time, asOf *sealer.Position, rightIDs []string, by ...*terms) (l periodReceipts, err error) {
 	l.from, l.to = from, to
 	holding, err := dispute.Holding(ctx, r.db.Read(), tenantID, dispute.Window{From: store.At(from), To: store.At(to)})
 	if err != nil {
@@ -217,7 +219,15 @@ func (r *rater) load(ctx context.Context, tenantID string, from, to time.Time, e
 	if l.names, err = r.names(ctx, tenantID); err != nil || asOf == nil {
 		return l, err
 	}
-	l.periodSums, err = count(ctx, r.cfg.Sums, question{tenantID: tenantID, from: from, to: to, edges: edges, asOf: asOf, terms: by, excluded: holding})
+	asked := question{tenantID: tenantID, from: from, to: to, edges: edges, asOf: asOf, terms: by, excluded: holding}
+	if len(rightIDs) == 1 {
+		asked.rightID = rightIDs[0]
+	}
+	l.periodSums, err = count(ctx, r.cfg.Sums, asked)
+	if len(rightIDs) > 1 {
+		other := func(m sealer.Metered) bool { return !slices.Contains(rightIDs, m.RightID) }
+		l.free, l.held = slices.DeleteFunc(l.free, other), slices.DeleteFunc(l.held, other)
+	}
 	return l, err
 }
 
@@ -360,7 +370,7 @@ func (r *rater) postDryRun(ctx context.Context, in *dryRunInput) (d DryRunData, 
 	if err != nil {
 		return d, err
 	}
-	l, err := r.load(ctx, tenantID, reaching.Since.Time, d.To.Time, reaching.Edges(), at, now, with)
+	l, err := r.load(ctx, tenantID, reaching.Since.Time, d.To.Time, reaching.Edges(), at, nil, now, with)
 	if err != nil {
 		return d, err
 	}

@@ -14,10 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/control/roomtest"
+	"muniment.example/control/route"
 	"muniment.example/control/settle"
 	"muniment.example/control/store"
 	"muniment.example/deploy/stack/stacktest"
 	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/rate"
@@ -200,7 +202,7 @@ func (h *fixture) totals(from, to float64) (list []Total) {
 	require.NoError(h.t, err)
 	t, err := h.current(h.t.Context(), tenantID, on(from).Time, on(to).Time, rules)
 	require.NoError(h.t, err)
-	l, err := h.load(h.t.Context(), tenantID, on(from).Time, on(to).Time, nil, &h.loaded, t)
+	l, err := h.load(h.t.Context(), tenantID, on(from).Time, on(to).Time, nil, &h.loaded, nil, t)
 	require.NoError(h.t, err)
 	p, err := l.rated(t, ratingOf)
 	require.NoError(h.t, err)
@@ -209,6 +211,34 @@ func (h *fixture) totals(from, to float64) (list []Total) {
 		list = append(list, total)
 	}
 	return list
+}
+
+// TestSettlementOfSomeRights has the receipts of these alone, in lines, totals, what is held and what no rule rates.
+func TestSettlementOfSomeRights(t *testing.T) {
+	h := newFixture(t, t.TempDir())
+	h.play("rgh_a", on(1))
+	disputed := h.play("rgh_a", on(1))
+	for range 3 {
+		h.play("rgh_b", on(1))
+	}
+	h.play("rgh_c", on(1)) // which no rule rates
+	h.dispute("dsp_1", "", 1, disputed)
+	ctx := auth.WithPrincipal(t.Context(), auth.Principal{Key: &api.Key{TenantID: tenantID}})
+	of := func(rightIDs ...string) (made []string) {
+		s, err := h.getSettlement(ctx, &settlementInput{Window: route.Window{From: on(0).String(), To: on(3).String()}, RightID: rightIDs, By: "right", Page: route.Page{Limit: 10}})
+		require.NoError(t, err)
+		for _, l := range s.Lines {
+			made = append(made, fmt.Sprint(l.RightID, " ", l.Receipts, " ", l.Amount))
+		}
+		for _, u := range s.Unrated {
+			made = append(made, fmt.Sprint(u.RightID, " ", u.Receipts, " unrated"))
+		}
+		return append(made, s.Totals[0].Amount, s.Totals[0].HeldAmount)
+	}
+	require.Equal(t, []string{"rgh_a 1 1", "rgh_b 3 6", "rgh_c 1 unrated", "7", "1"}, of())
+	require.Equal(t, []string{"rgh_a 1 1", "1", "1"}, of("rgh_a"))
+	require.Equal(t, []string{"rgh_b 3 6", "rgh_c 1 unrated", "6", "0"}, of("rgh_c", "rgh_b"))
+	require.Equal(t, []string{"0", "0"}, of("rgh_none"))
 }
 
 func (h *fixture) correctErr(id string) error {

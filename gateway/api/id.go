@@ -100,6 +100,13 @@ func IsID[T string | []byte](p Prefix, s T) bool {
 	return id.UnmarshalText(text) == nil && id.MarshalTextTo(canonical[:]) == nil && string(canonical[:]) == string(text)
 }
 
+// IDEnd is the end of an id as a person reads it from a paper: small letters count as large, I and L as 1, O as 0. ok is false
+// if no id ends so.
+func IDEnd(text string) (end string, ok bool) {
+	end = strings.NewReplacer("I", "1", "L", "1", "O", "0").Replace(strings.ToUpper(text))
+	return end, end != "" && len(end) <= ulidLen && strings.Trim(end, ulid.Encoding) == ""
+}
+
 // OrgIDPattern is the form of an organisation's id, as a regular expression. It is no ULID:
 // an operator names a tenant's organisation, and callers name their counterparties.
 const OrgIDPattern = `^org_[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`

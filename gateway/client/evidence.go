@@ -111,8 +111,8 @@ func (p ProofPacks) SealStep(ctx context.Context, upTo string) (*SealedPacks, er
 }
 
 // List iterates over the packs, newest last.
-func (p ProofPacks) List(ctx context.Context) iter.Seq2[ProofPack, error] {
-	return list[ProofPack](ctx, p.c, "/v1/proof-packs", "packs", nil)
+func (p ProofPacks) List(ctx context.Context, f PackFilter) iter.Seq2[ProofPack, error] {
+	return list[ProofPack](ctx, p.c, "/v1/proof-packs", "packs", values(f))
 }
 
 // Get returns a pack without its entries.

@@ -1707,6 +1707,7 @@ type Provenance struct {
 
 // ReceiptFilter has the parameters of GET /v1/receipts: search receipts, newest first.
 type ReceiptFilter struct {
+	ReceiptIDEnd string `json:"receiptIdEnd"`
 	// Only receipts with this tracing id, byte for byte.
 	CorrelationID string `json:"correlationId"`
 	// Only receipts of deliveries at this anchor.
@@ -2193,6 +2194,7 @@ type SettlementPayee struct {
 // SettlementQuery has the parameters of GET /v1/settlement: rate receipts: what is stated as it is stated,
 // the rest by the current rules.
 type SettlementQuery struct {
+	RightID []string `json:"rightId"`
 	// The beginning of the period, inclusive: a date or a time, as in bodies. Open when absent.
 	From time.Time `json:"from"`
 	// The end of the period, exclusive: a date or a time, as in bodies. Open when absent.
@@ -2669,4 +2671,11 @@ type WebhookRecovery struct {
 	DryRun bool `json:"dryRun"`
 	// True if there are more than could be counted in 5 seconds.
 	More bool `json:"more"`
+}
+
+type PackFilter struct {
+	From  time.Time `json:"from"`
+	Limit int       `json:"limit"`
+	To    time.Time `json:"to"`
+	UpTo  string    `json:"upTo"`
 }

@@ -115,6 +115,9 @@ func (w *reader) Events(ctx context.Context, q pipeline.EventQuery) ([]pipeline.
 	}
 	f.is("actor_kind", q.ActorKind)
 	f.is("actor_id", q.ActorID)
+	if q.EventIDEnd != "" {
+		f.add("endsWith(event_id, ?)", q.EventIDEnd)
+	}
 	f.is("right_id", q.RightID)
 	f.is("spatial_anchor_id", q.SpatialAnchorID)
 	f.is("correlation_id", q.CorrelationID)

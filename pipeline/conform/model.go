@@ -6,6 +6,7 @@ import (
 	"iter"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"muniment.example/pipeline"
@@ -349,7 +350,7 @@ func events(rows []pipeline.Row, q pipeline.EventQuery) []pipeline.Row {
 			(q.After == nil || r.Compare(*q.After) > 0) &&
 			(q.Before == nil || r.Compare(*q.Before) < 0) &&
 			(len(q.Types) == 0 || slices.Contains(q.Types, r.Type)) && !(q.NoDeliveries && r.Delivery != nil) &&
-			is(r.ActorKind, q.ActorKind) && is(r.ActorID, q.ActorID) &&
+			strings.HasSuffix(r.EventID, q.EventIDEnd) && is(r.ActorKind, q.ActorKind) && is(r.ActorID, q.ActorID) &&
 			is(r.SubjectKind, q.SubjectKind) && is(r.SubjectID, q.SubjectID) && (len(q.SubjectIDs) == 0 || slices.Contains(q.SubjectIDs, r.SubjectID)) && (q.DataSubject == "" || r.IsAbout(sealer.NewPerson(q.DataSubject))) &&
 			within(r.At, q.From, q.To) && searched(r.Delivery, q) {
 			list = append(list, r)

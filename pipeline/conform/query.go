@@ -334,6 +334,36 @@ func checkRules(tb testing.TB, ctx context.Context, w WarehouseEngine) {
 	require.Empty(tb, lines)
 }
 
+// checkEnds finds events by ends of their ids, in the order of the log, and by nothing that is no end of one.
+func checkEnds(tb testing.TB, ctx context.Context, w WarehouseEngine) {
+	var log []pipeline.Row
+	for i := range int64(12) {
+		log = append(log, delivery("tnt_a", at(i), noon.Add(time.Duration(i)*time.Minute), ""))
+	}
+	log = append(log, audit("tnt_a", at(12)), delivery("tnt_b", at(13), noon, ""))
+	load(tb, ctx, w, log...)
+	for _, i := range []int{0, 5, 12} {
+		id := log[i].EventID
+		for _, n := range []int{1, 2, 6, 7, 8, 25, 26, 27, len(id)} {
+			end := id[len(id)-n:]
+			for _, q := range []pipeline.EventQuery{
+				{EventIDEnd: end},
+				{EventIDEnd: end, RenderedFrom: noon.Add(-time.Hour), RenderedTo: noon.Add(10 * time.Minute), Newest: true},
+			} {
+				q.TenantID, q.Limit = "tnt_a", 2
+				got, err := w.Events(ctx, q)
+				require.NoError(tb, err)
+				requireRows(tb, events(log, q), got)
+			}
+		}
+	}
+	for _, end := range []string{"_", "evt_0", "uuuuuu", "ZZZZZZZZZZZZZZZZZZZZZZZZZZ", "'"} {
+		got, err := w.Events(ctx, pipeline.EventQuery{TenantID: "tnt_a", EventIDEnd: end, Limit: 2})
+		require.NoError(tb, err)
+		require.Empty(tb, got, end)
+	}
+}
+
 // checkFilters compares listings under every kind of filter with the model, whole
 // and page by page.
 func checkFilters(tb testing.TB, ctx context.Context, w WarehouseEngine) {

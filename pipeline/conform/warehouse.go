@@ -45,6 +45,7 @@ var warehouseCases = []testCase[WarehouseEngine]{
 	{"as of a position nothing behind it counts", checkAsOf},
 	{"tenants see nothing of each other", checkTenantsApart},
 	{"filters equal the model", checkFilters},
+	{"events are found by the ends of their ids", checkEnds},
 	{"cursors neither skip nor repeat", checkCursors},
 	{"paging goes on beside loading", checkPagingBesideLoads},
 	{"quarantined records hold their tenant or partition", checkQuarantined},

@@ -190,6 +190,11 @@ func BenchmarkQueries(b *testing.B) {
 			_, err := w.Events(b.Context(), pipeline.EventQuery{TenantID: tenant, Newest: true, RenderedFrom: hours[20], RenderedTo: hours[21], Limit: 51})
 			return err
 		},
+		"an event of a week by the end of its id": func() error {
+			list, err := w.Events(b.Context(), pipeline.EventQuery{TenantID: tenant, Newest: true, RenderedFrom: hours[32], RenderedTo: hours[199], EventIDEnd: "ZZZZZZ", Limit: 51})
+			require.Empty(b, list)
+			return err
+		},
 		"events rendered in an hour": func() error {
 			_, err := w.Events(b.Context(), pipeline.EventQuery{TenantID: tenant, Newest: true, RenderedFrom: hours[192], RenderedTo: hours[193], Limit: 51})
 			return err

@@ -113,6 +113,14 @@ func (w *Warehouse) events(ctx context.Context, q pipeline.EventQuery) (all []pi
 	f.is("e.spatial_anchor_id", q.SpatialAnchorID)
 	f.is("e.correlation_id", q.CorrelationID)
 	f.since("e.rendered_at", q.RenderedFrom, q.RenderedTo)
+	if q.EventIDEnd != "" {
+		switch end, ok := eventKeyEnd(q.EventIDEnd); {
+		case !ok:
+			f.add("typeof(e.event_id) = 'text'")
+		case len(end) > 0:
+			f.add("(typeof(e.event_id) = 'text' OR substr(e.event_id, ?) = ?)", -len(end), end)
+		}
+	}
 	person, subjectHash := sealer.NewPerson(q.DataSubject), ""
 	if q.DataSubject != "" {
 		key, _, err := subjectKey(ctx, tx)
@@ -130,11 +138,14 @@ func (w *Warehouse) events(ctx context.Context, q pipeline.EventQuery) (all []pi
 	defer w.release(texts)
 	list := func(from string, f filter) error {
 		limit := q.Limit - len(all)
-		if q.DataSubject != "" {
-			limit = -1 // which rows name the person is only known here
+		if q.DataSubject != "" || q.EventIDEnd != "" {
+			limit = -1 // which rows name the person, or have the id, is only known here
 		}
 		err := each(ctx, tx, func(scan func(...any) error) error {
 			row, err := scanRow(scan)
+			if err == nil && !strings.HasSuffix(row.EventID, q.EventIDEnd) {
+				return nil
+			}
 			if err == nil {
 				err = texts.readPrivate(ctx, &row)
 			}

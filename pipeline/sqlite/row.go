@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"math/big"
 	"strings"
 	"time"
 
@@ -119,6 +120,26 @@ func eventKey(id string) any {
 		}
 	}
 	return id
+}
+
+// eventKeyEnd is the bytes with which the key of an id ends that ends with a text: all that the text determines. ok is false
+// if no key of bytes is of such an id.
+func eventKeyEnd(end string) (bytes []byte, ok bool) {
+	end = end[max(0, len(end)-ulid.EncodedSize):]
+	bits := new(big.Int)
+	for _, c := range []byte(end) {
+		digit := strings.IndexByte(ulid.Encoding, c)
+		if digit < 0 {
+			return nil, false
+		}
+		bits.Lsh(bits, 5).Or(bits, big.NewInt(int64(digit)))
+	}
+	if bits.BitLen() > 128 {
+		return nil, false
+	}
+	var all [16]byte
+	bits.FillBytes(all[:])
+	return all[16-min(16, 5*len(end)/8):], true
 }
 
 func eventID(key any) string {

@@ -24,6 +24,7 @@ for (const [device, viewport, colorScheme] of views) {
       await t.test('every other page', () => visit.pages());
       await t.test('a rule is tried', () => visit.rule());
       await t.test('a statement and its papers', () => visit.statement());
+      await t.test('what finance asks', () => visit.finance());
       await t.test('a dispute', () => visit.dispute());
       await t.test('a key, copied and downloaded', () => visit.key());
       await t.test('inline script is refused', () => visit.inject());
@@ -159,9 +160,9 @@ class Visit extends Looking {
   }
 
   async pages() {
-    for (const path of ['/offers', '/challenges', '/money', '/money/statements', '/money/counterparties', '/money/payouts', '/money/rules/new', '/money/statements/new', '/disputes', '/proof', '/webhooks', '/kinds', '/kinds/right.issued', '/keys', '/requests', '/requests?code=RESOURCE_NOT_FOUND', '/data', '/erasures', '/held', '/rejected', '/bases', '/rights/new', '/webhooks/new', '/data/new', '/erasures/new', '/disputes/new']) {
+    for (const path of ['/offers', '/challenges', '/money', '/money/statements', '/money/counterparties', '/money/payouts', '/money/reconciliation', '/money/reconciliation?month=2020-01', '/proof?month=2020-01', '/plays?receiptId=ZZZZZZ',  '/money/rules/new', '/money/statements/new', '/disputes', '/proof', '/webhooks', '/kinds', '/kinds/right.issued', '/keys', '/requests', '/requests?code=RESOURCE_NOT_FOUND', '/data', '/erasures', '/held', '/rejected', '/bases', '/rights/new', '/webhooks/new', '/data/new', '/erasures/new', '/disputes/new']) {
       await this.open(path);
-      await this.look(path.slice(1).replaceAll('/', '-'));
+      await this.look(path.slice(1).replaceAll(/[/?=]/g, '-'));
     }
   }
 
@@ -203,6 +204,49 @@ class Visit extends Looking {
     await page.getByRole('button', { name: 'Record' }).click();
     await page.getByText('is no number: write it as 4.28').waitFor();
     await this.look('payment');
+  }
+
+  async finance() {
+    const { page } = this;
+    // What a statement has more or less than the one before.
+    await this.open('/money/statements?state=DRAFT');
+    await page.locator('tbody tr').first().getByRole('link').first().click();
+    await this.link('Compare with the statement before').click();
+    await page.getByRole('heading', { name: / against / }).waitFor();
+    await this.look('comparison');
+    // Whether the numbers of a statement agree, and which packs it rests on.
+    await this.open('/money/statements?state=ISSUED');
+    await page.locator('tbody tr').first().getByRole('link').first().click();
+    await this.link('Compare with the statement before').click();
+    await page.getByRole('heading', { name: 'No statement before it' }).waitFor();
+    await this.look('comparison-none');
+    await page.goBack();
+    await this.link('Compare it with packs and warehouse').click();
+    await page.getByRole('heading', { name: /^The numbers of .* agree/ }).waitFor();
+    await this.look('reconciliation');
+    await page.goBack();
+    await this.link('all packs it rests on').click();
+    await page.getByRole('heading', { name: 'The packs of a statement' }).waitFor();
+    await this.look('statement-packs');
+    // A play, by what somebody reads out of its receipt's id.
+    await this.open('/plays');
+    const id = await page.locator('tbody tr').last().getByRole('link').last().getAttribute('title');
+    await page.getByLabel(/^Receipt/).fill(id.slice(-6).toLowerCase());
+    await page.getByRole('button', { name: 'Search' }).click();
+    await page.waitForURL(/receiptId=/);
+    assert.equal(await page.locator('tbody tr').count(), 1);
+    await this.look('by-end');
+    await page.getByLabel(/^Receipt/).fill('7Q2');
+    await page.getByRole('button', { name: 'Search' }).click();
+    await page.getByRole('alert').getByText('such as 7Q2ZDK').waitFor();
+    await this.look('by-too-little');
+    // What a stop costs.
+    await this.open('/rights?substrate=DOOH');
+    await page.locator('tbody tr').first().getByRole('link').first().click();
+    await this.link('Suspend…').click();
+    await page.getByRole('heading', { name: 'What it earns' }).waitFor();
+    await page.locator('.sumline').getByText(/EUR/).first().waitFor();
+    await this.look('stop-in-money');
   }
 
   async dispute() {
