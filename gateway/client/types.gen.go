@@ -1409,6 +1409,18 @@ type OfferFilter struct {
 	State string `json:"state"`
 }
 
+// PackFilter has the parameters of GET /v1/proof-packs: list the proof packs, newest last.
+type PackFilter struct {
+	// The beginning of the period, inclusive: a date or a time, as in bodies. Open when absent.
+	From time.Time `json:"from"`
+	// The end of the period, exclusive: a date or a time, as in bodies. Open when absent.
+	To time.Time `json:"to"`
+	// Only this pack and those before it.
+	UpTo string `json:"upTo"`
+	// The most records in the response.
+	Limit int `json:"limit"`
+}
+
 // Payable is in the answer of GET /v1/settlement/payables and GET /v1/settlement/payables/{payableId}.
 type Payable struct {
 	// Decimal: what the exact amounts of all that the payee got so far in the currency are more than their nets.
@@ -1707,13 +1719,15 @@ type Provenance struct {
 
 // ReceiptFilter has the parameters of GET /v1/receipts: search receipts, newest first.
 type ReceiptFilter struct {
-	ReceiptIDEnd string `json:"receiptIdEnd"`
 	// Only receipts with this tracing id, byte for byte.
 	CorrelationID string `json:"correlationId"`
 	// Only receipts of deliveries at this anchor.
 	SpatialAnchorID string `json:"spatialAnchorId"`
 	// Only receipts of deliveries under this right.
 	RightID string `json:"rightId"`
+	// Only receipts whose id ends with these characters, as somebody reads them from a paper: small letters count
+	// as large, I and L as 1, O as 0. Requires from and to, at most 7 days apart.
+	ReceiptIDEnd string `json:"receiptIdEnd"`
 	// Requires format csv: the file begins with a byte order mark, as spreadsheets need it to read UTF-8. One of
 	// true, false.
 	BOM bool `json:"bom"`
@@ -2194,13 +2208,15 @@ type SettlementPayee struct {
 // SettlementQuery has the parameters of GET /v1/settlement: rate receipts: what is stated as it is stated,
 // the rest by the current rules.
 type SettlementQuery struct {
-	RightID []string `json:"rightId"`
 	// The beginning of the period, inclusive: a date or a time, as in bodies. Open when absent.
 	From time.Time `json:"from"`
 	// The end of the period, exclusive: a date or a time, as in bodies. Open when absent.
 	To time.Time `json:"to"`
 	// Only lines in this currency.
 	Currency string `json:"currency"`
+	// Only receipts of deliveries under these rights, in lines, totals and unrated; repeat the parameter, or
+	// separate values with commas.
+	RightID []string `json:"rightId"`
 	// right: lines by right. campaign: each line is repeated for every campaign that the right's scope lists,
 	// also if its rule matches another one of them; totals count it once. One of right, campaign.
 	By string `json:"by"`
@@ -2671,11 +2687,4 @@ type WebhookRecovery struct {
 	DryRun bool `json:"dryRun"`
 	// True if there are more than could be counted in 5 seconds.
 	More bool `json:"more"`
-}
-
-type PackFilter struct {
-	From  time.Time `json:"from"`
-	Limit int       `json:"limit"`
-	To    time.Time `json:"to"`
-	UpTo  string    `json:"upTo"`
 }
