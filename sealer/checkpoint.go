@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -54,7 +53,7 @@ func (c *Checkpoint) sign(key crypto.Signer) (string, error) {
 	if err := CheckOrigin(c.Origin); err != nil {
 		return "", err
 	}
-	signer, err := newNoteSigner(c.Origin, key)
+	signer, err := NewNoteSigner(c.Origin, key)
 	if err != nil {
 		return "", err
 	}
@@ -77,11 +76,11 @@ func OpenCheckpoint(text, origin string, pub ed25519.PublicKey) (Checkpoint, err
 }
 
 func openCheckpoint(text, origin string, pub ed25519.PublicKey) (Checkpoint, error) {
-	log, err := newNoteVerifier(origin, pub)
+	log, err := NewNoteVerifier(origin, pub)
 	if err != nil {
 		return Checkpoint{}, err
 	}
-	signed, err := openNote(text, log, newSealVerifier(pub))
+	signed, err := OpenNote(text, log, newSealVerifier(pub))
 	if err != nil {
 		return Checkpoint{}, err
 	}
@@ -183,7 +182,7 @@ type ConsistencyProof struct {
 // Append appends the canonical text: {"consistency":[…],"from":NOTE,"to":NOTE}.
 func (p *ConsistencyProof) Append(dst []byte) []byte {
 	dst = append(dst, `{"consistency":`...)
-	dst = appendHashes(dst, p.Hashes)
+	dst = AppendHashes(dst, p.Hashes)
 	dst = append(dst, `,"from":`...)
 	dst = canonical.AppendString(dst, p.From)
 	dst = append(dst, `,"to":`...)
@@ -193,9 +192,9 @@ func (p *ConsistencyProof) Append(dst []byte) []byte {
 
 // ParseConsistencyProof reads exactly what Append writes. It verifies nothing.
 func ParseConsistencyProof(text []byte) (p ConsistencyProof, err error) {
-	s := newScanner(string(text))
+	s := NewScanner(string(text))
 	s.Lit(`{"consistency":`)
-	p.Hashes = s.hashes()
+	p.Hashes = s.Hashes()
 	s.Lit(`,"from":`)
 	p.From = s.Name()
 	s.Lit(`,"to":`)
@@ -207,24 +206,10 @@ func ParseConsistencyProof(text []byte) (p ConsistencyProof, err error) {
 	return p, nil
 }
 
-func appendHashes(dst []byte, list []merkle.Hash) []byte {
-	dst = append(dst, '[')
-	for i, h := range list {
-		dst = appendComma(dst, i)
-		dst = appendHash(dst, h)
-	}
-	return append(dst, ']')
-}
-
-func (s *scanner) hashes() (list []merkle.Hash) {
-	s.List(func() { list = append(list, s.hash()) })
-	return list
-}
-
 // ParseProvenEvent reads {"event":…,"proof":…}, as the service returns it. The event is
 // verbatim: it is the leaf. It verifies nothing.
 func ParseProvenEvent(text string) (event []byte, p InclusionProof, err error) {
-	s := newScanner(text)
+	s := NewScanner(text)
 	s.Lit(`{"event":`)
 	event = []byte(s.Object())
 	s.Lit(`,"proof":`)
@@ -248,77 +233,11 @@ func FormatProvenEvent(event []byte, p *InclusionProof) ([]byte, error) {
 
 // ParseNote reads {"checkpoint":NOTE}, as the service returns it. It verifies nothing.
 func ParseNote(text string) (note string, err error) {
-	s := newScanner(text)
+	s := NewScanner(text)
 	s.Lit(headerStart)
 	note = s.Name()
 	s.Lit(`}`)
 	return note, s.End()
-}
-
-// noteSigner signs C2SP notes with a key that may live outside this process.
-type noteSigner struct {
-	note.Verifier
-	key crypto.Signer
-}
-
-// Sign signs the text of a note.
-func (s noteSigner) Sign(msg []byte) ([]byte, error) { return sign(s.key, msg) }
-
-// newNoteSigner signs notes as name.
-func newNoteSigner(name string, key crypto.Signer) (note.Signer, error) {
-	pub, err := publicKey(key)
-	if err != nil {
-		return nil, err
-	}
-	v, err := newNoteVerifier(name, pub)
-	if err != nil {
-		return nil, err
-	}
-	return noteSigner{v, key}, nil
-}
-
-// newNoteVerifier verifies notes that pub signed as name.
-func newNoteVerifier(name string, pub ed25519.PublicKey) (note.Verifier, error) {
-	vkey, err := note.NewEd25519VerifierKey(name, pub)
-	if err != nil {
-		return nil, err
-	}
-	return note.NewVerifier(vkey)
-}
-
-// openNote returns a note that all of vs signed, in their order. Signatures of others,
-// such as witnesses, may follow theirs, one of each; their base64 is read strictly as well.
-func openNote(text string, vs ...note.Verifier) (*note.Note, error) {
-	n, err := note.Open([]byte(text), note.VerifierList(vs...))
-	if err != nil {
-		return nil, err
-	}
-	for i, v := range vs {
-		if len(n.Sigs) <= i || n.Sigs[i].Name != v.Name() || n.Sigs[i].Hash != v.KeyHash() {
-			return nil, fmt.Errorf("signature %d is not by %s", i, v.Name())
-		}
-	}
-	type signer struct {
-		name string
-		hash uint32
-	}
-	signed := make(map[signer]bool)
-	for _, s := range slices.Concat(n.Sigs, n.UnverifiedSigs) {
-		if signed[signer{s.Name, s.Hash}] {
-			return nil, fmt.Errorf("two signatures by %s: %w", s.Name, canonical.ErrNotCanonical)
-		}
-		signed[signer{s.Name, s.Hash}] = true
-		raw, err := base64.StdEncoding.Strict().DecodeString(s.Base64)
-		if err != nil || base64.StdEncoding.EncodeToString(raw) != s.Base64 {
-			return nil, fmt.Errorf("signature by %s: %w", s.Name, canonical.ErrNotCanonical)
-		}
-	}
-	// Serialised again with the same signatures, the note must give the same bytes.
-	again, err := note.Sign(n)
-	if err != nil || string(again) != text {
-		return nil, errors.Join(err, canonical.ErrNotCanonical)
-	}
-	return n, nil
 }
 
 // sealName is the name of the signature that states when a checkpoint was sealed: a
@@ -362,7 +281,7 @@ type sealSigner struct {
 }
 
 func newSealSigner(key crypto.Signer, at time.Time) (note.Signer, error) {
-	pub, err := publicKey(key)
+	pub, err := PublicKey(key)
 	if err != nil {
 		return nil, err
 	}
@@ -373,7 +292,7 @@ func newSealSigner(key crypto.Signer, at time.Time) (note.Signer, error) {
 }
 
 func (s sealSigner) Sign(msg []byte) ([]byte, error) {
-	sig, err := sign(s.key, cosigned(msg, s.at))
+	sig, err := Sign(s.key, cosigned(msg, s.at))
 	if err != nil {
 		return nil, err
 	}

@@ -56,7 +56,7 @@ func TestCheckpointAgreesWithLibraries(t *testing.T) {
 
 	// A witness may add its signature.
 	witness, _ := rootKey(t, "witness.example")
-	whole, err := openNote(text, v, newSealVerifier(pub(key)))
+	whole, err := OpenNote(text, v, newSealVerifier(pub(key)))
 	require.NoError(t, err)
 	cosigned, err := note.Sign(whole, witness)
 	require.NoError(t, err)
@@ -84,7 +84,7 @@ func TestOpenCheckpointFindsEveryFlip(t *testing.T) {
 
 func TestOpenCheckpointIsStrict(t *testing.T) {
 	key := testKey("pack")
-	signer, err := newNoteSigner(oneLog, key)
+	signer, err := NewNoteSigner(oneLog, key)
 	require.NoError(t, err)
 	seal, err := newSealSigner(key, epoch)
 	require.NoError(t, err)

@@ -41,15 +41,15 @@ func SignDirectory(d *Directory, key crypto.Signer) ([]byte, error) {
 }
 
 func (d *Directory) sign(key crypto.Signer) ([]byte, error) {
-	pub, err := publicKey(key)
+	pub, err := PublicKey(key)
 	if err != nil {
 		return nil, err
 	}
-	signature, err := sign(key, d.append(nil, nil))
+	signature, err := Sign(key, d.append(nil, nil))
 	if err != nil {
 		return nil, err
 	}
-	text := d.append(nil, func(dst []byte) []byte { return appendSignature(dst, KeyID(pub), signature) })
+	text := d.append(nil, func(dst []byte) []byte { return AppendSignature(dst, KeyID(pub), signature) })
 	// No directory is published that readers refuse.
 	if _, err := ReadDirectory(text); err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func VerifyDirectory(text []byte, rootVkey string) (*Directory, error) {
 
 func readDirectory(text []byte) (*Directory, error) {
 	d := new(Directory)
-	s := newScanner(string(text))
+	s := NewScanner(string(text))
 	s.Lit(`{"delegation":`)
 	d.Delegation = s.Name()
 	s.Lit(`,"issuedAt":`)
@@ -147,7 +147,7 @@ func readDirectory(text []byte) (*Directory, error) {
 	s.List(func() { d.Keys = append(d.Keys, readKey(&s)) })
 	signatureFrom := s.At
 	s.Lit(`,"signature":`)
-	keyID, signature := s.signature()
+	keyID, signature := s.Signature()
 	signatureTo := s.At
 	s.Lit(`,"snapshotId":`)
 	d.SnapshotID = s.Name()
@@ -224,7 +224,7 @@ func (d *Directory) Outranks(other *Directory) bool {
 	return d.IssuedAt.After(other.IssuedAt)
 }
 
-func readKey(s *scanner) (k Key) {
+func readKey(s *Scanner) (k Key) {
 	s.Lit(`{"algorithm":`)
 	k.Algorithm = s.Name()
 	s.Lit(`,"keyId":`)
@@ -244,7 +244,7 @@ func readKey(s *scanner) (k Key) {
 }
 
 // readAnsweredKey consumes a key as the sandbox returns it, whose members are in another order.
-func readAnsweredKey(s *scanner) (k Key) {
+func readAnsweredKey(s *Scanner) (k Key) {
 	s.Lit(`{"keyId":`)
 	k.KeyID = s.Name()
 	s.Lit(`,"algorithm":`)

@@ -538,7 +538,7 @@
 // # Decisions
 //
 //   - The objects have fixed members in a fixed order, so a reader is a row of literals
-//     (scanner) and has nothing to be lenient about.
+//     (Scanner) and has nothing to be lenient about.
 //   - Ed25519 of the standard library, one signature at a time. Batch verification
 //     accepts signatures that single verification refuses.
 //   - A pack has no list of leaf hashes. If the root does not match and every

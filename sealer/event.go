@@ -149,7 +149,7 @@ func parseEnvelope(b []byte) (e envelope, err error) {
 		return e, err
 	}
 	e.text = string(b)
-	s := newScanner(e.text)
+	s := NewScanner(e.text)
 	s.Lit(`{"actor":`)
 	e.Actor = readRef(&s)
 	s.Lit(`,"at":`)
@@ -177,7 +177,7 @@ func parseEnvelope(b []byte) (e envelope, err error) {
 	return e, err
 }
 
-func readRef(s *scanner) (r Ref) {
+func readRef(s *Scanner) (r Ref) {
 	s.Lit(`{"id":`)
 	r.ID = s.Name()
 	s.Lit(`,"kind":`)

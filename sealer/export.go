@@ -43,12 +43,12 @@ const exportStart = `{"after":`
 // entries, each line ended by one newline, and nothing else.
 func (h *ExportHeader) Append(dst []byte) []byte {
 	dst = append(dst, exportStart...)
-	dst = appendHashes(dst, h.After)
+	dst = AppendHashes(dst, h.After)
 	dst = append(dst, `,"before":`...)
-	dst = appendHashes(dst, h.Before)
+	dst = AppendHashes(dst, h.Before)
 	dst = append(dst, `,"checkpoints":[`...)
 	for i, note := range h.Checkpoints {
-		dst = appendComma(dst, i)
+		dst = canonical.AppendComma(dst, i)
 		dst = canonical.AppendString(dst, note)
 	}
 	dst = append(dst, `],"count":`...)
@@ -64,11 +64,11 @@ func (h *ExportHeader) Append(dst []byte) []byte {
 
 // ParseExportHeader reads exactly what Append writes. It verifies nothing.
 func ParseExportHeader(text []byte) (h ExportHeader, err error) {
-	s := newScanner(string(text))
+	s := NewScanner(string(text))
 	s.Lit(exportStart)
-	h.After = s.hashes()
+	h.After = s.Hashes()
 	s.Lit(`,"before":`)
-	h.Before = s.hashes()
+	h.Before = s.Hashes()
 	s.Lit(`,"checkpoints":`)
 	s.List(func() { h.Checkpoints = append(h.Checkpoints, s.Name()) })
 	s.Lit(`,"count":`)
@@ -80,7 +80,7 @@ func ParseExportHeader(text []byte) (h ExportHeader, err error) {
 	s.Lit(`,"firstIndex":`)
 	h.FirstIndex = uint64(s.Integer())
 	s.Lit(`,"tenantId":`)
-	h.TenantID = s.tenantID()
+	h.TenantID = s.TenantID()
 	s.Lit(`,"v":1}`)
 	err = s.End()
 	if err == nil && (h.Count == 0 || len(h.Checkpoints) == 0) {
@@ -277,7 +277,7 @@ func (b *DSARWriter) Close(m DSARManifest, signer *Signer) (bytes int64, digest 
 		return 0, "", fmt.Errorf("cannot sign the manifest: %w", err)
 	}
 	whole := append([]byte(`{"manifest":`), text...)
-	whole = append(appendSignature(append(whole, `,"signature":`...), signer.KeyID, signature), '}')
+	whole = append(AppendSignature(append(whole, `,"signature":`...), signer.KeyID, signature), '}')
 	if _, err = w.Write(whole); err == nil {
 		err = b.zip.Close()
 	}
@@ -287,13 +287,13 @@ func (b *DSARWriter) Close(m DSARManifest, signer *Signer) (bytes int64, digest 
 // ParseDSARManifest reads manifest.json strictly, and also returns the signed text and its
 // signature. It verifies nothing.
 func ParseDSARManifest(text []byte) (m DSARManifest, signed, signature []byte, err error) {
-	s := newScanner(string(text))
+	s := NewScanner(string(text))
 	s.Lit(`{"manifest":`)
 	from := s.At
 	s.Object()
 	signed = text[from:s.At]
 	s.Lit(`,"signature":`)
-	keyID, signature := s.signature()
+	keyID, signature := s.Signature()
 	s.Lit(`}`)
 	if err = s.End(); err != nil {
 		return m, nil, nil, err

@@ -2,7 +2,6 @@ package sealer
 
 import (
 	"bytes"
-	"crypto"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/sha256"
@@ -294,7 +293,7 @@ func delegationLines(text string) string {
 
 // checkRoot checks that the root has signed the delegation.
 func checkRoot(delegation string, root note.Verifier) error {
-	signed, err := openNote(delegation, root)
+	signed, err := OpenNote(delegation, root)
 	if _, unsigned := errors.AsType[*note.UnverifiedNoteError](err); unsigned {
 		return fmt.Errorf("delegation by the root: %w: it has no signature by %s", ErrOtherRoot, root.Name())
 	}
@@ -305,17 +304,4 @@ func checkRoot(delegation string, root note.Verifier) error {
 		return fmt.Errorf("delegation by the root: %w", err)
 	}
 	return nil
-}
-
-// publicKey returns the public half of an Ed25519 signer.
-func publicKey(key crypto.Signer) (ed25519.PublicKey, error) {
-	if pub, ok := key.Public().(ed25519.PublicKey); ok && len(pub) == ed25519.PublicKeySize {
-		return pub, nil
-	}
-	return nil, errors.New("not an Ed25519 key")
-}
-
-// sign signs msg itself, not a hash of it.
-func sign(key crypto.Signer, msg []byte) ([]byte, error) {
-	return key.Sign(nil, msg, crypto.Hash(0))
 }

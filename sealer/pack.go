@@ -65,14 +65,14 @@ func (h *PackHeader) Append(dst []byte) []byte {
 	dst = append(dst, `{"checkpoint":`...)
 	dst = canonical.AppendString(dst, h.Checkpoint)
 	dst = append(dst, `,"consistency":`...)
-	dst = appendHashes(dst, h.Consistency)
+	dst = AppendHashes(dst, h.Consistency)
 	dst = append(dst, `,"count":`...)
 	dst = strconv.AppendInt(dst, int64(h.Count), 10)
 	dst = append(dst, `,"directory":`...)
 	dst = append(dst, h.Directory...)
 	dst = append(dst, `,"duplicates":[`...)
 	for i, d := range h.Duplicates {
-		dst = appendComma(dst, i)
+		dst = canonical.AppendComma(dst, i)
 		dst = append(dst, `{"first":`...)
 		dst = strconv.AppendUint(dst, d.First, 10)
 		dst = append(dst, `,"leaf":`...)
@@ -83,7 +83,7 @@ func (h *PackHeader) Append(dst []byte) []byte {
 	dst = strconv.AppendUint(dst, h.FirstIndex, 10)
 	dst = append(dst, `,"metering":[`...)
 	for i := range h.Metering {
-		dst = appendComma(dst, i)
+		dst = canonical.AppendComma(dst, i)
 		dst = h.Metering[i].append(dst)
 	}
 	dst = append(dst, `],"packId":`...)
@@ -93,17 +93,17 @@ func (h *PackHeader) Append(dst []byte) []byte {
 		dst = append(dst, "null"...)
 	} else {
 		dst = append(dst, `{"headerHash":`...)
-		dst = appendHash(dst, h.Previous.HeaderHash)
+		dst = AppendHash(dst, h.Previous.HeaderHash)
 		dst = append(dst, `,"packId":`...)
 		dst = canonical.AppendString(dst, h.Previous.PackID)
 		dst = append(dst, `,"rootHash":`...)
-		dst = appendHash(dst, h.Previous.RootHash)
+		dst = AppendHash(dst, h.Previous.RootHash)
 		dst = append(dst, `,"treeSize":`...)
 		dst = strconv.AppendUint(dst, h.Previous.TreeSize, 10)
 		dst = append(dst, '}')
 	}
 	dst = append(dst, `,"rootHash":`...)
-	dst = appendHash(dst, h.RootHash)
+	dst = AppendHash(dst, h.RootHash)
 	dst = append(dst, `,"sealedAt":`...)
 	dst = canonical.AppendQuotedTime(dst, h.SealedAt)
 	dst = append(dst, `,"settlement":`...)
@@ -115,19 +115,6 @@ func (h *PackHeader) Append(dst []byte) []byte {
 	dst = append(dst, `,"treeSize":`...)
 	dst = strconv.AppendUint(dst, h.TreeSize, 10)
 	return append(dst, `,"v":1}`...)
-}
-
-func appendComma(dst []byte, i int) []byte {
-	if i > 0 {
-		dst = append(dst, ',')
-	}
-	return dst
-}
-
-func appendHash(dst []byte, h merkle.Hash) []byte {
-	dst = append(dst, '"')
-	dst = canonical.Base64.AppendEncode(dst, h[:])
-	return append(dst, '"')
 }
 
 func (r *MeterRow) append(dst []byte) []byte {
@@ -161,11 +148,11 @@ func ParsePackHeader(text []byte) (PackHeader, error) {
 }
 
 func parsePackHeader(text []byte) (h PackHeader, err error) {
-	s := newScanner(string(text))
+	s := NewScanner(string(text))
 	s.Lit(`{"checkpoint":`)
 	h.Checkpoint = s.Name()
 	s.Lit(`,"consistency":`)
-	h.Consistency = s.hashes()
+	h.Consistency = s.Hashes()
 	s.Lit(`,"count":`)
 	h.Count = int(s.Integer())
 	s.Lit(`,"directory":`)
@@ -179,13 +166,13 @@ func parsePackHeader(text []byte) (h PackHeader, err error) {
 	s.Lit(`,"metering":`)
 	s.List(func() { h.Metering = append(h.Metering, readMeterRow(&s)) })
 	s.Lit(`,"packId":`)
-	h.PackID = s.packID()
+	h.PackID = s.PackID()
 	s.Lit(`,"previous":`)
 	if !s.Has("null") {
 		h.Previous = readPackRef(&s)
 	}
 	s.Lit(`,"rootHash":`)
-	h.RootHash = s.hash()
+	h.RootHash = s.Hash()
 	s.Lit(`,"sealedAt":`)
 	h.SealedAt = s.Time()
 	s.Lit(`,"settlement":`)
@@ -193,7 +180,7 @@ func parsePackHeader(text []byte) (h PackHeader, err error) {
 	s.Lit(`,"signingKeyId":`)
 	h.SigningKeyID = s.Name()
 	s.Lit(`,"tenantId":`)
-	h.TenantID = s.tenantID()
+	h.TenantID = s.TenantID()
 	s.Lit(`,"treeSize":`)
 	h.TreeSize = uint64(s.Integer())
 	s.Lit(`,"v":1}`)
@@ -203,7 +190,7 @@ func parsePackHeader(text []byte) (h PackHeader, err error) {
 	return h, h.check()
 }
 
-func readDuplicate(s *scanner) (d Duplicate) {
+func readDuplicate(s *Scanner) (d Duplicate) {
 	s.Lit(`{"first":`)
 	d.First = uint64(s.Integer())
 	s.Lit(`,"leaf":`)
@@ -212,11 +199,11 @@ func readDuplicate(s *scanner) (d Duplicate) {
 	return d
 }
 
-func readMeterRow(s *scanner) (r MeterRow) {
+func readMeterRow(s *Scanner) (r MeterRow) {
 	s.Lit(`{"basisId":`)
 	r.BasisID = s.Name()
 	s.Lit(`,"impressions":`)
-	r.Impressions = s.impressions()
+	r.Impressions = s.Impressions()
 	s.Lit(`,"meteringBasis":`)
 	r.MeteringBasis = s.Name()
 	s.Lit(`,"quantityMs":`)
@@ -233,14 +220,14 @@ func readMeterRow(s *scanner) (r MeterRow) {
 	return r
 }
 
-func readPackRef(s *scanner) *PackRef {
+func readPackRef(s *Scanner) *PackRef {
 	r := new(PackRef)
 	s.Lit(`{"headerHash":`)
-	r.HeaderHash = s.hash()
+	r.HeaderHash = s.Hash()
 	s.Lit(`,"packId":`)
-	r.PackID = s.packID()
+	r.PackID = s.PackID()
 	s.Lit(`,"rootHash":`)
-	r.RootHash = s.hash()
+	r.RootHash = s.Hash()
 	s.Lit(`,"treeSize":`)
 	r.TreeSize = uint64(s.Integer())
 	s.Lit(`}`)
@@ -278,20 +265,6 @@ type SealedPack struct {
 	Tree *merkle.Tree
 
 	before *merkle.Tree
-}
-
-// signatureLine is the last line of a bundle, without its newline.
-func signatureLine(keyID string, signature []byte) []byte {
-	return append(appendSignature([]byte(`{"signature":`), keyID, signature), '}')
-}
-
-// ParseSignatureLine reads the last line of a bundle or a statement, without its newline.
-func ParseSignatureLine(line []byte) (keyID string, signature []byte, err error) {
-	s := newScanner(string(line))
-	s.Lit(`{"signature":`)
-	keyID, signature = s.signature()
-	s.Lit(`}`)
-	return keyID, signature, s.End()
 }
 
 // Before returns the tree that the pack was built on, from its consistency proof.

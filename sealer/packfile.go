@@ -55,7 +55,7 @@ func (b *BundleWriter) Close() error {
 		b.err = errors.Join(b.err, errors.New("the written entries are not the sealed ones"))
 	}
 	if b.err == nil {
-		b.line(signatureLine(h.SigningKeyID, b.pack.Signature))
+		b.line(SignatureLine(h.SigningKeyID, b.pack.Signature))
 	}
 	if b.err == nil {
 		b.err = b.w.Flush()
@@ -80,13 +80,13 @@ func (b *BundleWriter) line(text []byte) {
 func AppendPackObject(dst []byte, p *SealedPack, entries [][]byte) []byte {
 	dst = append(dst, `{"entries":[`...)
 	for i, e := range entries {
-		dst = appendComma(dst, i)
+		dst = canonical.AppendComma(dst, i)
 		dst = canonical.AppendString(dst, string(e))
 	}
 	dst = append(dst, `],"header":`...)
 	dst = append(dst, p.HeaderText...)
 	dst = append(dst, `,"signature":`...)
-	dst = appendSignature(dst, p.Header.SigningKeyID, p.Signature)
+	dst = AppendSignature(dst, p.Header.SigningKeyID, p.Signature)
 	return append(dst, '}')
 }
 
@@ -156,7 +156,7 @@ func (p *PackReader) readObject(r io.Reader) error {
 	if len(text) > maxObjectBytes {
 		return fmt.Errorf("the object has more than %d bytes", maxObjectBytes)
 	}
-	s := newScanner(string(text))
+	s := NewScanner(string(text))
 	answer, beside := s.Has(answerStart), s.Has(besideStart)
 	s.Lit(`{"entries":`)
 	s.List(func() { p.entries = append(p.entries, s.Name()) })
@@ -165,7 +165,7 @@ func (p *PackReader) readObject(r io.Reader) error {
 	s.Object()
 	p.headerText = text[headerAt:s.At:s.At]
 	s.Lit(`,"signature":`)
-	keyID, signature := s.signature()
+	keyID, signature := s.Signature()
 	s.Lit(`}`)
 	if beside {
 		s.Lit(`,"verificationKey":`)

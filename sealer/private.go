@@ -67,7 +67,7 @@ func NotesOf(value any) (notes []Note, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := newScanner(string(text))
+	s := NewScanner(string(text))
 	s.Lit(`{`)
 	for s.Fault == nil && !s.Has(`}`) {
 		if len(notes) > 0 {
@@ -85,7 +85,7 @@ func NotesOf(value any) (notes []Note, err error) {
 }
 
 // note consumes the text of a note, of which only the extent is checked.
-func (s *scanner) note() string {
+func (s *Scanner) note() string {
 	start := s.At
 	if strings.HasPrefix(s.Text[s.At:], `"`) {
 		s.Str()
@@ -212,7 +212,7 @@ func (n *Note) hash() string {
 
 // ParsePrivate reads exactly what AppendPrivate writes. Telemetry aliases b.
 func ParsePrivate(b []byte) (Private, error) {
-	s := newScanner(string(b))
+	s := NewScanner(string(b))
 	p := readPrivateHead(&s)
 	notesAt, notesEnd := 0, 0
 	if s.Has(`"notes":`) {
@@ -247,7 +247,7 @@ func ParsePrivate(b []byte) (Private, error) {
 }
 
 // readPrivateHead reads what comes before the notes.
-func readPrivateHead(s *scanner) Private {
+func readPrivateHead(s *Scanner) Private {
 	p := Private{AttentionMs: -1}
 	s.Lit(`{`)
 	if s.Has(`"attentionMs":`) {
@@ -263,7 +263,7 @@ func readPrivateHead(s *scanner) Private {
 	return p
 }
 
-func readDataSubject(s *scanner) (d DataSubject) {
+func readDataSubject(s *Scanner) (d DataSubject) {
 	if !s.Has(`{"dataSubject":`) {
 		sum := s.Bytes(sha256.Size)
 		d.Hash = canonical.Base64.EncodeToString(sum)
@@ -276,7 +276,7 @@ func readDataSubject(s *scanner) (d DataSubject) {
 	return d
 }
 
-func readNotes(s *scanner) (notes []Note) {
+func readNotes(s *Scanner) (notes []Note) {
 	s.Lit(`{`)
 	for more := true; more && s.Fault == nil; more = s.Has(`,`) {
 		n := Note{Name: s.Name()}
@@ -301,7 +301,7 @@ func DataSubjects(private []byte) (references []string) {
 	if !bytes.Contains(private, []byte(`"dataSubject":`)) {
 		return nil
 	}
-	s := newScanner(string(private))
+	s := NewScanner(string(private))
 	for _, d := range readPrivateHead(&s).DataSubjects {
 		if d.Reference != "" {
 			references = append(references, d.Reference)
@@ -572,7 +572,7 @@ func (c *ErasureCertificate) append(dst []byte) []byte {
 // SignErasure returns c as a C2SP signed note of two lines: "muniment/erasure.v1", and the RFC
 // 8785 text. The key is one for packs.
 func SignErasure(c *ErasureCertificate, key crypto.Signer) (string, error) {
-	signer, err := newNoteSigner(erasureName, key)
+	signer, err := NewNoteSigner(erasureName, key)
 	var text []byte
 	if err == nil {
 		text, err = note.Sign(&note.Note{Text: erasureHeader + "\n" + string(c.append(nil)) + "\n"}, signer)
@@ -588,15 +588,15 @@ func SignErasure(c *ErasureCertificate, key crypto.Signer) (string, error) {
 
 // OpenErasure verifies that pub signed a certificate that ParseErasure accepts.
 func OpenErasure(text string, pub ed25519.PublicKey) error {
-	v, err := newNoteVerifier(erasureName, pub)
+	v, err := NewNoteVerifier(erasureName, pub)
 	if err == nil {
-		_, err = openNote(text, v)
+		_, err = OpenNote(text, v)
 	}
 	return err
 }
 
 // counts reads an object of numbers.
-func (s *scanner) counts() map[string]int64 {
+func (s *Scanner) counts() map[string]int64 {
 	counts := map[string]int64{}
 	s.Lit(`{`)
 	for s.Fault == nil && !s.Has(`}`) {
@@ -617,7 +617,7 @@ func ParseErasure(text string) (c ErasureCertificate, err error) {
 	if !ok || !ok2 || signatures == "" {
 		return c, errors.New("not a certificate of erasure")
 	}
-	s := newScanner(body)
+	s := NewScanner(body)
 	s.Lit(`{"completedAt":`)
 	c.CompletedAt = s.Time()
 	s.Lit(`,"copiesGoneBy":`)

@@ -64,7 +64,7 @@ func ReadDelivery(event []byte) (RecordedDelivery, error) {
 // delivery parses the data that parseEnvelope has delimited.
 func (e *envelope) delivery(event []byte) (*RecordedDelivery, error) {
 	d := &RecordedDelivery{Event: e.Event}
-	s := newScanner(e.text[:e.dataAt+len(e.Data)])
+	s := NewScanner(e.text[:e.dataAt+len(e.Data)])
 	s.At = e.dataAt
 	s.Lit(`{"basisId":`)
 	d.BasisID = s.Name()
@@ -74,7 +74,7 @@ func (e *envelope) delivery(event []byte) (*RecordedDelivery, error) {
 	s.Name()
 	s.Lit(`}`)
 	if s.Has(`,"idempotency":`) {
-		h := s.hash()
+		h := s.Hash()
 		d.Idempotency = h.String()
 	} else if s.Has(`,"identity":`) {
 		d.Identity = readIdentity(&s)
@@ -92,7 +92,7 @@ func (e *envelope) delivery(event []byte) (*RecordedDelivery, error) {
 	d.RightRevision = s.Integer()
 	signatureFrom := s.At
 	s.Lit(`,"signature":`)
-	d.KeyID, d.Signature = s.signature()
+	d.KeyID, d.Signature = s.Signature()
 	signatureTo := s.At
 	s.Lit(`,"substrate":`)
 	d.Substrate = s.Name()
@@ -136,18 +136,18 @@ func (m *RecordedMetering) Equal(o *RecordedMetering) bool {
 
 // ParseMetering reads the canonical text of a delivery's metering.
 func ParseMetering(text []byte) (RecordedMetering, error) {
-	s := newScanner(string(text))
+	s := NewScanner(string(text))
 	m := readMetering(&s)
 	return m, s.End()
 }
 
-func readMetering(s *scanner) (m RecordedMetering) {
+func readMetering(s *Scanner) (m RecordedMetering) {
 	s.Lit(`{"basis":`)
 	m.Basis = s.Name()
 	s.Lit(`,"completion":`)
 	m.Completion = s.completion()
 	s.Lit(`,"impressions":`)
-	if m.Impressions = s.impressions(); m.Impressions > MaxMultiplier {
+	if m.Impressions = s.Impressions(); m.Impressions > MaxMultiplier {
 		s.Fail("impressions of one delivery")
 	}
 	s.Lit(`,"metered":`)
@@ -163,7 +163,7 @@ func readMetering(s *scanner) (m RecordedMetering) {
 }
 
 // completion consumes the name of a completion.
-func (s *scanner) completion() string {
+func (s *Scanner) completion() string {
 	c, ok := gate.ParseCompletion(s.Str())
 	if !ok {
 		s.Fail("a completion")
@@ -337,7 +337,7 @@ func (i RowIdentity) append(dst []byte) []byte {
 }
 
 // readIdentity reads what RowIdentity.append writes.
-func readIdentity(s *scanner) (i RowIdentity) {
+func readIdentity(s *Scanner) (i RowIdentity) {
 	s.Lit(`{`)
 	if s.Has(`"day":`) {
 		if i.Day = s.Str(); !isDay(i.Day) {
@@ -346,7 +346,7 @@ func readIdentity(s *scanner) (i RowIdentity) {
 		s.Lit(`,`)
 	}
 	s.Lit(`"hash":`)
-	hash := s.hash()
+	hash := s.Hash()
 	i.Hash = hash.String()
 	s.Lit(`}`)
 	return i

@@ -126,11 +126,11 @@ func (s *Settlement) append(dst []byte) []byte {
 	}
 	dst = append(dst, `[{"lines":[`...)
 	for i := range s.Lines {
-		dst = s.Lines[i].append(appendComma(dst, i))
+		dst = s.Lines[i].append(canonical.AppendComma(dst, i))
 	}
 	dst = append(dst, `],"rules":[`...)
 	for i, r := range s.Rules {
-		dst = append(appendComma(dst, i), `{"leaf":`...)
+		dst = append(canonical.AppendComma(dst, i), `{"leaf":`...)
 		dst = strconv.AppendUint(dst, r.Leaf, 10)
 		dst = append(dst, `,"rule":`...)
 		dst = append(dst, r.Record...)
@@ -138,7 +138,7 @@ func (s *Settlement) append(dst []byte) []byte {
 	}
 	dst = append(dst, `],"unrated":[`...)
 	for i := range s.Unrated {
-		dst = s.Unrated[i].append(appendComma(dst, i))
+		dst = s.Unrated[i].append(canonical.AppendComma(dst, i))
 	}
 	return append(dst, `]}]`...)
 }
@@ -160,7 +160,7 @@ func (l *SettlementLine) append(dst []byte) []byte {
 	dst = canonical.AppendString(dst, l.RuleID)
 	dst = append(dst, `,"shares":[`...)
 	for i, s := range l.Shares {
-		dst = canonical.AppendString(appendComma(dst, i), s)
+		dst = canonical.AppendString(canonical.AppendComma(dst, i), s)
 	}
 	return append(dst, `]}`...)
 }
@@ -182,7 +182,7 @@ func (u *Unrated) append(dst []byte) []byte {
 }
 
 // readSettlement reads what Settlement.append writes.
-func readSettlement(s *scanner) *Settlement {
+func readSettlement(s *Scanner) *Settlement {
 	if s.Has("[]") {
 		return nil
 	}
@@ -207,11 +207,11 @@ func readSettlement(s *scanner) *Settlement {
 	return t
 }
 
-func readSettlementLine(s *scanner) (l SettlementLine) {
+func readSettlementLine(s *Scanner) (l SettlementLine) {
 	s.Lit(`{"amount":`)
 	l.Amount = s.Name()
 	s.Lit(`,"impressions":`)
-	l.Impressions = s.impressions()
+	l.Impressions = s.Impressions()
 	s.Lit(`,"meteringBasis":`)
 	l.MeteringBasis = s.Name()
 	s.Lit(`,"quantityMs":`)
@@ -228,9 +228,9 @@ func readSettlementLine(s *scanner) (l SettlementLine) {
 	return l
 }
 
-func readUnrated(s *scanner) (u Unrated) {
+func readUnrated(s *Scanner) (u Unrated) {
 	s.Lit(`{"impressions":`)
-	u.Impressions = s.impressions()
+	u.Impressions = s.Impressions()
 	s.Lit(`,"meteringBasis":`)
 	u.MeteringBasis = s.Name()
 	s.Lit(`,"quantityMs":`)

@@ -476,16 +476,16 @@ func SignStatement(s *Statement, key crypto.Signer) ([]byte, error) {
 	}
 	var pub []byte
 	if err == nil {
-		pub, err = publicKey(key)
+		pub, err = PublicKey(key)
 	}
 	var signature []byte
 	if err == nil {
-		signature, err = sign(key, text)
+		signature, err = Sign(key, text)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot sign the statement %s: %w", s.StatementID, err)
 	}
-	return slices.Concat(text, []byte("\n"), signatureLine(KeyID(pub), signature), []byte("\n")), nil
+	return slices.Concat(text, []byte("\n"), SignatureLine(KeyID(pub), signature), []byte("\n")), nil
 }
 
 // ParseStatement reads the text of a statement and checks its sums. It verifies no signature,
