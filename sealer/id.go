@@ -34,8 +34,8 @@ func ParseID(prefix, id string) (ulid.ULID, error) {
 	return u, nil
 }
 
-// checkTenant checks that id is the id of a tenant.
-func checkTenant(id string) error {
+// CheckTenant checks that id is the id of a tenant.
+func CheckTenant(id string) error {
 	if id == systemTenant {
 		return nil
 	}
@@ -49,7 +49,7 @@ func CheckOrigin(origin string) error {
 	if !ok {
 		return fmt.Errorf("%q is not an origin of the form %s + tenant", origin, originPrefix)
 	}
-	return checkTenant(tenantID)
+	return CheckTenant(tenantID)
 }
 
 // checkID checks that id is prefix + a ULID of the moment at, to the millisecond.

@@ -24,7 +24,7 @@ func (s *Scanner) PackID() string {
 // TenantID consumes the id of a tenant.
 func (s *Scanner) TenantID() string {
 	id := s.Str()
-	if checkTenant(id) != nil {
+	if CheckTenant(id) != nil {
 		s.Fail("the id of a tenant")
 	}
 	return id

@@ -199,9 +199,9 @@ func (n *ScopeNames) Has(other *ScopeNames) bool {
 	return true
 }
 
-// checkRights checks that rights, and the campaigns of each, are in order and not listed twice, and that none of
+// CheckRights checks that rights, and the campaigns of each, are in order and not listed twice, and that none of
 // them is empty.
-func checkRights(rights []SettlementRight) error {
+func CheckRights(rights []SettlementRight) error {
 	last := ""
 	for _, r := range rights {
 		if r.RightID <= last {

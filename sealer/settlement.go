@@ -1,13 +1,14 @@
 package sealer
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"iter"
-	"math"
+	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"muniment.example/sealer/canonical"
@@ -267,60 +268,27 @@ func (r *SettlementRule) ID() string {
 	return id
 }
 
-// micro is a unit of money in millionths. Amounts are added up in millionths.
-const micro = 1_000_000
-
 // ErrAmount says that a sum is above the largest amount.
 var ErrAmount = errors.New("the sum of amounts is above the largest amount")
 
-// parseMicros reads exactly what formatMicros writes.
-func parseMicros(s string) (int64, error) {
-	digits, minus := strings.CutPrefix(s, "-")
-	whole, part, _ := strings.Cut(digits, ".")
-	n, err := strconv.ParseUint(whole+(part + "000000")[:max(6, len(part))], 10, 63)
-	v := int64(n)
-	if minus {
-		v = -v
+// RuleIn returns the rule in the event of a leaf; nil if the event is not about a rule.
+func RuleIn(e *Event, leaf uint64) *SettlementRule {
+	if !isRule(e) {
+		return nil
 	}
-	if err != nil || formatMicros(v) != s {
-		return 0, fmt.Errorf("%q is not an amount: a decimal of at most six digits after the point, without needless zeros", s)
-	}
-	return v, nil
+	return &SettlementRule{leaf, bytes.Clone(e.Data)}
 }
 
-// formatMicros returns an amount as the shortest decimal.
-func formatMicros(n int64) string {
-	sign := ""
-	if n < 0 {
-		sign = "-"
+// RulesAt returns the rules that a log holds at a size, from those at an earlier size and the events
+// of rules from there on, in the order of their leaves.
+func RulesAt(size uint64, before, events []SettlementRule) []SettlementRule {
+	rules := make(map[string]SettlementRule)
+	for _, list := range [][]SettlementRule{before, events} {
+		for _, r := range list {
+			if r.Leaf < size {
+				rules[r.ID()] = r
+			}
+		}
 	}
-	u := uint64(max(n, -n))
-	s := sign + strconv.FormatUint(u/micro, 10)
-	if part := u % micro; part > 0 {
-		s += "." + strings.TrimRight(fmt.Sprintf("%06d", part), "0")
-	}
-	return s
-}
-
-// addMicros returns a + b, or ErrAmount.
-func addMicros(a, b int64) (int64, error) {
-	if b > 0 && a > math.MaxInt64-b || b < 0 && a < -math.MaxInt64-b {
-		return 0, ErrAmount
-	}
-	return a + b, nil
-}
-
-// sums are amounts by counterparty.
-type sums map[string]int64
-
-func (s sums) add(id, amount string) error { return s.plus(id, amount, 1) }
-
-func (s sums) subtract(id, amount string) error { return s.plus(id, amount, -1) }
-
-func (s sums) plus(id, amount string, sign int64) error {
-	n, err := parseMicros(amount)
-	if err == nil {
-		s[id], err = addMicros(s[id], sign*n)
-	}
-	return err
+	return slices.SortedFunc(maps.Values(rules), func(a, b SettlementRule) int { return cmp.Compare(a.Leaf, b.Leaf) })
 }

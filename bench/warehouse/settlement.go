@@ -19,6 +19,7 @@ import (
 	"muniment.example/pipeline/clickhouse"
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	sealerstatement "muniment.example/sealer/statement"
 )
 
 // Settlement holds what a tenant's month takes to be settled, in a ClickHouse with many rows,
@@ -36,7 +37,7 @@ type Settlement struct {
 	*database
 	rows     *generated
 	rules    []sealer.SettlementRule
-	payees   []sealer.StatementPayee
+	payees   []sealerstatement.Payee
 	verdicts []measure.Verdict
 
 	// What of packs is sealed: see seal.
@@ -131,7 +132,7 @@ func (s *Settlement) bare(ctx context.Context, final string, from, to time.Time)
 // settled is a statement, and what its parts took: the question to the warehouse, rating, and
 // the text that is kept.
 type settled struct {
-	statement      *sealer.Statement
+	statement      *sealerstatement.Statement
 	query          measurement
 	sums           int // lines of the answer
 	rates, written time.Duration
@@ -157,10 +158,10 @@ func (t timedSums) Metering(ctx context.Context, q pipeline.MeterQuery) ([]pipel
 
 // settle makes a statement of a tenant's period, as of a position.
 func (s *Settlement) settle(ctx context.Context, sums statement.Sums, asOf sealer.Position, from, to time.Time) (*settled, error) {
-	d := &settled{statement: &sealer.Statement{
+	d := &settled{statement: &sealerstatement.Statement{
 		StatementID: "stm_" + numbered(1), TenantID: tenantOf(0), Currency: "EUR", From: canonical.Moment{Time: from}, To: canonical.Moment{Time: to}, IssuedAt: canonical.Moment{Time: to},
-		Payees: append([]sealer.StatementPayee(nil), s.payees...), Excluded: []sealer.StatementExclusion{}, V: 1,
-		AsOf: sealer.StatementAsOf{PackID: "pck_" + numbered(1), RootHash: strings.Repeat("A", 43), TreeSize: uint64(s.Rows)},
+		Payees: append([]sealerstatement.Payee(nil), s.payees...), Excluded: []sealerstatement.Exclusion{}, V: 1,
+		AsOf: sealerstatement.PackRef{PackID: "pck_" + numbered(1), RootHash: strings.Repeat("A", 43), TreeSize: uint64(s.Rows)},
 	}}
 	begun := time.Now()
 	if err := statement.Compute(ctx, timedSums{sums, d}, asOf, s.rules, scoped, d.statement); err != nil {
@@ -343,11 +344,11 @@ func scoped(_ *sealer.ScopeNames, rightIDs []string) (list []sealer.SettlementRi
 // pricing is 50 rules for 20 counterparties: a price for each tier on each substrate, others for
 // what was played to its end, for a campaign and a label, for some bases and some rights, of which some begin or end in the
 // month that is settled.
-func pricing() (rules []sealer.SettlementRule, payees []sealer.StatementPayee, err error) {
+func pricing() (rules []sealer.SettlementRule, payees []sealerstatement.Payee, err error) {
 	const counterparties, wanted = 20, 50
 	payee := func(n int) string { return "cpy_" + numbered(n%counterparties) }
 	for n := range counterparties {
-		payees = append(payees, sealer.StatementPayee{CounterpartyID: payee(n), Name: fmt.Sprintf("Payee %d", n)})
+		payees = append(payees, sealerstatement.Payee{CounterpartyID: payee(n), Name: fmt.Sprintf("Payee %d", n)})
 	}
 	begin := canonical.FormatTime(monthsBegin)
 	add := func(match map[string]any, priority int, more map[string]any) {

@@ -18,6 +18,7 @@ import (
 	"muniment.example/pipeline"
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	sealerstatement "muniment.example/sealer/statement"
 )
 
 // The files of a link, behind its token.
@@ -206,9 +207,9 @@ type data struct {
 	CounterpartyID string                       `json:"counterpartyId"`
 	Name           string                       `json:"name"`
 	Payable        *payable.Payable             `json:"payable"`
-	Lines          []sealer.StatementLine       `json:"lines"`
-	Adjustments    []sealer.StatementAdjustment `json:"adjustments"`
-	Correction     *sealer.StatementCorrection  `json:"correction"`
+	Lines          []sealerstatement.Line       `json:"lines"`
+	Adjustments    []sealerstatement.Adjustment `json:"adjustments"`
+	Correction     *sealerstatement.Correction  `json:"correction"`
 	VoidedAt       store.Instant                `json:"voidedAt"`
 	CorrectedAt    store.Instant                `json:"correctedAt"`
 }

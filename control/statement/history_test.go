@@ -42,6 +42,7 @@ import (
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/rate"
+	"muniment.example/sealer/statement"
 	"muniment.example/sealer/verify"
 )
 
@@ -479,7 +480,7 @@ func (h *history) drafted(c *modelChain, id string) modelDraft {
 	return d
 }
 
-func (h *history) document(id string) sealer.Statement {
+func (h *history) document(id string) statement.Statement {
 	s, err := statements.Find(h.t.Context(), h.db.Read(), h.tenant, id)
 	require.NoError(h.t, err)
 	document, err := s.document()
@@ -554,7 +555,7 @@ func sameStatements(a, b modelStatement) bool {
 
 // requireReasons: what came late is due for no other reason, and what the statement before could count has
 // not come late.
-func (h *history) requireReasons(c *modelChain, before *sealer.Statement) {
+func (h *history) requireReasons(c *modelChain, before *statement.Statement) {
 	d := h.document(h.drafts[len(h.drafts)-1].id)
 	leaves := map[*modelPlay]uint64{}
 	for i, p := range h.plays {
@@ -563,7 +564,7 @@ func (h *history) requireReasons(c *modelChain, before *sealer.Statement) {
 	earlier := func(p *modelPlay) bool { return h.disputed(p) == "" && leaves[p] < before.AsOf.TreeSize }
 	late, all := h.states(c).total-h.statesOf(c, earlier).total, int64(0)
 	for _, change := range d.Correction.Changes {
-		if change.Reason == sealer.ChangedLate {
+		if change.Reason == statement.ChangedLate {
 			all += h.micros(change.Amount)
 		}
 	}
@@ -750,7 +751,7 @@ func (h *history) judge() {
 	recut := false
 	for _, text := range h.texts {
 		line, _, _ := bytes.Cut(text, []byte("\n"))
-		said, err := sealer.ParseStatement(line)
+		said, err := statement.Parse(line)
 		require.NoError(h.t, err)
 		recut = recut || !slices.ContainsFunc(h.packs, func(p sealedPack) bool { return p.Header.TreeSize == said.AsOf.TreeSize })
 	}

@@ -8,6 +8,7 @@ import (
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/statement"
 )
 
 // Part is what one payee may see of a statement that was issued: it names no other. The rest of a line that is
@@ -56,7 +57,7 @@ func (s *Service) PartOf(ctx context.Context, tenantID, statementID, counterpart
 
 // showsLinesAlone says whether a statement for one payee shows nothing of rights that it has no lines of, of disputes,
 // and of other statements. A signed text has all of these, of the whole tenant, whoever is paid.
-func showsLinesAlone(d *sealer.Statement) bool {
+func showsLinesAlone(d *statement.Statement) bool {
 	if len(d.Unrated)+len(d.Excluded)+len(d.Overlaps) > 0 {
 		return false
 	}

@@ -9,6 +9,7 @@ import (
 	"muniment.example/gateway/auth"
 	"muniment.example/pipeline"
 	"muniment.example/sealer"
+	"muniment.example/sealer/statement"
 )
 
 // LineReceipt is a receipt behind a line.
@@ -96,7 +97,7 @@ func (s *Service) receiptFinder(ctx context.Context, of *fullStatement, only lin
 
 // newReceiptFinder finds the receipts behind the lines of a statement, which it rates by the terms, up to a
 // position.
-func newReceiptFinder(s *sealer.Statement, t *terms, end sealer.Position, only line) (*receiptFinder, error) {
+func newReceiptFinder(s *statement.Statement, t *terms, end sealer.Position, only line) (*receiptFinder, error) {
 	excluded, err := excludedBy(s.Excluded)
 	if err != nil {
 		return nil, err

@@ -15,6 +15,7 @@ import (
 	"muniment.example/gateway/auth"
 	"muniment.example/pipeline"
 	"muniment.example/sealer"
+	"muniment.example/sealer/statement"
 )
 
 // Reconciliation compares what was signed, what is loaded and what was stated.
@@ -201,7 +202,7 @@ func (r *reconciler) monthsDue(ctx context.Context, s *fullStatement, rules []se
 		return due, err
 	}
 	amounts := map[MonthDue][2]string{} // by the names
-	for i, list := range [][]sealer.StatementAdjustment{stated.Adjustments, now.Adjustments} {
+	for i, list := range [][]statement.Adjustment{stated.Adjustments, now.Adjustments} {
 		for _, a := range list {
 			of := MonthDue{Month: a.Month, TimeZone: a.TimeZone, RuleID: a.RuleID, Reason: a.Reason}
 			pair := amounts[of]

@@ -13,6 +13,7 @@ import (
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/rate"
+	"muniment.example/sealer/statement"
 )
 
 // fixedSums are the sums of a warehouse.
@@ -52,7 +53,7 @@ func TestScopesAreReadOnce(t *testing.T) {
 	}
 	var by []*terms
 	for _, rules := range [][]sealer.SettlementRule{spring, north, nil} {
-		own, err := sealer.NewTerms(settle.Rating, nil, rules)
+		own, err := statement.NewTerms(settle.Rating, nil, rules)
 		require.NoError(t, err)
 		by = append(by, &terms{Terms: own, scopes: read})
 	}
@@ -72,7 +73,7 @@ func TestScopesAreReadOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, asked, 1, "no rule names anything")
 
-	s := sealer.Statement{TenantID: "tnt_a", Currency: "EUR", From: canonical.Moment{Time: month}, To: canonical.Moment{Time: month.AddDate(0, 1, 0)}, Payees: []sealer.StatementPayee{{CounterpartyID: "cp_a", Name: "A"}}}
+	s := statement.Statement{TenantID: "tnt_a", Currency: "EUR", From: canonical.Moment{Time: month}, To: canonical.Moment{Time: month.AddDate(0, 1, 0)}, Payees: []statement.Payee{{CounterpartyID: "cp_a", Name: "A"}}}
 	require.NoError(t, s.Local(time.UTC))
 	require.NoError(t, Compute(t.Context(), sums, sealer.Position{}, spring, func(names *sealer.ScopeNames, ids []string) ([]sealer.SettlementRight, error) {
 		return read(t.Context(), "tnt_a", names, ids)

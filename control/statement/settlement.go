@@ -17,6 +17,7 @@ import (
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/rate"
+	"muniment.example/sealer/statement"
 )
 
 // Line is a line of a settlement, in the currency of its rule.
@@ -164,7 +165,7 @@ func (r *rater) getSettlement(ctx context.Context, in *settlementInput) (Settlem
 
 // projection is a rated period: a statement for each currency.
 type projection struct {
-	statements []sealer.Statement
+	statements []statement.Statement
 	unrated    []Unrated
 }
 
@@ -205,7 +206,7 @@ type periodReceipts struct {
 	periodSums
 	from, to time.Time
 	months   []sealer.StatementMonth
-	names    []sealer.StatementPayee
+	names    []statement.Payee
 }
 
 func (r *rater) load(ctx context.Context, tenantID string, from, to time.Time, edges []time.Time, asOf *sealer.Position, by ...*terms) (l periodReceipts, err error) {
@@ -222,10 +223,10 @@ func (r *rater) load(ctx context.Context, tenantID string, from, to time.Time, e
 }
 
 // names lists all counterparties of the tenant, with their names.
-func (c *core) names(ctx context.Context, tenantID string) (names []sealer.StatementPayee, err error) {
+func (c *core) names(ctx context.Context, tenantID string) (names []statement.Payee, err error) {
 	list, err := settle.Counterparties(ctx, c.db.Read(), tenantID)
 	for _, p := range list {
-		names = append(names, sealer.StatementPayee{CounterpartyID: p.ID, Name: p.Name})
+		names = append(names, statement.Payee{CounterpartyID: p.ID, Name: p.Name})
 	}
 	return names, err
 }
@@ -239,9 +240,9 @@ func (l *periodReceipts) rated(t *terms, by sealer.Rating, currencies ...string)
 	if len(currencies) == 0 {
 		currencies = []string{""}
 	}
-	var all []*sealer.Statement
+	var all []*statement.Statement
 	for _, currency := range currencies {
-		all = append(all, &sealer.Statement{Currency: currency, From: canonical.Moment{Time: l.from}, To: canonical.Moment{Time: l.to}, Months: l.months, Payees: slices.Clone(l.names)})
+		all = append(all, &statement.Statement{Currency: currency, From: canonical.Moment{Time: l.from}, To: canonical.Moment{Time: l.to}, Months: l.months, Payees: slices.Clone(l.names)})
 	}
 	if err := l.settle(by, t, all...); err != nil {
 		return p, err
@@ -272,7 +273,7 @@ func only(ruleID string) sealer.Rating {
 	}
 }
 
-func linesOf(s *sealer.Statement) (lines []Line) {
+func linesOf(s *statement.Statement) (lines []Line) {
 	for _, l := range s.Lines {
 		line := Line{
 			RightID: l.RightID, MeteringBasis: l.MeteringBasis, RuleID: l.RuleID, Unit: l.Unit, Price: l.Price, Currency: s.Currency,
@@ -286,7 +287,7 @@ func linesOf(s *sealer.Statement) (lines []Line) {
 	return lines
 }
 
-func totalOf(s *sealer.Statement) Total {
+func totalOf(s *statement.Statement) Total {
 	t := Total{Currency: s.Currency, Amount: s.Total, HeldAmount: s.HeldAmount, Payees: []Payee{}}
 	for _, p := range s.Payees {
 		t.Payees = append(t.Payees, Payee{p.CounterpartyID, p.Name, p.Amount})
@@ -344,7 +345,7 @@ func (r *rater) postDryRun(ctx context.Context, in *dryRunInput) (d DryRunData, 
 	if err != nil {
 		return d, err
 	}
-	reaching := sealer.Statement{Currency: proposed.Currency, From: canonical.Moment(d.From), To: canonical.Moment(d.To)}
+	reaching := statement.Statement{Currency: proposed.Currency, From: canonical.Moment(d.From), To: canonical.Moment(d.To)}
 	if err := reach(&reaching, record); err != nil {
 		return d, err
 	}

@@ -10,6 +10,7 @@ import (
 	"muniment.example/gateway/api"
 	"muniment.example/pipeline"
 	"muniment.example/sealer"
+	"muniment.example/sealer/statement"
 )
 
 // question describes the sums to compute.
@@ -43,8 +44,8 @@ func (c periodSums) below(leaf uint64) periodSums {
 }
 
 // settle computes statements about the receipts.
-func (c periodSums) settle(by sealer.Rating, t *terms, statements ...*sealer.Statement) error {
-	return tooLarge(sealer.Settle(by, t.Terms, slices.Values(c.free), slices.Values(c.held), statements...))
+func (c periodSums) settle(by sealer.Rating, t *terms, statements ...*statement.Statement) error {
+	return tooLarge(statement.Settle(by, t.Terms, slices.Values(c.free), slices.Values(c.held), statements...))
 }
 
 // mostRows bounds the sums that are held in memory.
@@ -150,8 +151,8 @@ func (c *periodSums) between(before, now sums, first, last int, ends []end, at f
 }
 
 // compute computes a statement by the first terms of a question. The caller has set all that
-// sealer.Settle does not, and the question's edges.
-func compute(ctx context.Context, w Sums, q question, s *sealer.Statement) error {
+// statement.Settle does not, and the question's edges.
+func compute(ctx context.Context, w Sums, q question, s *statement.Statement) error {
 	sums, err := count(ctx, w, q)
 	if err != nil {
 		return err
@@ -161,8 +162,8 @@ func compute(ctx context.Context, w Sums, q question, s *sealer.Statement) error
 
 // Compute computes a statement that overlaps with no other: it counts the receipts before asOf, by the
 // rules that the log has there. rights returns what these name of rights.
-func Compute(ctx context.Context, w Sums, asOf sealer.Position, rules []sealer.SettlementRule, rights sealer.Rights, s *sealer.Statement) error {
-	t, err := sealer.NewTerms(ratingOf, nil, rules)
+func Compute(ctx context.Context, w Sums, asOf sealer.Position, rules []sealer.SettlementRule, rights sealer.Rights, s *statement.Statement) error {
+	t, err := statement.NewTerms(ratingOf, nil, rules)
 	if err == nil {
 		err = reach(s, rules)
 	}

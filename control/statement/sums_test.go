@@ -19,6 +19,7 @@ import (
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/rate"
+	"muniment.example/sealer/statement"
 )
 
 var (
@@ -146,11 +147,11 @@ func TestStatementsAddUp(t *testing.T) {
 		excluded, priced := disputes(t, all), rules(t)
 		records, err := settle.Records(priced)
 		require.NoError(t, err)
-		own, err := sealer.NewTerms(settle.Rating, nil, records)
+		own, err := statement.NewTerms(settle.Rating, nil, records)
 		require.NoError(t, err)
 		by := &terms{Terms: own}
-		blank := func(currency string, of *string) sealer.Statement {
-			s := sealer.Statement{StatementID: "stm_a", TenantID: "tnt_system", Currency: currency, CounterpartyID: of, From: canonical.Moment{Time: month}, To: canonical.Moment{Time: month.Add(31 * 24 * time.Hour)}, V: 1}
+		blank := func(currency string, of *string) statement.Statement {
+			s := statement.Statement{StatementID: "stm_a", TenantID: "tnt_system", Currency: currency, CounterpartyID: of, From: canonical.Moment{Time: month}, To: canonical.Moment{Time: month.Add(31 * 24 * time.Hour)}, V: 1}
 			require.NoError(t, s.Local(time.UTC))
 			require.NoError(t, reach(&s, records))
 			return s
@@ -194,12 +195,12 @@ func TestStatementsAddUp(t *testing.T) {
 				}
 			}
 		}
-		make := func(currency string, of *string, free, held []sealer.Metered) sealer.Statement {
+		make := func(currency string, of *string, free, held []sealer.Metered) statement.Statement {
 			s := blank(currency, of)
 			require.NoError(t, periodSums{free, held}.settle(settle.Rating, by, &s))
 			text, err := s.Text()
 			require.NoError(t, err)
-			_, err = sealer.ParseStatement(text) // adds everything up
+			_, err = statement.Parse(text) // adds everything up
 			require.NoError(t, err)
 			return s
 		}
@@ -222,7 +223,7 @@ func TestStatementsAddUp(t *testing.T) {
 }
 
 // requireReceipts requires the given receipts behind each line of a statement, page by page.
-func requireReceipts(t *rapid.T, w *conform.MemoryWarehouse, s *sealer.Statement, q *question, behind map[string][]string) {
+func requireReceipts(t *rapid.T, w *conform.MemoryWarehouse, s *statement.Statement, q *question, behind map[string][]string) {
 	list, err := exclusions(q.excluded)
 	require.NoError(t, err)
 	document := *s
@@ -262,7 +263,7 @@ func TestSpaceForDisputes(t *testing.T) {
 		}
 		return all
 	}
-	own, err := sealer.NewTerms(settle.Rating, nil, nil)
+	own, err := statement.NewTerms(settle.Rating, nil, nil)
 	require.NoError(t, err)
 	most := 0
 	ask := func(excluded dispute.Excluded) *question {

@@ -11,11 +11,12 @@ import (
 
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/statement"
 )
 
 // terms find the rules that rate the receipts of a period.
 type terms struct {
-	*sealer.Terms
+	*statement.Terms
 	// ends are those of Terms that are in the log of the warehouse, in their order.
 	ends   []end
 	scopes scopeSource
@@ -108,7 +109,7 @@ func (t *terms) leafOf(at sealer.Position) uint64 {
 // of receipts that none of them states.
 func (c *core) terms(ctx context.Context, tenantID string, issued []Statement, own []sealer.SettlementRule) (*terms, error) {
 	t := &terms{scopes: c.cfg.Packs.Scopes}
-	var issues []sealer.Issue
+	var issues []statement.Issue
 	rules := map[uint64][]sealer.SettlementRule{}
 	texts := map[uint64]sealer.SettlementRule{} // by leaf: most ends have the same ones
 	for i := range issued {
@@ -131,14 +132,14 @@ func (c *core) terms(ctx context.Context, tenantID string, issued []Statement, o
 			}
 			t.ends = append(t.ends, end{size, position})
 		}
-		issues = append(issues, sealer.Issue{
+		issues = append(issues, statement.Issue{
 			Of: s.first(), Voids: s.VoidReason != nil, From: s.From.Time, To: s.To.Time, Currency: s.Currency, CounterpartyID: s.CounterpartyID,
 			TreeSize: size, Rules: rules[size],
 		})
 	}
 	slices.SortFunc(t.ends, func(a, b end) int { return cmp.Compare(a.size, b.size) })
 	var err error
-	t.Terms, err = sealer.NewTerms(ratingOf, issues, own)
+	t.Terms, err = statement.NewTerms(ratingOf, issues, own)
 	return t, err
 }
 
@@ -163,12 +164,12 @@ func tooMany(issued []Statement, s *Statement) error {
 }
 
 // overlaps returns statements in the form of a document.
-func overlaps(issued []Statement) []sealer.StatementOverlap {
-	list := []sealer.StatementOverlap{}
+func overlaps(issued []Statement) []statement.Overlap {
+	list := []statement.Overlap{}
 	for _, s := range issued {
-		list = append(list, sealer.StatementOverlap{SHA256: *s.SHA256, StatementID: s.ID})
+		list = append(list, statement.Overlap{SHA256: *s.SHA256, StatementID: s.ID})
 	}
-	slices.SortFunc(list, func(a, b sealer.StatementOverlap) int { return strings.Compare(a.StatementID, b.StatementID) })
+	slices.SortFunc(list, func(a, b statement.Overlap) int { return strings.Compare(a.StatementID, b.StatementID) })
 	return list
 }
 

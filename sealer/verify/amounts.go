@@ -12,6 +12,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/statement"
 )
 
 // keptReceipt is what a pack keeps of a metered receipt for statements. There may be millions.
@@ -72,8 +73,8 @@ func (v *verification) rulesAt(tenantID string, size uint64) (rules []sealer.Set
 
 // terms are those after the given statements, which were issued in that order, with the rules that the log
 // holds at an end; nil if the given packs don't show the rules of all.
-func (s *statementFile) terms(v *verification, issued []statementIssued, at *sealer.StatementAsOf) (*sealer.Terms, error) {
-	missing := func(size uint64, of string) (*sealer.Terms, error) {
+func (s *statementFile) terms(v *verification, issued []statementIssued, at *statement.PackRef) (*statement.Terms, error) {
+	missing := func(size uint64, of string) (*statement.Terms, error) {
 		s.say(StatementUnproven, "no given packs hold the rules at %d events, up to which %s states: the receipts can't be rated", size, of)
 		return nil, nil
 	}
@@ -81,7 +82,7 @@ func (s *statementFile) terms(v *verification, issued []statementIssued, at *sea
 	if !ok {
 		return missing(at.TreeSize, s.said.StatementID)
 	}
-	var issues []sealer.Issue
+	var issues []statement.Issue
 	rules := make(map[uint64][]sealer.SettlementRule)
 	for _, e := range issued {
 		if rules[e.TreeSize] == nil {
@@ -89,16 +90,16 @@ func (s *statementFile) terms(v *verification, issued []statementIssued, at *sea
 				return missing(e.TreeSize, e.id)
 			}
 		}
-		issues = append(issues, sealer.Issue{
+		issues = append(issues, statement.Issue{
 			Of: e.first(), Voids: e.VoidReason != nil, From: e.From, To: e.To, Currency: e.Currency, CounterpartyID: e.CounterpartyID, TreeSize: e.TreeSize, Rules: rules[e.TreeSize],
 		})
 	}
-	return sealer.NewTerms(v.rating, issues, own)
+	return statement.NewTerms(v.rating, issues, own)
 }
 
 // recompute computes the statement from the packs. before are the events of the statements with which
 // its period overlaps, previous is what it corrects, nil if that is not at hand.
-func (s *statementFile) recompute(v *verification, before []statementIssued, previous *sealer.Statement) {
+func (s *statementFile) recompute(v *verification, before []statementIssued, previous *statement.Statement) {
 	if v.rating.Rate == nil || v.rating.Adjust == nil || v.rating.Precedence == nil || v.rating.Months == nil {
 		s.say(StatementAmount, "there are settlement rules, but no Rate was given")
 		return
@@ -146,7 +147,7 @@ func (s *statementFile) recompute(v *verification, before []statementIssued, pre
 
 // months reports whether the statement's months, and since when it counts, are what its rules make of them,
 // and finds those of the statement that it corrects.
-func (s *statementFile) months(v *verification, now, then *sealer.Terms, previous *sealer.Statement) bool {
+func (s *statementFile) months(v *verification, now, then *statement.Terms, previous *statement.Statement) bool {
 	computed, around, before := s.said, s.said, s.said
 	around.From.Time, around.To.Time = s.said.From.Add(-zonesApart), s.said.To.Add(zonesApart)
 	err := errors.Join(computed.Reach(v.rating, now), around.Reach(v.rating, now), before.Reach(v.rating, then))
@@ -232,8 +233,8 @@ type statedKey struct {
 }
 
 // settle computes statements about the receipts.
-func (c statedReceipts) settle(by sealer.Rating, t *sealer.Terms, s *sealer.Statement) error {
-	return sealer.Settle(by, t, slices.Values(c.free), slices.Values(c.held), s)
+func (c statedReceipts) settle(by sealer.Rating, t *statement.Terms, s *statement.Statement) error {
+	return statement.Settle(by, t, slices.Values(c.free), slices.Values(c.held), s)
 }
 
 // below returns the receipts below a leaf, which must be an end of the terms.
@@ -244,7 +245,7 @@ func (c statedReceipts) below(leaf uint64) statedReceipts {
 
 // receipts adds up the packs up to the end of the log that is stated, if all are there that can hold a
 // receipt of the period: no receipt is sealed before it is rendered.
-func (s *statementFile) receipts(terms ...*sealer.Terms) (all statedReceipts, whole bool) {
+func (s *statementFile) receipts(terms ...*statement.Terms) (all statedReceipts, whole bool) {
 	var edges []int64
 	var ends []uint64
 	moments := s.said.Edges()
@@ -297,13 +298,13 @@ func (s *statementFile) count(sums map[statedKey]*sealer.Metered, c *packCheck, 
 		return
 	}
 	state := s.out.state(r, n.rightID)
-	if state == sealer.ExclusionUpheld {
+	if state == statement.ExclusionUpheld {
 		return
 	}
 	leaf := c.header.FirstIndex + uint64(r.entry)
 	edge, _ := slices.BinarySearch(edges, r.renderedAt+1)
 	end, _ := slices.BinarySearch(ends, leaf+1)
-	k := statedKey{*n, edge, end, state == sealer.ExclusionHeld}
+	k := statedKey{*n, edge, end, state == statement.ExclusionHeld}
 	sum := sums[k]
 	if sum == nil {
 		sum = &sealer.Metered{
@@ -319,11 +320,11 @@ func (s *statementFile) count(sums map[statedKey]*sealer.Metered, c *packCheck, 
 
 // differsFrom describes the first difference between a statement and what was computed; the code is
 // empty if there is none.
-func differsFrom(s, computed *sealer.Statement) (sealer.Code, string) {
-	key := func(l sealer.StatementLine) string {
+func differsFrom(s, computed *statement.Statement) (sealer.Code, string) {
+	key := func(l statement.Line) string {
 		return strings.Join([]string{l.RightID, l.MeteringBasis, l.RuleID, fmt.Sprint(l.RuleLeaf)}, " ")
 	}
-	made := make(map[string]sealer.StatementLine)
+	made := make(map[string]statement.Line)
 	for _, l := range computed.Lines {
 		made[key(l)] = l
 	}
@@ -351,7 +352,7 @@ func differsFrom(s, computed *sealer.Statement) (sealer.Code, string) {
 	switch {
 	case !slices.EqualFunc(s.Rights, computed.Rights, sealer.SameRight):
 		return StatementRule, fmt.Sprintf("its rules name %v of the rights of its receipts, the statement says %v", computed.Rights, s.Rights)
-	case !slices.EqualFunc(s.Adjustments, computed.Adjustments, func(a, b sealer.StatementAdjustment) bool {
+	case !slices.EqualFunc(s.Adjustments, computed.Adjustments, func(a, b statement.Adjustment) bool {
 		return a.Amount == b.Amount && a.Month == b.Month && a.TimeZone == b.TimeZone && a.Reason == b.Reason && a.RuleID == b.RuleID && a.RuleLeaf == b.RuleLeaf && slices.Equal(a.Shares, b.Shares)
 	}):
 		return StatementRule, fmt.Sprintf("tiers, minimums and caps make %v, the statement says %v", computed.Adjustments, s.Adjustments)

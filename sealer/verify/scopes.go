@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/statement"
 )
 
 // keepSums keeps the sums of the rated receipts, if it matters what the scopes of their rights are: the events that
@@ -155,7 +156,7 @@ func (v *verification) rescope(tenantID string, f *FileReport, c *packCheck) {
 
 // scopes reports whether what the statement states of the scopes of rights, and of those of the receipts at hand,
 // does not contradict the events that issued these.
-func (s *statementFile) scopes(v *verification, t *sealer.Terms, receipts statedReceipts) bool {
+func (s *statementFile) scopes(v *verification, t *statement.Terms, receipts statedReceipts) bool {
 	if t.Names().Empty() {
 		return true
 	}

@@ -14,6 +14,7 @@ import (
 	"muniment.example/sealer"
 	"muniment.example/sealer/rate"
 	"muniment.example/sealer/sealertest"
+	"muniment.example/sealer/statement"
 )
 
 // issued is the event of a right with a scope.
@@ -200,19 +201,19 @@ func TestStatedScopes(t *testing.T) {
 	s.AsOf = b.asOf(3)
 	b.settle(&s)
 	require.Len(t, s.Rights, 2)
-	require.True(t, slices.ContainsFunc(s.Lines, func(l sealer.StatementLine) bool { return l.Price == "2" }))
+	require.True(t, slices.ContainsFunc(s.Lines, func(l statement.Line) bool { return l.Price == "2" }))
 	r := b.verify(&s, b.packs...)
 	require.True(t, r.OK, "%+v", r)
 	r = b.verify(&s, b.packs[:3]...)
 	require.True(t, r.OK, "%+v", r)
 	require.Contains(t, fmt.Sprint(r.Files[0].Verdicts), "issued 4 rights", "without the events of the rights")
 
-	for name, change := range map[string]func(s *sealer.Statement){
-		"a right less":          func(s *sealer.Statement) { s.Rights = s.Rights[:1] },
-		"a campaign less":       func(s *sealer.Statement) { s.Rights[0].Campaigns = []string{} },
-		"a label more":          func(s *sealer.Statement) { s.Rights[1].Labels = map[string]string{"team": ""} },
-		"a label no rule names": func(s *sealer.Statement) { s.Rights[1].Labels = map[string]string{"venue": "north"} },
-		"a right of no receipts": func(s *sealer.Statement) {
+	for name, change := range map[string]func(s *statement.Statement){
+		"a right less":          func(s *statement.Statement) { s.Rights = s.Rights[:1] },
+		"a campaign less":       func(s *statement.Statement) { s.Rights[0].Campaigns = []string{} },
+		"a label more":          func(s *statement.Statement) { s.Rights[1].Labels = map[string]string{"team": ""} },
+		"a label no rule names": func(s *statement.Statement) { s.Rights[1].Labels = map[string]string{"venue": "north"} },
+		"a right of no receipts": func(s *statement.Statement) {
 			s.Rights = append(s.Rights, sealer.SettlementRight{Campaigns: []string{"spring"}, RightID: "rgh_9"})
 		},
 	} {

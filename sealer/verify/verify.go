@@ -15,6 +15,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/statement"
 )
 
 // verification verifies many files together: packs of one log prove each other,
@@ -301,7 +302,7 @@ var kindNames = map[string]string{
 var errTooLarge = fmt.Errorf("larger than %d bytes, and neither a pack nor an export", maxSmallBytes)
 
 // maxSmallBytes bounds the files that are read at once: all but packs, exports and bundles.
-const maxSmallBytes = sealer.MaxStatementBytes
+const maxSmallBytes = statement.MaxBytes
 
 // open finds the kind of a file by its beginning. Packs and exports are left to be
 // streamed; of anything else it returns the text.

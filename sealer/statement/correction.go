@@ -1,4 +1,4 @@
-package sealer
+package statement
 
 import (
 	"cmp"
@@ -11,35 +11,35 @@ import (
 	"muniment.example/sealer/canonical"
 )
 
-// StatementCorrection makes a statement a correction, which restates a period in full, up to a later
+// Correction makes a statement a correction, which restates a period in full, up to a later
 // end of the log and with the disputes as of then; or the end of a chain of statements, which states
 // nothing.
-type StatementCorrection struct {
+type Correction struct {
 	// Changes are the differences of lines and adjustments; by rightId, meteringBasis, ruleId and reason.
-	Changes []StatementChange `json:"changes"`
+	Changes []Change `json:"changes"`
 	// Difference is the statement's total less that of Previous.
 	Difference string `json:"difference"`
 	// Of is the first statement of the period.
 	Of string `json:"of"`
 	// Payees are the counterparties that get more or less than by Previous, and how much; by counterpartyId.
-	Payees []StatementPayee `json:"payees"`
+	Payees []Payee `json:"payees"`
 	// Previous is Of, or the newest correction of it that was issued.
-	Previous StatementPrevious `json:"previous"`
+	Previous Predecessor `json:"previous"`
 	// VoidReason says why the chain is voided; nil in a correction.
 	VoidReason *string `json:"voidReason"`
 }
 
-// StatementPrevious is what a correction repeats of the statement before it.
-type StatementPrevious struct {
-	AsOf        StatementAsOf `json:"asOf"`
-	SHA256      string        `json:"sha256"`
-	StatementID string        `json:"statementId"`
-	Total       string        `json:"total"`
+// Predecessor is what a correction repeats of the statement before it.
+type Predecessor struct {
+	AsOf        PackRef `json:"asOf"`
+	SHA256      string  `json:"sha256"`
+	StatementID string  `json:"statementId"`
+	Total       string  `json:"total"`
 }
 
-// StatementChange is the difference of a line for one reason; without a right, that of a rule's
+// Change is the difference of a line for one reason; without a right, that of a rule's
 // adjustments. A line that is in only one of the two statements counts as zero in the other.
-type StatementChange struct {
+type Change struct {
 	// Amount is the difference of the shares that are shown; it may be negative, as Receipts may.
 	Amount        string `json:"amount"`
 	MeteringBasis string `json:"meteringBasis"`
@@ -87,10 +87,10 @@ func (s *Statement) Correct(previous *Statement, steps ...Step) (err error) {
 	for _, p := range previous.Payees {
 		err = errors.Join(err, payees.subtract(p.CounterpartyID, p.Amount))
 	}
-	c.Payees = []StatementPayee{}
+	c.Payees = []Payee{}
 	for _, id := range slices.Sorted(maps.Keys(payees)) {
 		if payees[id] != 0 {
-			c.Payees = append(c.Payees, StatementPayee{Amount: formatMicros(payees[id]), CounterpartyID: id, Name: names[id]})
+			c.Payees = append(c.Payees, Payee{Amount: formatMicros(payees[id]), CounterpartyID: id, Name: names[id]})
 		}
 	}
 	difference := sums{}
@@ -102,9 +102,9 @@ func (s *Statement) Correct(previous *Statement, steps ...Step) (err error) {
 }
 
 // Changes are the changes of the steps from a statement on, in the order of
-// StatementCorrection.Changes.
-func Changes(before *Statement, steps ...Step) (changes []StatementChange, err error) {
-	changes = []StatementChange{}
+// Correction.Changes.
+func Changes(before *Statement, steps ...Step) (changes []Change, err error) {
+	changes = []Change{}
 	for _, step := range steps {
 		some, err := changesTo(before, step)
 		if err != nil {
@@ -117,14 +117,14 @@ func Changes(before *Statement, steps ...Step) (changes []StatementChange, err e
 }
 
 // changesTo are the changes of one step, in any order.
-func changesTo(before *Statement, after Step) (changes []StatementChange, err error) {
+func changesTo(before *Statement, after Step) (changes []Change, err error) {
 	type counted struct {
 		amounts  sums
 		receipts int64
 	}
-	all := make(map[StatementChange]*counted) // by what is left without amount and receipts
-	add := func(rightID, meteringBasis, ruleID string, receipts int64, shares []StatementShare, to func(sums, string) error) {
-		key := StatementChange{RightID: rightID, MeteringBasis: meteringBasis, RuleID: ruleID, Reason: after.Reason}
+	all := make(map[Change]*counted) // by what is left without amount and receipts
+	add := func(rightID, meteringBasis, ruleID string, receipts int64, shares []Share, to func(sums, string) error) {
+		key := Change{RightID: rightID, MeteringBasis: meteringBasis, RuleID: ruleID, Reason: after.Reason}
 		if all[key] == nil {
 			all[key] = &counted{amounts: sums{}}
 		}
@@ -156,12 +156,12 @@ func changesTo(before *Statement, after Step) (changes []StatementChange, err er
 	return changes, err
 }
 
-func compareChanges(a, b StatementChange) int {
+func compareChanges(a, b Change) int {
 	return cmp.Or(strings.Compare(a.RightID, b.RightID), strings.Compare(a.MeteringBasis, b.MeteringBasis), strings.Compare(a.RuleID, b.RuleID), strings.Compare(a.Reason, b.Reason))
 }
 
 // reasons are those that its changes may have.
-func (c *StatementCorrection) reasons() []string {
+func (c *Correction) reasons() []string {
 	if c.VoidReason != nil {
 		return []string{Voided}
 	}
