@@ -243,8 +243,8 @@ func readKey(s *Scanner) (k Key) {
 	return k
 }
 
-// readAnsweredKey consumes a key as the sandbox returns it, whose members are in another order.
-func readAnsweredKey(s *Scanner) (k Key) {
+// ReadAnsweredKey consumes a key as the sandbox returns it, whose members are in another order.
+func ReadAnsweredKey(s *Scanner) (k Key) {
 	s.Lit(`{"keyId":`)
 	k.KeyID = s.Name()
 	s.Lit(`,"algorithm":`)

@@ -12,9 +12,8 @@
 //   - Personal data is not hashed, so erasing it breaks no proof.
 //
 // The package keeps no state, reads no clock, and uses randomness only in GenerateRoot and
-// History. Keys are passed in as crypto.Signer and may be in another process. All functions are
-// safe for concurrent use; a Meter, a Ledger, a History, a PackBuilder, a BundleWriter
-// and a PackReader belong to one goroutine. Package canonical writes and reads JSON in its one
+// pack.History. Keys are passed in as crypto.Signer and may be in another process. All functions are
+// safe for concurrent use. Package canonical writes and reads JSON in its one
 // form, package merkle has the tree that the events of a log are leaves of. Package verify judges
 // what was signed.
 //

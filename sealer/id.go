@@ -12,7 +12,7 @@ import (
 
 // Prefixes of ids.
 const (
-	eventPrefix   = "evt_"
+	EventPrefix   = "evt_"
 	ReceiptPrefix = "rcp_"
 	PackPrefix    = "ppk_"
 	tenantPrefix  = "tnt_"

@@ -189,7 +189,7 @@ func (d *RecordedDelivery) checkWitness(sum merkle.Hash) error {
 func (d *RecordedDelivery) check() error {
 	r, e := &d.Receipt, &d.Event
 	switch {
-	case e.EventID[len(eventPrefix):] != strings.TrimPrefix(r.ReceiptID, ReceiptPrefix):
+	case e.EventID[len(EventPrefix):] != strings.TrimPrefix(r.ReceiptID, ReceiptPrefix):
 		return fmt.Errorf("event %s carries receipt %s", e.EventID, r.ReceiptID)
 	case e.Subject != Ref{SubjectRight, d.RightID}:
 		return fmt.Errorf("subject %s %s is not the right %s", e.Subject.Kind, e.Subject.ID, d.RightID)
@@ -293,6 +293,21 @@ func cutObject(text, sep []byte) (object, rest []byte, found bool) {
 	}
 	return text[:i+1], text[i+len(sep):], true
 }
+
+// A delivery is a duplicate if a lower leaf holds a delivery with the same identity, however
+// old; or one with the same idempotency hash that is at most DuplicateWindow older, by the
+// events' own times, or younger, as a clock may be ahead. A warehouse decides by the same rule
+// while it loads (pipeline.Sink): the order of leaves is that of the events' lowest positions.
+// A duplicate is kept as evidence and metered zero, with ReasonDuplicate and BasisNone in
+// place of its own reason and basis.
+const (
+	DuplicateWindow = 24 * time.Hour
+	ReasonDuplicate = "DUPLICATE"
+	BasisNone       = "none"
+)
+
+// Keyed reports whether a delivery can be a duplicate.
+func (d *RecordedDelivery) Keyed() bool { return d.Idempotency != "" || d.Identity != RowIdentity{} }
 
 // RowIdentity identifies the row of a vendor's report that a delivery is: all deliveries with
 // one identity are the same play, whenever they are sent. The zero value is for a delivery that

@@ -164,7 +164,7 @@ func (s *Signer) SealDelivery(dst []byte, d *Delivery, r *Receipt) ([]byte, erro
 		return dst, fmt.Errorf("cannot seal delivery: %w", err)
 	}
 	e := Event{
-		EventID:           eventPrefix + r.ReceiptID[len(ReceiptPrefix):],
+		EventID:           EventPrefix + r.ReceiptID[len(ReceiptPrefix):],
 		TenantID:          d.TenantID,
 		Type:              TypeDelivery,
 		At:                r.IssuedAt,

@@ -226,12 +226,3 @@ func CheckRights(rights []SettlementRight) error {
 func SameRight(a, b SettlementRight) bool {
 	return a.RightID == b.RightID && slices.Equal(a.Campaigns, b.Campaigns) && maps.Equal(a.Labels, b.Labels)
 }
-
-// byID returns rights by their ids.
-func byID(rights []SettlementRight) map[string]*SettlementRight {
-	all := make(map[string]*SettlementRight, len(rights))
-	for i := range rights {
-		all[rights[i].RightID] = &rights[i]
-	}
-	return all
-}

@@ -9,7 +9,10 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+
+	"github.com/go-json-experiment/json"
 
 	"muniment.example/sealer/canonical"
 )
@@ -71,17 +74,6 @@ type Metered struct {
 // control/settle implements it. It must be pure. It fails if a rule can't be read.
 type Rate func(rules []SettlementRule, receipts iter.Seq[Metered]) ([]SettlementLine, []Unrated, error)
 
-// rules are those of a settlement that may be nil.
-func (s *Settlement) rules() []SettlementRule {
-	if s == nil {
-		return nil
-	}
-	return s.Rules
-}
-
-// Rules are the settlement rules of the log at the end of the pack.
-func (h *PackHeader) Rules() []SettlementRule { return h.Settlement.rules() }
-
 // Rights is what the lines say of the scopes of rights: a right that a rule rates has the rule's campaign and
 // label. Rated by no more than that, the same receipts make the same lines. It fails if a rule can't be read.
 func (s *Settlement) Rights() ([]SettlementRight, error) {
@@ -120,8 +112,8 @@ func (s *Settlement) Rights() ([]SettlementRight, error) {
 	return list, nil
 }
 
-// append appends the canonical text, a list of one or, without rules, of none.
-func (s *Settlement) append(dst []byte) []byte {
+// Append appends the canonical text, a list of one or, without rules, of none.
+func (s *Settlement) Append(dst []byte) []byte {
 	if s == nil {
 		return append(dst, "[]"...)
 	}
@@ -182,8 +174,8 @@ func (u *Unrated) append(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// readSettlement reads what Settlement.append writes.
-func readSettlement(s *Scanner) *Settlement {
+// ReadSettlement reads what Append writes.
+func ReadSettlement(s *Scanner) *Settlement {
 	if s.Has("[]") {
 		return nil
 	}
@@ -246,8 +238,8 @@ func readUnrated(s *Scanner) (u Unrated) {
 	return u
 }
 
-// check checks that there are rules, in the order of their leaves, in a log of the given size.
-func (s *Settlement) check(size uint64) error {
+// Check checks that there are rules, in the order of their leaves, in a log of the given size.
+func (s *Settlement) Check(size uint64) error {
 	if s == nil {
 		return nil
 	}
@@ -264,7 +256,7 @@ func (s *Settlement) check(size uint64) error {
 
 // ID is the id in the record, empty if it can't be read.
 func (r *SettlementRule) ID() string {
-	id, _ := ruleID(r.Record)
+	id, _ := RuleID(r.Record)
 	return id
 }
 
@@ -291,4 +283,27 @@ func RulesAt(size uint64, before, events []SettlementRule) []SettlementRule {
 		}
 	}
 	return slices.SortedFunc(maps.Values(rules), func(a, b SettlementRule) int { return cmp.Compare(a.Leaf, b.Leaf) })
+}
+
+// Rights returns what the rules name of the scopes of rights. It may leave out those of which that is nothing.
+type Rights func(names *ScopeNames, rightIDs []string) ([]SettlementRight, error)
+
+// ruleEvents is the prefix of the types of events whose data is the record of a settlement rule.
+const ruleEvents = "settlement_rule."
+
+// isRule reports whether the data of an event is the record of a settlement rule.
+func isRule(e *Event) bool { return strings.HasPrefix(e.Type, ruleEvents) }
+
+// RuleID returns the id in the record of a rule.
+func RuleID(record []byte) (string, error) {
+	var r struct {
+		ID string `json:"id"`
+	}
+	if err := json.Unmarshal(record, &r); err != nil {
+		return "", err
+	}
+	if r.ID == "" {
+		return "", errors.New("it has no id")
+	}
+	return r.ID, nil
 }

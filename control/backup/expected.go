@@ -15,6 +15,7 @@ import (
 	"muniment.example/control/proof"
 	"muniment.example/control/signing"
 	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 )
 
 // Expected is evidence kept elsewhere: that a tenant's Merkle log once had a root at a size.
@@ -56,11 +57,11 @@ func readExpected(file string) (e Expected, err error) {
 		text = []byte(answer.Data.Checkpoint)
 	}
 	if bytes.HasPrefix(text, []byte("{")) {
-		pack, err := sealer.ReadPack(r)
+		p, err := pack.Read(r)
 		if err != nil {
 			return e, err
 		}
-		h := pack.Header()
+		h := p.Header()
 		return Expected{File: file, TenantID: h.TenantID, TreeSize: h.TreeSize, RootHash: h.RootHash.String()}, nil
 	}
 	origin, _, _ := strings.Cut(string(text), "\n")

@@ -11,6 +11,7 @@ import (
 
 	"muniment.example/pipeline"
 	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 )
 
 // Scopes returns what names has of the scopes of rights, by their ids; nil names everything. A scope is that of
@@ -130,10 +131,10 @@ func (s *scopeSearch) inPack(ctx context.Context, p Pack) error {
 		return err
 	}
 	defer file.Close()
-	pack, err := sealer.ReadPack(file)
+	reader, err := pack.Read(file)
 	for err == nil && len(s.missing) > 0 {
 		var text []byte
-		if text, err = pack.Next(); err == nil && bytes.Contains(text, issuedText) {
+		if text, err = reader.Next(); err == nil && bytes.Contains(text, issuedText) {
 			err = s.take(text)
 		}
 		if err == nil {

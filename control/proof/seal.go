@@ -11,6 +11,7 @@ import (
 	"muniment.example/gateway/api"
 	"muniment.example/pipeline/trace"
 	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 )
 
 // Sealed is the response of a seal.
@@ -283,7 +284,7 @@ func (s *packer) SealToEnd(ctx context.Context, tenantID string, by sealer.Ref) 
 	if p == nil {
 		return nil, nil
 	}
-	header, err := sealer.ParsePackHeader(p.Header)
+	header, err := pack.ParseHeader(p.Header)
 	if err != nil {
 		return nil, err
 	}
@@ -304,7 +305,7 @@ func (s *packer) RulesAt(ctx context.Context, tenantID string, size uint64) ([]s
 		return nil, api.Unavailable(api.WarehouseBehind, "not all events that are stated are sealed again yet: send the request again", time.Second)
 	}
 	if size == p.end() {
-		header, err := sealer.ParsePackHeader(p.Header)
+		header, err := pack.ParseHeader(p.Header)
 		return header.Rules(), err
 	}
 	before, err := s.RulesAt(ctx, tenantID, p.FirstIndex)
@@ -316,12 +317,12 @@ func (s *packer) RulesAt(ctx context.Context, tenantID string, size uint64) ([]s
 		return nil, err
 	}
 	defer file.Close()
-	pack, err := sealer.ReadPack(file)
+	reader, err := pack.Read(file)
 	var events []sealer.SettlementRule
 	for leaf := p.FirstIndex; err == nil && leaf < size; leaf++ {
 		var text []byte
 		var event sealer.Event
-		if text, err = pack.Next(); err == nil && bytes.Contains(text, []byte(`"settlement_rule.`)) { // few are worth parsing
+		if text, err = reader.Next(); err == nil && bytes.Contains(text, []byte(`"settlement_rule.`)) { // few are worth parsing
 			event, err = sealer.ParseEvent(text)
 		}
 		if rule := sealer.RuleIn(&event, leaf); rule != nil {

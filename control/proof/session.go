@@ -7,6 +7,7 @@ import (
 
 	"muniment.example/control/store"
 	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 )
 
 // Types of this service's events.
@@ -46,7 +47,7 @@ type Pack struct {
 // counts are the lengths of lists in a header.
 type counts struct{ duplicates, rated, unrated int64 }
 
-func countsOf(h *sealer.PackHeader) counts {
+func countsOf(h *pack.Header) counts {
 	c := counts{duplicates: int64(len(h.Duplicates))}
 	if h.Settlement == nil {
 		return c

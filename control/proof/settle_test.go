@@ -16,6 +16,7 @@ import (
 	"muniment.example/deploy/stack/stacktest"
 	"muniment.example/gate"
 	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
 )
 
@@ -141,7 +142,7 @@ func TestSettlementAfterACrash(t *testing.T) {
 
 			rated := map[string]int64{}
 			for _, p := range h.packs() {
-				header, err := sealer.ParsePackHeader(p.Header)
+				header, err := pack.ParseHeader(p.Header)
 				require.NoError(t, err)
 				for _, l := range header.Settlement.Lines {
 					rated[l.Amount] += l.Receipts
@@ -163,7 +164,7 @@ func TestTwoProcessesSettleAlike(t *testing.T) {
 	var built, compared sync.WaitGroup
 	built.Add(2)
 	compared.Add(2)
-	drafts := make(chan sealer.PackHeader, 4)
+	drafts := make(chan pack.Header, 4)
 	var group sync.WaitGroup
 	for _, service := range []*Service{h.service, other} {
 		once := sync.OnceFunc(func() {
@@ -205,15 +206,15 @@ func TestTwoProcessesSettleAlike(t *testing.T) {
 	h.check()
 }
 
-func headerIn(file string) (sealer.PackHeader, error) {
+func headerIn(file string) (pack.Header, error) {
 	f, err := os.Open(file)
 	if err != nil {
-		return sealer.PackHeader{}, err
+		return pack.Header{}, err
 	}
 	defer f.Close()
-	p, err := sealer.ReadPack(f)
+	p, err := pack.Read(f)
 	if err != nil {
-		return sealer.PackHeader{}, err
+		return pack.Header{}, err
 	}
 	return *p.Header(), nil
 }

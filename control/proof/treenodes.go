@@ -10,9 +10,9 @@ import (
 	"path/filepath"
 
 	"muniment.example/gateway/api"
-	"muniment.example/sealer"
 	"muniment.example/sealer/keyfile"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/pack"
 )
 
 // nodesSuffix ends the name of the file with the hashes of a pack's nodes.
@@ -134,7 +134,7 @@ func (n *nodes) rebuild(ctx context.Context, p Pack) (nodesFile, error) {
 		return nil, err
 	}
 	defer file.Close()
-	entries, err := sealer.ReadPack(file)
+	entries, err := pack.Read(file)
 	if err != nil {
 		return nil, err
 	}

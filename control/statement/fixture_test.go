@@ -21,6 +21,7 @@ import (
 	"muniment.example/pipeline"
 	"muniment.example/pipeline/conform"
 	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
 )
 
@@ -151,7 +152,7 @@ func (h *fixture) Span(_ context.Context, _ string, first, last int64) (*proof.S
 	run := h.spans[first-1 : last]
 	all := *run[0]
 	all.Last, all.LastID, all.To, all.Entries, all.Metering = last, run[len(run)-1].LastID, run[len(run)-1].To, 0, nil
-	lines := map[sealer.MeterRow][3]int64{}
+	lines := map[pack.MeterRow][3]int64{}
 	for _, s := range run {
 		all.Entries += s.Entries
 		for _, l := range s.Metering {

@@ -41,6 +41,7 @@ import (
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
 	"muniment.example/sealer/statement"
 	"muniment.example/sealer/verify"
@@ -157,7 +158,7 @@ type modelDraft struct {
 
 // sealedPack is a pack with its events.
 type sealedPack struct {
-	*sealer.SealedPack
+	*pack.Pack
 	bundle []byte
 }
 
@@ -863,7 +864,7 @@ func (h *history) seal(ctx context.Context, events [][]byte) {
 	h.stage.Advance(time.Millisecond)
 	directory, err := h.stage.Keys.Directory(ctx)
 	require.NoError(h.t, err)
-	cfg := sealer.PackConfig{
+	cfg := pack.Config{
 		PackID: api.NewID(api.PrefixPack, h.stage.Now()), TenantID: h.tenant, Before: merkle.NewTree(), SealedAt: h.stage.Now(), Directory: directory, Key: h.stage.Keys.Pack.Key, Rate: settle.Rating.Rate, Workers: 1,
 		Rights: func(_ *sealer.ScopeNames, ids []string) ([]sealer.SettlementRight, error) { return scopesOf(ids), nil },
 	}
@@ -873,7 +874,7 @@ func (h *history) seal(ctx context.Context, events [][]byte) {
 	}
 	var table packsums.Table
 	cfg.Counted = table.Count
-	b, err := sealer.NewPackBuilder(cfg)
+	b, err := pack.NewBuilder(cfg)
 	require.NoError(h.t, err)
 	for _, e := range events {
 		b.Add(e)
@@ -881,7 +882,7 @@ func (h *history) seal(ctx context.Context, events [][]byte) {
 	p, err := b.Seal()
 	require.NoError(h.t, err)
 	var out bytes.Buffer
-	w := sealer.NewBundleWriter(&out, p)
+	w := pack.NewBundleWriter(&out, p)
 	for _, e := range events {
 		require.NoError(h.t, w.Add(e))
 	}
@@ -891,7 +892,7 @@ func (h *history) seal(ctx context.Context, events [][]byte) {
 }
 
 // record writes into the database what of a pack its sums are read from.
-func (h *history) record(p *sealer.PackHeader, table *packsums.Table) {
+func (h *history) record(p *pack.Header, table *packsums.Table) {
 	codec, err := packsums.NewCodec()
 	require.NoError(h.t, err)
 	last := h.rows[p.TreeSize-1].Position

@@ -15,6 +15,7 @@ import (
 	"muniment.example/gateway/auth"
 	"muniment.example/pipeline"
 	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/statement"
 )
 
@@ -319,7 +320,7 @@ func (r *reconciler) compare(ctx context.Context, tenantID string, span *proof.S
 		return sealed, rows, err
 	}
 	sealed.entries, rows.entries = span.Entries, n
-	left := map[sealer.MeterRow]bool{}
+	left := map[pack.MeterRow]bool{}
 	for _, l := range span.Metering {
 		sealed.add(l.Reason, l.Receipts, l.QuantityMs, l.Impressions)
 		left[l] = true

@@ -64,7 +64,7 @@ func signature(key ed25519.PrivateKey, text []byte) object {
 
 // forgery is a pack of which everything can be changed before it is signed anew.
 type forgery struct {
-	*pack
+	*sealedPack
 	header object
 	key    ed25519.PrivateKey // that signs it
 }

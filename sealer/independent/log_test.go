@@ -18,6 +18,7 @@ import (
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
 )
 
@@ -29,10 +30,10 @@ type log struct {
 	sealing  ed25519.PrivateKey
 	now      time.Time
 	tree     *merkle.Tree
-	previous *sealer.PackRef
+	previous *pack.Ref
 	rules    []sealer.SettlementRule
 	priced   bool // it gets settlement rules
-	packs    []*pack
+	packs    []*sealedPack
 	repeats  []sighting
 
 	// What proofs are made of: all events, and the hashes of the log's nodes.

@@ -174,7 +174,7 @@ func (s *service) badDirectory(good []byte) (name string, text []byte) {
 		}},
 		{"a delegation whose signature is spoilt", func() {
 			said := d["delegation"].(string)
-			f := &forgery{pack: &pack{log: &log{service: s}}}
+			f := &forgery{sealedPack: &sealedPack{log: &log{service: s}}}
 			at := strings.LastIndex(said, "— ")
 			d["delegation"] = said[:at] + f.flipped(said[at:])
 		}},

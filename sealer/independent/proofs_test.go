@@ -15,6 +15,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/pack"
 )
 
 func (l *log) node(n merkle.Node) (merkle.Hash, error) {
@@ -23,7 +24,7 @@ func (l *log) node(n merkle.Node) (merkle.Hash, error) {
 
 // home is the pack that holds a leaf.
 func (l *log) home(leaf uint64) int {
-	return slices.IndexFunc(l.packs, func(p *pack) bool { return leaf < p.Header.TreeSize })
+	return slices.IndexFunc(l.packs, func(p *sealedPack) bool { return leaf < p.Header.TreeSize })
 }
 
 // inclusion proves a leaf under the checkpoint of its pack or of a later one.
@@ -50,10 +51,10 @@ func (l *log) consistency() *sealer.ConsistencyProof {
 }
 
 // export takes some leaves out of the log.
-func (l *log) export() (*sealer.ExportHeader, [][]byte) {
+func (l *log) export() (*pack.ExportHeader, [][]byte) {
 	first := l.IntN(len(l.events))
 	count := 1 + l.IntN(len(l.events)-first)
-	h := &sealer.ExportHeader{
+	h := &pack.ExportHeader{
 		Count: uint64(count), FirstIndex: uint64(first), TenantID: l.tenant, Directory: l.directory(l.now),
 	}
 	packs := l.packs[l.home(h.FirstIndex) : l.home(h.FirstIndex+h.Count-1)+1]
@@ -66,7 +67,7 @@ func (l *log) export() (*sealer.ExportHeader, [][]byte) {
 	return h, l.events[first : first+count]
 }
 
-func exported(h *sealer.ExportHeader, events [][]byte) []byte {
+func exported(h *pack.ExportHeader, events [][]byte) []byte {
 	return append(bytes.Join(append([][]byte{h.Append(nil)}, events...), []byte("\n")), '\n')
 }
 

@@ -14,11 +14,12 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/verify"
 )
 
 // visitors are logs of the sandbox: packs by its key, receipts by that key and another.
-func visitors(s *service, n int) (packs []*pack) {
+func visitors(s *service, n int) (packs []*sealedPack) {
 	node := s.key(sealer.PurposeSandbox)
 	for range n {
 		l := s.newLog()
@@ -29,7 +30,7 @@ func visitors(s *service, n int) (packs []*pack) {
 		}
 		for range 1 + s.IntN(3) {
 			p := l.seal(1 + s.IntN(15))
-			p.file = sealer.AppendPackObject(nil, p.SealedPack, p.events)
+			p.file = pack.AppendObject(nil, p.Pack, p.events)
 			packs = append(packs, p)
 		}
 	}
@@ -193,7 +194,7 @@ func TestAnswersOfTheSandbox(t *testing.T) {
 	packs := visitors(s, 20)
 	key := keyJSON(s.entry(s.sandbox))
 	by := anchor{keys: f.put([]byte(s.runtimeKeys()))}
-	good := func(p *pack) string { return packAnswer(p.file, key) }
+	good := func(p *sealedPack) string { return packAnswer(p.file, key) }
 
 	var sets [][]string
 	chains := map[string][]string{}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/verify"
 )
 
@@ -116,7 +117,7 @@ var together = map[string]func(s *service, l *log) []evidence{
 		one, two := l.sealed([][]byte{event}, nil), l.seal(3)
 		three := l.sealed([][]byte{l.notice(), event}, nil)
 		return []evidence{
-			{two.file, ""}, {one.file, ""}, {sealer.AppendPackObject(nil, two.SealedPack, two.events), ""}, {two.file, ""}, {three.file, sealer.EntryRepeated},
+			{two.file, ""}, {one.file, ""}, {pack.AppendObject(nil, two.Pack, two.events), ""}, {two.file, ""}, {three.file, sealer.EntryRepeated},
 		}
 	},
 	"an event of a pack before a gap": func(s *service, l *log) []evidence {
@@ -303,7 +304,7 @@ func TestSubsets(t *testing.T) {
 			l.sealing = s.key(sealer.PurposePack)
 		}
 		stolen := l.sealing
-		var packs []*pack
+		var packs []*sealedPack
 		for range 3 + s.IntN(4) {
 			if s.IntN(12) == 0 {
 				fork := *l
@@ -324,7 +325,7 @@ func TestSubsets(t *testing.T) {
 			var set []string
 			for _, p := range packs {
 				for n := []int{0, 1, 1, 1, 2}[s.IntN(5)]; n > 0; n-- {
-					file := [][]byte{p.file, sealer.AppendPackObject(nil, p.SealedPack, p.events)}[s.IntN(2)]
+					file := [][]byte{p.file, pack.AppendObject(nil, p.Pack, p.events)}[s.IntN(2)]
 					switch s.IntN(24) {
 					case 0: // another header, which is not signed
 						file = bytes.Replace(file, []byte(`"packId":"ppk_0`), []byte(`"packId":"ppk_1`), 1)

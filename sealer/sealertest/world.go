@@ -21,6 +21,7 @@ import (
 	"muniment.example/gate"
 	"muniment.example/sealer"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
 )
 
@@ -65,7 +66,7 @@ type World struct {
 	Until    time.Time // the end of its delegation
 	Now      time.Time
 	Tree     *merkle.Tree
-	Previous *sealer.PackRef
+	Previous *pack.Ref
 	Rules    []sealer.SettlementRule // of the log
 	Scopes   []sealer.SettlementRight
 	Packs    int
@@ -228,7 +229,7 @@ func (w *World) PackID(n int) string {
 }
 
 // Seal builds the next pack of the log.
-func (w *World) Seal(events [][]byte, change ...func(*sealer.PackConfig)) *sealer.SealedPack {
+func (w *World) Seal(events [][]byte, change ...func(*pack.Config)) *pack.Pack {
 	w.TB.Helper()
 	p, err := w.TrySeal(events, change...)
 	require.NoError(w.TB, err)
@@ -239,16 +240,16 @@ func (w *World) Seal(events [][]byte, change ...func(*sealer.PackConfig)) *seale
 }
 
 // TrySeal is Seal, which may be refused.
-func (w *World) TrySeal(events [][]byte, change ...func(*sealer.PackConfig)) (*sealer.SealedPack, error) {
+func (w *World) TrySeal(events [][]byte, change ...func(*pack.Config)) (*pack.Pack, error) {
 	w.TB.Helper()
 	return w.Builder(events, change...).Seal()
 }
 
 // Builder is that of the next pack, with the events.
-func (w *World) Builder(events [][]byte, change ...func(*sealer.PackConfig)) *sealer.PackBuilder {
+func (w *World) Builder(events [][]byte, change ...func(*pack.Config)) *pack.Builder {
 	w.TB.Helper()
 	w.Now = w.Now.Add(time.Second)
-	cfg := sealer.PackConfig{
+	cfg := pack.Config{
 		PackID: w.PackID(w.Packs + 1), TenantID: w.Tenant, Before: w.Tree, Previous: w.Previous,
 		SealedAt: w.Now, Directory: w.Directory(), Key: w.PackKey, Rules: w.Rules, Rate: rate.Rating.Rate,
 		Rights: func(_ *sealer.ScopeNames, ids []string) ([]sealer.SettlementRight, error) {
@@ -258,7 +259,7 @@ func (w *World) Builder(events [][]byte, change ...func(*sealer.PackConfig)) *se
 	for _, c := range change {
 		c(&cfg)
 	}
-	b, err := sealer.NewPackBuilder(cfg)
+	b, err := pack.NewBuilder(cfg)
 	require.NoError(w.TB, err)
 	for _, e := range events {
 		b.Add(e)
@@ -267,10 +268,10 @@ func (w *World) Builder(events [][]byte, change ...func(*sealer.PackConfig)) *se
 }
 
 // Bundle is the pack as NDJSON.
-func Bundle(tb testing.TB, p *sealer.SealedPack, events [][]byte) []byte {
+func Bundle(tb testing.TB, p *pack.Pack, events [][]byte) []byte {
 	tb.Helper()
 	var out bytes.Buffer
-	w := sealer.NewBundleWriter(&out, p)
+	w := pack.NewBundleWriter(&out, p)
 	for _, e := range events {
 		require.NoError(tb, w.Add(e))
 	}

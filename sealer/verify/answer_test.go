@@ -16,6 +16,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
 	"muniment.example/sealer/sealertest"
 )
@@ -66,16 +67,16 @@ func TestPackAnswer(t *testing.T) {
 	second := w.Run(2)
 	later := sealertest.PrivateKey("the next of the sandbox")
 	w.Keys = append(w.Keys, sealer.NewKey(sealertest.Public(later), sealer.PurposeSandbox, sealertest.Epoch))
-	p2 := w.Seal(second, func(c *sealer.PackConfig) { c.Key = later })
-	pack, next := sealer.AppendPackObject(nil, p1, first), sealer.AppendPackObject(nil, p2, second)
+	p2 := w.Seal(second, func(c *pack.Config) { c.Key = later })
+	object, next := pack.AppendObject(nil, p1, first), pack.AppendObject(nil, p2, second)
 	signer, node := *w.Key(p1.Header.SigningKeyID), *w.Key(w.Nodes[0].KeyID)
 	sealedAt := p1.Header.SealedAt
 	at := func(d time.Duration) *time.Time { at := sealedAt.Add(d); return &at }
 	with := func(change func(*sealer.Key)) sealer.Key { k := signer; change(&k); return k }
 	ends := func(d time.Duration) sealer.Key { return with(func(k *sealer.Key) { k.NotAfter = at(d) }) }
 	revoked := func(d time.Duration) sealer.Key { return with(func(k *sealer.Key) { k.RevokedAt = at(d) }) }
-	good := packAnswer(pack, answered(signer))
-	of := func(k sealer.Key) string { return packAnswer(pack, answered(k)) }
+	good := packAnswer(object, answered(signer))
+	of := func(k sealer.Key) string { return packAnswer(object, answered(k)) }
 	edit := func(old, new string) string {
 		require.Equal(t, 1, strings.Count(good, old), old)
 		return strings.Replace(good, old, new, 1)
@@ -107,7 +108,7 @@ func TestPackAnswer(t *testing.T) {
 		"as it was answered":      {all, good, nil},
 		"with a newline":          {all, good + "\n", nil},
 		"the data":                {all, good[len(startOfAnswer) : len(good)-1], nil},
-		"the pack":                {all, string(pack), nil},
+		"the pack":                {all, string(object), nil},
 		"a list in another order": {keysAnswer(node, signer), good, nil},
 		"the bare list":           {strings.TrimSuffix(strings.TrimPrefix(all, startOfAnswer), `,"contractVersion":"ws30.v1"}`), good, nil},
 		"an older answer":         {keysAnswer(ends(time.Hour), node), good, nil},
@@ -119,15 +120,15 @@ func TestPackAnswer(t *testing.T) {
 		"ok again":           {all, edit(`{"ok":true`, `{"ok":true,"ok":true`), []sealer.Code{FormatUnknown}},
 		"a version":          {all, strings.TrimSuffix(good, "}") + endOfAnswer, []sealer.Code{FormatInvalid}},
 		"two newlines":       {all, good + "\n\n", []sealer.Code{FormatInvalid}},
-		"a newline, alone":   {all, string(pack) + "\n", []sealer.Code{FormatInvalid}},
-		"the pack in data":   {all, startOfAnswer + string(pack) + "}", []sealer.Code{FormatInvalid}},
+		"a newline, alone":   {all, string(object) + "\n", []sealer.Code{FormatInvalid}},
+		"the pack in data":   {all, startOfAnswer + string(object) + "}", []sealer.Code{FormatInvalid}},
 		"a space":            {all, edit(`"data":{`, `"data": {`), []sealer.Code{FormatUnknown}},
 		"a space inside":     {all, edit(`,"verificationKey":`, `, "verificationKey":`), []sealer.Code{FormatInvalid}},
-		"no key":             {all, packAnswer(pack, "null"), []sealer.Code{FormatInvalid}},
-		"the key first":      {all, startOfAnswer + `{"verificationKey":` + answered(signer) + `,"pack":` + string(pack) + `}}`, []sealer.Code{FormatUnknown}},
-		"two keys":           {all, packAnswer(pack, answered(signer)+`,"verificationKey":`+answered(signer)), []sealer.Code{FormatInvalid}},
-		"a member more":      {all, packAnswer(pack, strings.TrimSuffix(answered(signer), "}")+`,"use":"sig"}`), []sealer.Code{FormatInvalid}},
-		"a member twice":     {all, packAnswer(pack, strings.Replace(answered(signer), `"notAfter":null`, `"notAfter":null,"notAfter":null`, 1)), []sealer.Code{FormatInvalid}},
+		"no key":             {all, packAnswer(object, "null"), []sealer.Code{FormatInvalid}},
+		"the key first":      {all, startOfAnswer + `{"verificationKey":` + answered(signer) + `,"pack":` + string(object) + `}}`, []sealer.Code{FormatUnknown}},
+		"two keys":           {all, packAnswer(object, answered(signer)+`,"verificationKey":`+answered(signer)), []sealer.Code{FormatInvalid}},
+		"a member more":      {all, packAnswer(object, strings.TrimSuffix(answered(signer), "}")+`,"use":"sig"}`), []sealer.Code{FormatInvalid}},
+		"a member twice":     {all, packAnswer(object, strings.Replace(answered(signer), `"notAfter":null`, `"notAfter":null,"notAfter":null`, 1)), []sealer.Code{FormatInvalid}},
 		"another pack":       {all, packAnswer(next, answered(signer)), []sealer.Code{sealer.KeyUnknown}},
 		"the node's key":     {all, of(node), []sealer.Code{KeyMismatch}},
 		"a stranger's key":   {all, of(sealer.NewKey(sealertest.Public(sealertest.PrivateKey("stranger")), sealer.PurposeSandbox, sealertest.Epoch)), []sealer.Code{KeyMismatch}},
@@ -165,9 +166,9 @@ func TestPackAnswer(t *testing.T) {
 		require.Contains(t, remarks(r.Files[0]), ChainVouched)
 	})
 	t.Run("every byte around the pack", func(t *testing.T) {
-		from := strings.Index(good, string(pack))
+		from := strings.Index(good, string(object))
 		for i := range good {
-			if i >= from && i < from+len(pack) {
+			if i >= from && i < from+len(object) {
 				continue
 			}
 			spoilt := []byte(good)

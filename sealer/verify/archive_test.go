@@ -12,6 +12,7 @@ import (
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -20,7 +21,7 @@ type archive struct {
 	*world
 	row    []byte // hashes of the nodes
 	events [][]byte
-	packs  []*sealer.SealedPack
+	packs  []*pack.Pack
 	ends   []uint64 // size of the log after each pack
 	grown  *merkle.Tree
 
@@ -103,9 +104,9 @@ func (a *archive) checkpointAnswer(pack int) []byte {
 }
 
 // export exports leaves.
-func (a *archive) export(first, count int, change ...func(*sealer.ExportHeader)) []byte {
+func (a *archive) export(first, count int, change ...func(*pack.ExportHeader)) []byte {
 	a.TB.Helper()
-	h := sealer.ExportHeader{Count: uint64(count), FirstIndex: uint64(first), TenantID: a.Tenant, Directory: a.Directory()}
+	h := pack.ExportHeader{Count: uint64(count), FirstIndex: uint64(first), TenantID: a.Tenant, Directory: a.Directory()}
 	from, to := a.home(first), a.home(first+count-1)
 	for _, p := range a.packs[from : to+1] {
 		h.Checkpoints = append(h.Checkpoints, p.Header.Checkpoint)
@@ -195,7 +196,7 @@ func TestBeforeIsTheTreeOfThePackBefore(t *testing.T) {
 	a := newArchive(t, 4, 1, 3, 9, 2)
 	tree := merkle.NewTree()
 	for _, p := range a.packs {
-		h, err := sealer.ParsePackHeader(p.HeaderText)
+		h, err := pack.ParseHeader(p.HeaderText)
 		require.NoError(t, err)
 		before, err := h.Before()
 		require.NoError(t, err)

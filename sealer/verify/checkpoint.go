@@ -14,6 +14,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/pack"
 )
 
 // head is a signed checkpoint that came with evidence.
@@ -221,13 +222,13 @@ func lastCheckpoint(f *FileReport) (string, error) {
 	}
 	defer file.Close()
 	if f.Kind == kindPack {
-		p, err := sealer.ReadPack(file)
+		p, err := pack.Read(file)
 		if err != nil {
 			return "", err
 		}
 		return p.Header().Checkpoint, nil
 	}
-	e, err := sealer.ReadExport(file)
+	e, err := pack.ReadExport(file)
 	if err != nil {
 		return "", err
 	}

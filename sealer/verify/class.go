@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 )
 
 // class is what a code means for the file that has it.
@@ -134,7 +135,7 @@ func KeyFault(d *sealer.Directory, keyID string, at time.Time, code sealer.Code)
 }
 
 // entryFault is KeyFault for an entry.
-func entryFault(d *sealer.Directory, f *sealer.Finding) sealer.Code {
+func entryFault(d *sealer.Directory, f *pack.Finding) sealer.Code {
 	if f.Delivery == nil {
 		return f.Code
 	}
@@ -144,7 +145,7 @@ func entryFault(d *sealer.Directory, f *sealer.Finding) sealer.Code {
 // vouched are the codes of faults of entries in a file that vouches for them, as it is signed: a pack
 // or an export. It took them when their key was revoked; and its directory, which the root has
 // delegated to, or a newer one, had to list their key.
-func (t *trust) vouched(faults []sealer.Fault) []sealer.Fault {
+func (t *trust) vouched(faults []pack.Fault) []pack.Fault {
 	faults = slices.Clone(faults)
 	for i := range faults {
 		switch f := &faults[i]; {

@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 )
 
 // Events that stop a right or an API key, or end that, and the one that makes a right.
@@ -95,7 +96,7 @@ func newConduct(tenantID string, first uint64, names *sealer.ScopeNames) *conduc
 }
 
 // note records the next entry.
-func (c *conduct) note(f *sealer.Finding) {
+func (c *conduct) note(f *pack.Finding) {
 	leaf, e := c.first+c.entries, &f.Event
 	c.entries++
 	switch {
@@ -143,7 +144,7 @@ func (c *conduct) delivery(i int) *decidedDelivery {
 // sealed records when a pack was sealed, unless it is full: then part of what control had
 // committed may be in the next.
 func (c *conduct) sealed(entries, size uint64, at time.Time) {
-	if entries < sealer.MaxPackEntries {
+	if entries < pack.MaxEntries {
 		c.seals = append(c.seals, seal{size, at})
 	}
 }

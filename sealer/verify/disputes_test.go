@@ -12,6 +12,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/sealertest"
 	"muniment.example/sealer/statement"
 )
@@ -136,7 +137,7 @@ func TestForgedStatementIsNotCounted(t *testing.T) {
 		v.openStatement(new(FileReport), c.text)
 		s := v.statements[b.Tenant][0]
 		s.prepare(&v)
-		kept := packCheck{header: &p.header, statements: v.statements, ledger: &sealer.Ledger{Rated: []sealer.Rated{{Row: new(sealer.MeterRow), RenderedAt: s.said.From.UnixMilli()}}}}
+		kept := packCheck{header: &p.header, statements: v.statements, ledger: &pack.Ledger{Rated: []pack.Rated{{Row: new(pack.MeterRow), RenderedAt: s.said.From.UnixMilli()}}}}
 		kept.keepReceipts()
 		require.Len(t, kept.receipts, c.want, name)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
 	"muniment.example/sealer/sealertest"
 )
@@ -24,14 +25,14 @@ func (w *world) signAnyway(events [][]byte, earlier map[string]uint64) []byte {
 	text := w.Directory()
 	directory, err := sealer.ReadDirectory(text)
 	require.NoError(w.TB, err)
-	l := sealer.NewLedger(w.Tenant, w.Tree.Size(), w.Tree, nil)
+	l := pack.NewLedger(w.Tenant, w.Tree.Size(), w.Tree, nil)
 	l.Settles, l.Keeps = true, true
 	l.Adopt(w.Rules)
 	l.Claim = func(e *sealer.Event, _ uint64) (uint64, bool) {
 		first, ok := earlier[e.EventID]
 		return first, ok
 	}
-	in := sealer.Inspector{Directory: directory, Purpose: sealer.PurposeReceipt, SealedAt: w.Now}
+	in := pack.Inspector{Directory: directory, Purpose: sealer.PurposeReceipt, SealedAt: w.Now}
 	for _, e := range events {
 		l.Fold(in.Inspect(e)[0])
 	}
@@ -39,7 +40,7 @@ func (w *world) signAnyway(events [][]byte, earlier map[string]uint64) []byte {
 	require.NoError(w.TB, err)
 	settlement, err := l.Settlement(rate.Rating.Rate, nil)
 	require.NoError(w.TB, err)
-	h := sealer.PackHeader{
+	h := pack.Header{
 		Consistency: consistency, Count: len(events), Directory: text, Duplicates: l.Duplicates, FirstIndex: w.Tree.Size(),
 		Metering: l.Meter.Rows(), PackID: w.PackID(w.Packs + 1), Previous: w.Previous, RootHash: l.Tree.Root(), SealedAt: w.Now,
 		Settlement: settlement, SigningKeyID: sealer.KeyID(sealertest.Public(w.PackKey)), TenantID: w.Tenant, TreeSize: l.Tree.Size(),

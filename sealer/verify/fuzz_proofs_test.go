@@ -12,6 +12,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/pack"
 )
 
 // FuzzInclusionProof: what is read is written the same again, in its form.
@@ -43,7 +44,7 @@ func FuzzConsistencyProof(f *testing.F) {
 func FuzzReadExport(f *testing.F) {
 	seeds(f, "good/export*", "bad/export*")
 	f.Fuzz(func(t *testing.T, text []byte) {
-		e, err := sealer.ReadExport(strings.NewReader(string(text)))
+		e, err := pack.ReadExport(strings.NewReader(string(text)))
 		if err != nil {
 			return
 		}

@@ -10,6 +10,7 @@ import (
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/pack"
 )
 
 // proofFiles are the files that hold neither packs nor receipts nor keys, read but
@@ -234,7 +235,7 @@ func (i *inclusionFile) verify(v *verification, events []*eventFile) {
 	if !ok {
 		return // nothing says when the event stood there
 	}
-	in := &sealer.Inspector{Directory: v.trust.newer, Purpose: i.head.receipts(), SealedAt: by}
+	in := &pack.Inspector{Directory: v.trust.newer, Purpose: i.head.receipts(), SealedAt: by}
 	f := in.Inspect(i.event)[0]
 	f.Code = entryFault(in.Directory, &f)
 	i.conduct = newConduct(f.Event.TenantID, i.proof.Index, &v.names)

@@ -14,6 +14,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -91,7 +92,7 @@ func TestSandboxIsNamed(t *testing.T) {
 		event := file{"event", a.events[1]}
 		sets := map[string][]file{
 			"a bundle":              {{"pack", sealertest.Bundle(t, a.packs[0], a.events[:5])}},
-			"an object":             {{"pack", sealer.AppendPackObject(nil, a.packs[1], a.events[5:])}},
+			"an object":             {{"pack", pack.AppendObject(nil, a.packs[1], a.events[5:])}},
 			"a proof":               {{"proof", a.proofAnswer(1, 0)}},
 			"a proof and its event": {{"proof", []byte(a.inclusion(1, 1).Text())}, event},
 			"an export":             {{"export", a.export(2, 6)}},

@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/statement"
 )
 
@@ -27,7 +28,7 @@ func (c *packCheck) keepSums() {
 		return // the rules can't be read, as a verdict says
 	}
 	type key struct {
-		row        *sealer.MeterRow
+		row        *pack.MeterRow
 		completion string
 		edge       int
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
 	"muniment.example/sealer/sealertest"
 	"muniment.example/sealer/statement"
@@ -34,7 +35,7 @@ var scopesOf = map[string]string{"rgh_0": `{"campaigns":["winter","spring"],"lab
 
 // scoped are two packs: the events of rights, and rules for a campaign and for a label with receipts; the
 // rights may come later.
-func (w *world) scoped(scopes map[string]string, later bool) (packs []*sealer.SealedPack, events [][][]byte) {
+func (w *world) scoped(scopes map[string]string, later bool) (packs []*pack.Pack, events [][][]byte) {
 	w.TB.Helper()
 	w.Scopes = nil
 	var rights [][]byte
@@ -60,9 +61,9 @@ func (w *world) scoped(scopes map[string]string, later bool) (packs []*sealer.Se
 }
 
 // relabelled is a pack that is rated by other scopes.
-func (w *world) relabelled(p *sealer.SealedPack, events [][]byte, rights []sealer.SettlementRight) []byte {
+func (w *world) relabelled(p *pack.Pack, events [][]byte, rights []sealer.SettlementRight) []byte {
 	w.TB.Helper()
-	return w.resign(p, events, func(h *sealer.PackHeader) {
+	return w.resign(p, events, func(h *pack.Header) {
 		var err error
 		h.Settlement, err = ledgerOf(w.TB, w, h, events).Settlement(rate.Rating.Rate, func(*sealer.ScopeNames, []string) ([]sealer.SettlementRight, error) { return rights, nil })
 		require.NoError(w.TB, err)
@@ -116,7 +117,7 @@ func TestScopes(t *testing.T) {
 		require.True(t, w.files(t, lie).OK, name)
 	}
 	// What the lines say of one right contradicts itself: by the label no receipt would be left for the campaign.
-	torn := w.resign(packs[1], events[1], func(h *sealer.PackHeader) {
+	torn := w.resign(packs[1], events[1], func(h *pack.Header) {
 		h.Settlement = cloneSettlement(h.Settlement)
 		i := slices.IndexFunc(h.Settlement.Lines, func(l sealer.SettlementLine) bool { return l.RightID == "rgh_0" })
 		line := h.Settlement.Lines[i]

@@ -17,6 +17,7 @@ import (
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
 	"muniment.example/sealer/sealertest"
 	"muniment.example/sealer/statement"
@@ -26,7 +27,7 @@ import (
 type books struct {
 	*world
 	events    [][][]byte // of each pack
-	sealed    []*sealer.SealedPack
+	sealed    []*pack.Pack
 	packs     [][]byte
 	receipt   string // is disputed
 	statement statement.Statement
@@ -85,7 +86,7 @@ var everybody = []statement.Payee{{CounterpartyID: "cp_studio", Name: "Studio"},
 
 // rulesAt are those at the end of one of the packs.
 func (b *books) rulesAt(end statement.PackRef) []sealer.SettlementRule {
-	i := slices.IndexFunc(b.sealed, func(p *sealer.SealedPack) bool { return p.Header.TreeSize == end.TreeSize })
+	i := slices.IndexFunc(b.sealed, func(p *pack.Pack) bool { return p.Header.TreeSize == end.TreeSize })
 	return b.sealed[i].Header.Rules()
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 )
 
 // duplicates compares the header's list with the entries of this and of the other given packs,
@@ -26,7 +27,7 @@ func (c *packCheck) duplicates() {
 }
 
 // differingDuplicate describes the lowest leaf that is not the same in both; there is one.
-func differingDuplicate(computed, stated []sealer.Duplicate) string {
+func differingDuplicate(computed, stated []pack.Duplicate) string {
 	for len(computed) > 0 && len(stated) > 0 && computed[0] == stated[0] {
 		computed, stated = computed[1:], stated[1:]
 	}
@@ -56,10 +57,10 @@ func (c *packCheck) unproven() {
 
 // repetitions are how many receipts rows count as duplicates: of more than a pack may hold
 // any number, for rows may count whatever they like.
-func repetitions(rows []sealer.MeterRow) (n int64) {
+func repetitions(rows []pack.MeterRow) (n int64) {
 	for i := range rows {
 		if r := &rows[i]; r.Reason == sealer.ReasonDuplicate && r.MeteringBasis == sealer.BasisNone {
-			n = min(n+r.Receipts, sealer.MaxPackEntries+1)
+			n = min(n+r.Receipts, pack.MaxEntries+1)
 		}
 	}
 	return n

@@ -12,6 +12,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -94,8 +95,8 @@ func TestStolenDirectoryKey(t *testing.T) {
 		"revoked":                 {[]file{forged, forgedKeys, revoked, old}, [][]sealer.Code{{KeyMismatch, sealer.KeyUnknown}, {DirectoryRevoked}, nil, nil}},
 		"revoked, the other way":  {[]file{old, revoked, forgedKeys, forged}, [][]sealer.Code{nil, nil, {DirectoryRevoked}, {KeyMismatch, sealer.KeyUnknown}}},
 		"the next pack shows it":  {[]file{forgedKeys, forged, next, old}, [][]sealer.Code{{DirectoryRevoked}, {KeyMismatch, sealer.KeyUnknown}, nil, nil}},
-		"his directory in export": {[]file{{"export", a.export(0, 3, func(h *sealer.ExportHeader) { h.Directory = forgedKeys.text })}, revoked}, [][]sealer.Code{nil, nil}},
-		"his directory in a pack": {[]file{{"pack", a.resign(a.packs[1], a.events[3:], func(h *sealer.PackHeader) { h.Directory = forgedKeys.text })}, revoked}, [][]sealer.Code{nil, nil}},
+		"his directory in export": {[]file{{"export", a.export(0, 3, func(h *pack.ExportHeader) { h.Directory = forgedKeys.text })}, revoked}, [][]sealer.Code{nil, nil}},
+		"his directory in a pack": {[]file{{"pack", a.resign(a.packs[1], a.events[3:], func(h *pack.Header) { h.Directory = forgedKeys.text })}, revoked}, [][]sealer.Code{nil, nil}},
 		"an old directory":        {[]file{{"keys", newArchive(t).Directory()}, revoked}, [][]sealer.Code{{DirectoryRevoked}, nil}},
 	} {
 		require.Equal(t, c.want, fails(a.verify(nil, nil, c.files...)), name)
@@ -155,7 +156,7 @@ func TestOldPack(t *testing.T) {
 	events, p := a.events, a.packs[0]
 	old := file{"old", sealertest.Bundle(t, p, events)}
 	late := func(at time.Time) file {
-		return file{"late", a.resign(p, events, func(h *sealer.PackHeader) {
+		return file{"late", a.resign(p, events, func(h *pack.Header) {
 			var err error
 			h.SealedAt = at
 			h.Checkpoint, err = sealer.SignCheckpoint(sealer.Checkpoint{Origin: sealer.Origin(a.Tenant), Size: h.TreeSize, Root: h.RootHash, SealedAt: at}, a.PackKey)
@@ -166,7 +167,7 @@ func TestOldPack(t *testing.T) {
 	require.True(t, a.verify(nil, nil, old).OK, "at any time")
 	require.True(t, a.verify(nil, nil, late(end.Add(-time.Millisecond))).OK)
 	require.Equal(t, [][]sealer.Code{{DirectoryExpired}}, fails(a.verify(nil, nil, late(end))))
-	_, err := sealer.NewPackBuilder(sealer.PackConfig{
+	_, err := pack.NewBuilder(pack.Config{
 		PackID: a.PackID(2), TenantID: a.Tenant, Before: a.Tree, Previous: a.Previous, SealedAt: end, Directory: directory, Key: a.PackKey,
 	})
 	require.ErrorContains(t, err, string(sealer.KeyOutsideWindow))
@@ -185,7 +186,7 @@ func TestOldPack(t *testing.T) {
 	// The old directory says nothing of what came after its delegation.
 	new := file{"receipt", answer(t, a.events[3])}
 	require.Equal(t, [][]sealer.Code{nil}, fails(a.verify(keys, nil, new)))
-	for _, f := range []file{new, {"proof", a.proofAnswer(3, 1)}, {"note", []byte(a.packs[1].Header.Checkpoint)}, {"export", a.export(3, 2, func(h *sealer.ExportHeader) { h.Directory = directory })}} {
+	for _, f := range []file{new, {"proof", a.proofAnswer(3, 1)}, {"note", []byte(a.packs[1].Header.Checkpoint)}, {"export", a.export(3, 2, func(h *pack.ExportHeader) { h.Directory = directory })}} {
 		require.Equal(t, [][]sealer.Code{{DirectoryExpired}}, fails(a.verify(directory, nil, f)), f.name)
 	}
 }
@@ -194,28 +195,28 @@ func TestOldPack(t *testing.T) {
 func TestIDsOfPacksAndTenants(t *testing.T) {
 	a := newArchive(t, 3, 2)
 	keys := a.Directory()
-	pack := func(change func(*sealer.PackHeader)) file {
-		return file{"pack", a.resign(a.packs[1], a.events[3:], func(h *sealer.PackHeader) {
+	sealed := func(change func(*pack.Header)) file {
+		return file{"pack", a.resign(a.packs[1], a.events[3:], func(h *pack.Header) {
 			before := *h.Previous
 			h.Previous = &before
 			change(h)
 		})}
 	}
-	require.True(t, a.verify(keys, nil, pack(func(*sealer.PackHeader) {})).OK)
+	require.True(t, a.verify(keys, nil, sealed(func(*pack.Header) {})).OK)
 	good := a.PackID(2)
 	for _, id := range []string{
 		"", "ppk_", "ppk_2", good + "0", good[:len(good)-1], strings.ToLower(good), good[4:], "tnt" + good[3:], " " + good,
 		"ppk_8" + good[5:], good[:29] + "U", good[:29] + "é",
 	} {
-		require.Equal(t, [][]sealer.Code{{FormatInvalid}}, fails(a.verify(keys, nil, pack(func(h *sealer.PackHeader) { h.PackID = id }))), id)
-		require.Equal(t, [][]sealer.Code{{FormatInvalid}}, fails(a.verify(keys, nil, pack(func(h *sealer.PackHeader) { h.Previous.PackID = id }))), id)
+		require.Equal(t, [][]sealer.Code{{FormatInvalid}}, fails(a.verify(keys, nil, sealed(func(h *pack.Header) { h.PackID = id }))), id)
+		require.Equal(t, [][]sealer.Code{{FormatInvalid}}, fails(a.verify(keys, nil, sealed(func(h *pack.Header) { h.Previous.PackID = id }))), id)
 	}
 	good = a.Tenant
 	for _, id := range []string{
 		"", "tnt_", "tnt_sandbox", "tnt_system2", "TNT_SYSTEM", "tnt_system ", strings.ToLower(good), good + "\n", "ppk" + good[3:],
 	} {
-		require.Equal(t, [][]sealer.Code{{FormatInvalid}}, fails(a.verify(keys, nil, pack(func(h *sealer.PackHeader) { h.TenantID = id }))), id)
-		require.Equal(t, [][]sealer.Code{{FormatInvalid}}, fails(a.verify(keys, nil, file{"export", a.export(0, 2, func(h *sealer.ExportHeader) { h.TenantID = id })})), id)
+		require.Equal(t, [][]sealer.Code{{FormatInvalid}}, fails(a.verify(keys, nil, sealed(func(h *pack.Header) { h.TenantID = id }))), id)
+		require.Equal(t, [][]sealer.Code{{FormatInvalid}}, fails(a.verify(keys, nil, file{"export", a.export(0, 2, func(h *pack.ExportHeader) { h.TenantID = id })})), id)
 		_, err := sealer.SignCheckpoint(sealer.Checkpoint{Origin: sealer.Origin(id), Size: 1, Root: merkle.Hash{}, SealedAt: sealertest.Epoch}, a.PackKey)
 		require.Error(t, err, id)
 		note := strings.ReplaceAll(a.packs[1].Header.Checkpoint, a.Tenant, id)

@@ -12,6 +12,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -26,7 +27,7 @@ func (v *vectors) directories() {
 	oldKeys := a.Directory()
 	a.add(2)
 	v.bad("sealed-after-delegation", "sealed when the delegation of its directory had ended; signed by the pack's own key",
-		a.resign(a.packs[1], a.events[3:], func(h *sealer.PackHeader) {
+		a.resign(a.packs[1], a.events[3:], func(h *pack.Header) {
 			var err error
 			h.SealedAt = a.Until
 			h.Checkpoint, err = sealer.SignCheckpoint(sealer.Checkpoint{Origin: sealer.Origin(h.TenantID), Size: h.TreeSize, Root: h.RootHash, SealedAt: h.SealedAt}, a.PackKey)

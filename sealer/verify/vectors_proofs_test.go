@@ -11,6 +11,7 @@ import (
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -107,13 +108,13 @@ func (v *vectors) proofs() {
 	bad("export-entry-altered.ndjson", "an entry that is no delivery says something else", replaced(export, "end of campaign", "holiday"), RootMismatch)
 	bad("export-quantity.ndjson", "an entry states another quantity", replaced(export, `"quantityMs":6000`, `"quantityMs":9000`), RootMismatch, sealer.WitnessMismatch)
 	bad("export-swapped.ndjson", "two entries are swapped", v.swapped(export), RootMismatch, sealer.EntryAfterSeal)
-	bad("export-first.ndjson", "it claims other leaves", a.export(2, 5, func(h *sealer.ExportHeader) { h.FirstIndex = 1 }), RootMismatch, sealer.EntryAfterSeal)
-	bad("export-before.ndjson", "a hash before the entries is another", a.export(2, 5, func(h *sealer.ExportHeader) { h.Before[0] = merkle.Hash{} }), RootMismatch)
-	bad("export-after.ndjson", "a hash behind the entries is missing", a.export(2, 5, func(h *sealer.ExportHeader) { h.After = nil }), FormatInvalid)
-	bad("export-checkpoint.ndjson", "the checkpoint of the first pack covers not all", a.export(2, 5, func(h *sealer.ExportHeader) { h.Checkpoints = h.Checkpoints[:1] }), CheckpointMismatch)
-	bad("export-tenant.ndjson", "it names another tenant", a.export(2, 5, func(h *sealer.ExportHeader) { h.TenantID = sealertest.TenantID("other") }), sealer.TenantMismatch)
+	bad("export-first.ndjson", "it claims other leaves", a.export(2, 5, func(h *pack.ExportHeader) { h.FirstIndex = 1 }), RootMismatch, sealer.EntryAfterSeal)
+	bad("export-before.ndjson", "a hash before the entries is another", a.export(2, 5, func(h *pack.ExportHeader) { h.Before[0] = merkle.Hash{} }), RootMismatch)
+	bad("export-after.ndjson", "a hash behind the entries is missing", a.export(2, 5, func(h *pack.ExportHeader) { h.After = nil }), FormatInvalid)
+	bad("export-checkpoint.ndjson", "the checkpoint of the first pack covers not all", a.export(2, 5, func(h *pack.ExportHeader) { h.Checkpoints = h.Checkpoints[:1] }), CheckpointMismatch)
+	bad("export-tenant.ndjson", "it names another tenant", a.export(2, 5, func(h *pack.ExportHeader) { h.TenantID = sealertest.TenantID("other") }), sealer.TenantMismatch)
 
-	bad("export-tenant-id.ndjson", "the id of its tenant is no ULID", a.export(2, 5, func(h *sealer.ExportHeader) { h.TenantID = "tnt_1" }), FormatInvalid)
+	bad("export-tenant-id.ndjson", "the id of its tenant is no ULID", a.export(2, 5, func(h *pack.ExportHeader) { h.TenantID = "tnt_1" }), FormatInvalid)
 
 	v.expected("grown", "the log has grown from the checkpoint that was held outside", noteFile, []string{consistencyFile, exportFile}, "")
 	newest := put("checkpoint-newest.note", []byte(a.packs[2].Header.Checkpoint))

@@ -15,6 +15,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/statement"
 )
 
@@ -222,7 +223,7 @@ func (v *verification) compareWithStops(f *FileReport, r *signedReceipt) {
 	if s := v.stopped[event.Event.TenantID]; s != nil {
 		f.conduct = newConduct(event.Event.TenantID, 0, nil)
 		f.conduct.single = true
-		f.conduct.note(&sealer.Finding{Event: event.Event, Delivery: event})
+		f.conduct.note(&pack.Finding{Event: event.Event, Delivery: event})
 		s.judge(f)
 	}
 }
@@ -312,7 +313,7 @@ func (f *FileReport) open() ([]byte, error) {
 		return nil, err
 	}
 	defer file.Close()
-	r, err := sealer.Uncompressed(bufio.NewReader(file))
+	r, err := pack.Uncompressed(bufio.NewReader(file))
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -34,7 +35,7 @@ func (f *folder) write(name string, text []byte) string {
 }
 
 // pack seals events and writes the bundle.
-func (f *folder) pack(name string, events [][]byte, change ...func(*sealer.PackConfig)) string {
+func (f *folder) pack(name string, events [][]byte, change ...func(*pack.Config)) string {
 	f.t.Helper()
 	p := f.w.Seal(events, change...)
 	return f.write(name, sealertest.Bundle(f.t, p, events))
@@ -118,10 +119,10 @@ func TestVerifyChainFindsDuplicatesAcrossPacks(t *testing.T) {
 	second := repeated()
 	e, err := sealer.ParseEvent(second[0])
 	require.NoError(t, err)
-	earlier := func(c *sealer.PackConfig) { c.Earlier = map[string]uint64{e.EventID: 0} }
+	earlier := func(c *pack.Config) { c.Earlier = map[string]uint64{e.EventID: 0} }
 	p, err := f.w.TrySeal(second, earlier)
 	require.NoError(t, err)
-	require.Equal(t, []sealer.Duplicate{{Leaf: 2, First: 0}}, p.Header.Duplicates)
+	require.Equal(t, []pack.Duplicate{{Leaf: 2, First: 0}}, p.Header.Duplicates)
 	b := f.write("b", sealertest.Bundle(t, p, second))
 	require.Equal(t, []string{soundFirst, soundNext}, f.verify(0, a, b))
 	require.Equal(t, []string{soundLater}, f.verify(0, b), "the first leaf is not at hand")

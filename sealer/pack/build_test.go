@@ -1,4 +1,4 @@
-package sealer_test
+package pack_test
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -59,7 +60,7 @@ func TestBundleWriterRefusesOtherEntries(t *testing.T) {
 	events := w.Run(3)
 	p := w.Seal(events)
 	for _, other := range [][][]byte{events[:2], append(slices.Clone(events), events[0]), {events[1], events[0], events[2]}} {
-		b := sealer.NewBundleWriter(io.Discard, p)
+		b := pack.NewBundleWriter(io.Discard, p)
 		for _, e := range other {
 			require.NoError(t, b.Add(e))
 		}
@@ -67,9 +68,9 @@ func TestBundleWriterRefusesOtherEntries(t *testing.T) {
 	}
 }
 
-func TestPackBuilderAborts(t *testing.T) {
+func TestBuilderAborts(t *testing.T) {
 	w := sealertest.NewWorld(t)
-	b, err := sealer.NewPackBuilder(sealer.PackConfig{
+	b, err := pack.NewBuilder(pack.Config{
 		PackID: w.PackID(1), TenantID: w.Tenant, Before: merkle.NewTree(), SealedAt: sealertest.Epoch, Directory: w.Directory(), Key: w.PackKey,
 	})
 	require.NoError(t, err)

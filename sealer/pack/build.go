@@ -1,4 +1,4 @@
-package sealer
+package pack
 
 import (
 	"cmp"
@@ -10,20 +10,21 @@ import (
 	"sync"
 	"time"
 
+	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/signature"
 )
 
-// PackConfig is what a pack is built from, besides its entries.
-type PackConfig struct {
+// Config is what a pack is built from, besides its entries.
+type Config struct {
 	// PackID names the pack; TenantID the tenant whose log it is a slice of.
 	PackID, TenantID string
-	// Before is the tree of the log before the first entry: SealedPack.Tree of the
-	// pack before, or NewTree. It is not changed.
+	// Before is the tree of the log before the first entry: Pack.Tree of the
+	// pack before, or merkle.NewTree. It is not changed.
 	Before *merkle.Tree
 	// Previous is the pack before; nil for the first.
-	Previous *PackRef
+	Previous *Ref
 	// SealedAt must not be earlier than any entry.
 	SealedAt time.Time
 	// Directory is a signed key directory as SignDirectory returns it. It must list
@@ -38,22 +39,22 @@ type PackConfig struct {
 	Earlier map[string]uint64
 	// Rules are the settlement rules of the log before the first entry: those of the
 	// header of the pack before. The builder itself finds rules among the entries.
-	Rules []SettlementRule
+	Rules []sealer.SettlementRule
 	// Rate rates the pack. It may be nil as long as there are no rules.
-	Rate Rate
+	Rate sealer.Rate
 	// Rights may be nil as long as no rule names a campaign or a label.
-	Rights Rights
+	Rights sealer.Rights
 	// Counted is as Ledger.Counted; nil: nobody counts. It is called on another goroutine, until Seal or
 	// Abort returns.
-	Counted func(d *RecordedDelivery, duplicate bool)
+	Counted func(d *sealer.RecordedDelivery, duplicate bool)
 	// Workers is how many goroutines verify receipts. Default runtime.GOMAXPROCS(0).
 	Workers int
 }
 
-// PackBuilder builds one pack from its entries, in one pass and without keeping them. It
+// Builder builds one pack from its entries, in one pass and without keeping them. It
 // belongs to one goroutine. It verifies every receipt, on other goroutines, before it signs.
-type PackBuilder struct {
-	cfg     PackConfig
+type Builder struct {
+	cfg     Config
 	ledger  *Ledger
 	workers *Workers
 	added   int
@@ -62,42 +63,42 @@ type PackBuilder struct {
 	earlier map[string]uint64 // guarded by mu
 }
 
-// NewPackBuilder begins a pack. The caller must Seal or Abort it.
-func NewPackBuilder(cfg PackConfig) (*PackBuilder, error) {
-	b, err := newPackBuilder(cfg)
+// NewBuilder begins a pack. The caller must Seal or Abort it.
+func NewBuilder(cfg Config) (*Builder, error) {
+	b, err := newBuilder(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("cannot build pack %s: %w", cfg.PackID, err)
 	}
 	return b, nil
 }
 
-func newPackBuilder(cfg PackConfig) (*PackBuilder, error) {
-	directory, err := ReadDirectory(cfg.Directory)
+func newBuilder(cfg Config) (*Builder, error) {
+	directory, err := sealer.ReadDirectory(cfg.Directory)
 	if err != nil {
 		return nil, err
 	}
-	pub, err := PublicKey(cfg.Key)
+	pub, err := sealer.PublicKey(cfg.Key)
 	if err != nil {
 		return nil, err
 	}
-	sandbox := directory.OfSandbox(KeyID(pub))
-	if _, code := directory.Find(KeyID(pub), PackPurpose(sandbox), cfg.SealedAt); code != "" {
-		return nil, fmt.Errorf("key %s: %s", KeyID(pub), code)
+	sandbox := directory.OfSandbox(sealer.KeyID(pub))
+	if _, code := directory.Find(sealer.KeyID(pub), sealer.PackPurpose(sandbox), cfg.SealedAt); code != "" {
+		return nil, fmt.Errorf("key %s: %s", sealer.KeyID(pub), code)
 	}
 	if p := cfg.Previous; p != nil && (p.TreeSize != cfg.Before.Size() || p.RootHash != cfg.Before.Root()) {
 		return nil, fmt.Errorf("the previous pack %s does not end with the given tree", p.PackID)
 	}
 	cfg.Before = cfg.Before.Clone()
-	b := &PackBuilder{cfg: cfg, earlier: maps.Clone(cfg.Earlier), ledger: NewLedger(cfg.TenantID, cfg.Before.Size(), cfg.Before, nil)}
+	b := &Builder{cfg: cfg, earlier: maps.Clone(cfg.Earlier), ledger: NewLedger(cfg.TenantID, cfg.Before.Size(), cfg.Before, nil)}
 	b.ledger.Settles, b.ledger.Keeps = true, true
 	b.ledger.Adopt(cfg.Rules)
 	b.ledger.Claim, b.ledger.Counted = b.claim, cfg.Counted
-	in := &Inspector{Directory: directory, Purpose: ReceiptPurpose(sandbox), SealedAt: cfg.SealedAt, Signatures: new(signature.Checker)}
+	in := &Inspector{Directory: directory, Purpose: sealer.ReceiptPurpose(sandbox), SealedAt: cfg.SealedAt, Signatures: new(signature.Checker)}
 	b.workers = NewWorkers(cmp.Or(cfg.Workers, runtime.GOMAXPROCS(0)), in.Inspect, b.ledger.Fold)
 	return b, nil
 }
 
-func (b *PackBuilder) claim(event *Event, _ uint64) (first uint64, ok bool) {
+func (b *Builder) claim(event *sealer.Event, _ uint64) (first uint64, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	first, ok = b.earlier[event.EventID]
@@ -105,7 +106,7 @@ func (b *PackBuilder) claim(event *Event, _ uint64) (first uint64, ok bool) {
 }
 
 // Repeats adds an entry to Earlier. It must be called before Add of that entry.
-func (b *PackBuilder) Repeats(eventID string, first uint64) {
+func (b *Builder) Repeats(eventID string, first uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.earlier == nil {
@@ -116,21 +117,21 @@ func (b *PackBuilder) Repeats(eventID string, first uint64) {
 
 // Add adds the next entry, the text of an event verbatim. The text must not be changed until
 // Seal returns. What is wrong with an entry, Seal returns as its error.
-func (b *PackBuilder) Add(event []byte) {
+func (b *Builder) Add(event []byte) {
 	b.added++
-	if b.added <= MaxPackEntries {
+	if b.added <= MaxEntries {
 		b.workers.Add(event)
 	}
 }
 
 // Abort stops the goroutines of a pack that is not sealed. It does nothing after Seal.
-func (b *PackBuilder) Abort() { b.workers.Wait() }
+func (b *Builder) Abort() { b.workers.Wait() }
 
 // Seal ends the pack and signs it. It fails if an entry is not canonical, is of another
 // tenant, repeats an event id or is later than SealedAt, if a delivery has another event's
 // witness or an invalid signature, or if Earlier contradicts itself. The error names the first
 // such entry.
-func (b *PackBuilder) Seal() (*SealedPack, error) {
+func (b *Builder) Seal() (*Pack, error) {
 	p, err := b.seal()
 	if err != nil {
 		return nil, fmt.Errorf("cannot seal pack %s: %w", b.cfg.PackID, err)
@@ -138,7 +139,7 @@ func (b *PackBuilder) Seal() (*SealedPack, error) {
 	return p, nil
 }
 
-func (b *PackBuilder) seal() (*SealedPack, error) {
+func (b *Builder) seal() (*Pack, error) {
 	b.workers.Wait()
 	l := b.ledger
 	if len(l.Faults) > 0 {
@@ -153,9 +154,9 @@ func (b *PackBuilder) seal() (*SealedPack, error) {
 }
 
 // sign signs the pack of the entries that were added.
-func (b *PackBuilder) sign() (*SealedPack, error) {
+func (b *Builder) sign() (*Pack, error) {
 	l := b.ledger
-	pub, err := PublicKey(b.cfg.Key)
+	pub, err := sealer.PublicKey(b.cfg.Key)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +168,7 @@ func (b *PackBuilder) sign() (*SealedPack, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := PackHeader{
+	h := Header{
 		Consistency:  consistency,
 		Count:        b.added,
 		Directory:    b.cfg.Directory,
@@ -179,42 +180,42 @@ func (b *PackBuilder) sign() (*SealedPack, error) {
 		RootHash:     l.Tree.Root(),
 		SealedAt:     b.cfg.SealedAt,
 		Settlement:   settlement,
-		SigningKeyID: KeyID(pub),
+		SigningKeyID: sealer.KeyID(pub),
 		TenantID:     b.cfg.TenantID,
 		TreeSize:     l.Tree.Size(),
 	}
-	if h.Checkpoint, err = SignCheckpoint(Checkpoint{Origin(h.TenantID), h.TreeSize, h.RootHash, h.SealedAt}, b.cfg.Key); err != nil {
+	if h.Checkpoint, err = sealer.SignCheckpoint(sealer.Checkpoint{Origin: sealer.Origin(h.TenantID), Size: h.TreeSize, Root: h.RootHash, SealedAt: h.SealedAt}, b.cfg.Key); err != nil {
 		return nil, err
 	}
 	text := h.Append(nil)
 	// No header is signed that readers refuse.
-	if h, err = parsePackHeader(text); err != nil {
+	if h, err = parseHeader(text); err != nil {
 		return nil, err
 	}
 	if len(text) > maxHeaderBytes {
 		return nil, fmt.Errorf("the header has %d bytes, more than %d", len(text), maxHeaderBytes)
 	}
-	signature, err := Sign(b.cfg.Key, text)
+	signature, err := sealer.Sign(b.cfg.Key, text)
 	if err != nil {
 		return nil, err
 	}
-	return &SealedPack{Header: h, HeaderText: text, Signature: signature, Tree: l.Tree, before: b.cfg.Before}, nil
+	return &Pack{Header: h, HeaderText: text, Signature: signature, Tree: l.Tree, before: b.cfg.Before}, nil
 }
 
 // Finding is the result of examining one entry of a pack by itself.
 type Finding struct {
 	leaf     merkle.Hash
-	Event    Event
-	Delivery *RecordedDelivery
+	Event    sealer.Event
+	Delivery *sealer.RecordedDelivery
 	// Code is empty if nothing is wrong with the entry.
-	Code Code
+	Code sealer.Code
 	Err  error
 }
 
 // Inspector examines entries. A finding depends on these fields and the text only.
 // It is safe for concurrent use.
 type Inspector struct {
-	Directory *Directory
+	Directory *sealer.Directory
 	// Purpose is the purpose of the keys that may sign receipts.
 	Purpose string
 	// SealedAt is the moment by which a checkpoint covered all entries. An entry that is
@@ -232,12 +233,12 @@ func (in *Inspector) Inspect(texts ...[]byte) []Finding {
 	for i, text := range texts {
 		f := &findings[i]
 		f.leaf = merkle.LeafHash(text)
-		f.Event, f.Delivery, f.Err = ReadEvent(text)
+		f.Event, f.Delivery, f.Err = sealer.ReadEvent(text)
 		switch d := f.Delivery; {
-		case errors.Is(f.Err, ErrWitness):
-			f.Code = WitnessMismatch
+		case errors.Is(f.Err, sealer.ErrWitness):
+			f.Code = sealer.WitnessMismatch
 		case f.Err != nil:
-			f.Code = EntryAltered
+			f.Code = sealer.EntryAltered
 		case d != nil:
 			pub, code := in.Directory.FindSealed(d.KeyID, in.Purpose, d.Receipt.IssuedAt, in.SealedAt)
 			if code != "" {
@@ -250,12 +251,12 @@ func (in *Inspector) Inspect(texts ...[]byte) []Finding {
 	in.Signatures.Check(signed)
 	for i, f := range of {
 		if d := f.Delivery; !signed[i].Sound {
-			f.Code, f.Err = SignatureInvalid, fmt.Errorf("receipt %s is not signed by key %s", d.Receipt.ReceiptID, d.KeyID)
+			f.Code, f.Err = sealer.SignatureInvalid, fmt.Errorf("receipt %s is not signed by key %s", d.Receipt.ReceiptID, d.KeyID)
 		}
 	}
 	for i := range findings {
 		if f := &findings[i]; f.Code == "" && f.Event.At.After(in.SealedAt) {
-			f.Code = EntryAfterSeal
+			f.Code = sealer.EntryAfterSeal
 			f.Err = fmt.Errorf("event %s is of %s, but was sealed at %s", f.Event.EventID, canonical.FormatTime(f.Event.At), canonical.FormatTime(in.SealedAt))
 		}
 	}

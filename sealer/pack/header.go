@@ -1,4 +1,12 @@
-package sealer
+// Package pack has proof packs, contiguous slices of a tenant's log: it builds them from events and signs them, writes
+// them as files, and reads them strictly, as it reads audit exports. What it takes to judge a
+// pack is here as well: Inspector examines entries, Ledger folds them into totals, duplicates and settlement rules, and
+// History knows the entries of earlier packs. Builder signs what they find; package verify compares it
+// with what was signed. Package sealer specifies the texts.
+//
+// It keeps no state and reads no clock; a History alone uses randomness. A Meter, a Ledger, a History, a Builder, a BundleWriter and
+// a Reader belong to one goroutine.
+package pack
 
 import (
 	"crypto/sha256"
@@ -6,22 +14,23 @@ import (
 	"strconv"
 	"time"
 
+	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/merkle"
 )
 
-// MaxPackEntries is the most entries of one pack.
-const MaxPackEntries = 100_000
+// MaxEntries is the most entries of one pack.
+const MaxEntries = 100_000
 
-// PackHeader is what a proof pack states about its entries, a contiguous slice of
+// Header is what a proof pack states about its entries, a contiguous slice of
 // one tenant's log. Its canonical text is what the pack's signature is over.
-type PackHeader struct {
+type Header struct {
 	// Checkpoint is the C2SP signed note for TreeSize and RootHash.
 	Checkpoint string
 	// Consistency is the RFC 6962 proof from the previous tree to this one; empty
 	// for the first pack.
 	Consistency []merkle.Hash
-	// Count is the number of entries, 1 to MaxPackEntries.
+	// Count is the number of entries, 1 to MaxEntries.
 	Count int
 	// Directory is the signed key directory, verbatim.
 	Directory []byte
@@ -33,11 +42,11 @@ type PackHeader struct {
 	Metering []MeterRow
 	PackID   string
 	// Previous is the pack before this one; nil if FirstIndex is 0.
-	Previous *PackRef
+	Previous *Ref
 	RootHash merkle.Hash
 	SealedAt time.Time
 	// Settlement is what the settlement rules make of the pack; nil if there are none.
-	Settlement *Settlement
+	Settlement *sealer.Settlement
 	// SigningKeyID names the key of the signature and of the checkpoint, of
 	// PurposePack or, for a sandbox, PurposeSandbox.
 	SigningKeyID string
@@ -46,9 +55,9 @@ type PackHeader struct {
 	TreeSize uint64
 }
 
-// PackRef names a sealed pack and the tree that it ended with. It binds the whole
+// Ref names a sealed pack and the tree that it ended with. It binds the whole
 // pack: the root its entries, HeaderHash all that it says about them.
-type PackRef struct {
+type Ref struct {
 	HeaderHash merkle.Hash // SHA-256 of the header's canonical text
 	PackID     string
 	RootHash   merkle.Hash
@@ -56,16 +65,16 @@ type PackRef struct {
 }
 
 // Ref is how the next pack names this one.
-func (h *PackHeader) Ref() PackRef {
-	return PackRef{sha256.Sum256(h.Append(nil)), h.PackID, h.RootHash, h.TreeSize}
+func (h *Header) Ref() Ref {
+	return Ref{sha256.Sum256(h.Append(nil)), h.PackID, h.RootHash, h.TreeSize}
 }
 
 // Append appends the canonical text, which the pack's signature covers.
-func (h *PackHeader) Append(dst []byte) []byte {
+func (h *Header) Append(dst []byte) []byte {
 	dst = append(dst, `{"checkpoint":`...)
 	dst = canonical.AppendString(dst, h.Checkpoint)
 	dst = append(dst, `,"consistency":`...)
-	dst = AppendHashes(dst, h.Consistency)
+	dst = sealer.AppendHashes(dst, h.Consistency)
 	dst = append(dst, `,"count":`...)
 	dst = strconv.AppendInt(dst, int64(h.Count), 10)
 	dst = append(dst, `,"directory":`...)
@@ -93,21 +102,21 @@ func (h *PackHeader) Append(dst []byte) []byte {
 		dst = append(dst, "null"...)
 	} else {
 		dst = append(dst, `{"headerHash":`...)
-		dst = AppendHash(dst, h.Previous.HeaderHash)
+		dst = sealer.AppendHash(dst, h.Previous.HeaderHash)
 		dst = append(dst, `,"packId":`...)
 		dst = canonical.AppendString(dst, h.Previous.PackID)
 		dst = append(dst, `,"rootHash":`...)
-		dst = AppendHash(dst, h.Previous.RootHash)
+		dst = sealer.AppendHash(dst, h.Previous.RootHash)
 		dst = append(dst, `,"treeSize":`...)
 		dst = strconv.AppendUint(dst, h.Previous.TreeSize, 10)
 		dst = append(dst, '}')
 	}
 	dst = append(dst, `,"rootHash":`...)
-	dst = AppendHash(dst, h.RootHash)
+	dst = sealer.AppendHash(dst, h.RootHash)
 	dst = append(dst, `,"sealedAt":`...)
 	dst = canonical.AppendQuotedTime(dst, h.SealedAt)
 	dst = append(dst, `,"settlement":`...)
-	dst = h.Settlement.append(dst)
+	dst = h.Settlement.Append(dst)
 	dst = append(dst, `,"signingKeyId":`...)
 	dst = canonical.AppendString(dst, h.SigningKeyID)
 	dst = append(dst, `,"tenantId":`...)
@@ -121,7 +130,7 @@ func (r *MeterRow) append(dst []byte) []byte {
 	dst = append(dst, `{"basisId":`...)
 	dst = canonical.AppendString(dst, r.BasisID)
 	dst = append(dst, `,"impressions":"`...)
-	dst = AppendImpressions(dst, r.Impressions)
+	dst = sealer.AppendImpressions(dst, r.Impressions)
 	dst = append(dst, `","meteringBasis":`...)
 	dst = canonical.AppendString(dst, r.MeteringBasis)
 	dst = append(dst, `,"quantityMs":`...)
@@ -137,18 +146,18 @@ func (r *MeterRow) append(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// ParsePackHeader reads the canonical text of a header and checks that it is consistent:
+// ParseHeader reads the canonical text of a header and checks that it is consistent:
 // sizes, order of lists. It verifies no signature.
-func ParsePackHeader(text []byte) (PackHeader, error) {
-	h, err := parsePackHeader(text)
+func ParseHeader(text []byte) (Header, error) {
+	h, err := parseHeader(text)
 	if err != nil {
-		return PackHeader{}, fmt.Errorf("cannot read pack header: %w", err)
+		return Header{}, fmt.Errorf("cannot read pack header: %w", err)
 	}
 	return h, nil
 }
 
-func parsePackHeader(text []byte) (h PackHeader, err error) {
-	s := NewScanner(string(text))
+func parseHeader(text []byte) (h Header, err error) {
+	s := sealer.NewScanner(string(text))
 	s.Lit(`{"checkpoint":`)
 	h.Checkpoint = s.Name()
 	s.Lit(`,"consistency":`)
@@ -169,14 +178,14 @@ func parsePackHeader(text []byte) (h PackHeader, err error) {
 	h.PackID = s.PackID()
 	s.Lit(`,"previous":`)
 	if !s.Has("null") {
-		h.Previous = readPackRef(&s)
+		h.Previous = readRef(&s)
 	}
 	s.Lit(`,"rootHash":`)
 	h.RootHash = s.Hash()
 	s.Lit(`,"sealedAt":`)
 	h.SealedAt = s.Time()
 	s.Lit(`,"settlement":`)
-	h.Settlement = readSettlement(&s)
+	h.Settlement = sealer.ReadSettlement(&s)
 	s.Lit(`,"signingKeyId":`)
 	h.SigningKeyID = s.Name()
 	s.Lit(`,"tenantId":`)
@@ -190,7 +199,7 @@ func parsePackHeader(text []byte) (h PackHeader, err error) {
 	return h, h.check()
 }
 
-func readDuplicate(s *Scanner) (d Duplicate) {
+func readDuplicate(s *sealer.Scanner) (d Duplicate) {
 	s.Lit(`{"first":`)
 	d.First = uint64(s.Integer())
 	s.Lit(`,"leaf":`)
@@ -199,7 +208,7 @@ func readDuplicate(s *Scanner) (d Duplicate) {
 	return d
 }
 
-func readMeterRow(s *Scanner) (r MeterRow) {
+func readMeterRow(s *sealer.Scanner) (r MeterRow) {
 	s.Lit(`{"basisId":`)
 	r.BasisID = s.Name()
 	s.Lit(`,"impressions":`)
@@ -220,8 +229,8 @@ func readMeterRow(s *Scanner) (r MeterRow) {
 	return r
 }
 
-func readPackRef(s *Scanner) *PackRef {
-	r := new(PackRef)
+func readRef(s *sealer.Scanner) *Ref {
+	r := new(Ref)
 	s.Lit(`{"headerHash":`)
 	r.HeaderHash = s.Hash()
 	s.Lit(`,"packId":`)
@@ -235,10 +244,10 @@ func readPackRef(s *Scanner) *PackRef {
 }
 
 // check checks that the header is consistent.
-func (h *PackHeader) check() error {
+func (h *Header) check() error {
 	switch {
-	case h.Count < 1 || h.Count > MaxPackEntries:
-		return fmt.Errorf("the pack has %d entries, want 1 to %d", h.Count, MaxPackEntries)
+	case h.Count < 1 || h.Count > MaxEntries:
+		return fmt.Errorf("the pack has %d entries, want 1 to %d", h.Count, MaxEntries)
 	case h.TreeSize != h.FirstIndex+uint64(h.Count):
 		return fmt.Errorf("%d entries from leaf %d on do not make a tree of %d leaves", h.Count, h.FirstIndex, h.TreeSize)
 	case (h.Previous == nil) != (h.FirstIndex == 0), h.Previous != nil && h.Previous.TreeSize != h.FirstIndex:
@@ -250,13 +259,13 @@ func (h *PackHeader) check() error {
 			return fmt.Errorf("duplicate %d of leaf %d is out of range or order", d.Leaf, d.First)
 		}
 	}
-	return h.Settlement.check(h.TreeSize)
+	return h.Settlement.Check(h.TreeSize)
 }
 
-// SealedPack is what PackBuilder.Seal returns: a pack without its entries. The caller passes
+// Pack is what Builder.Seal returns: a sealed pack without its entries. The caller passes
 // those to a BundleWriter once more.
-type SealedPack struct {
-	Header PackHeader
+type Pack struct {
+	Header Header
 	// HeaderText is the canonical text of Header, the bytes that are signed.
 	HeaderText []byte
 	// Signature is by the key that Header.SigningKeyID names.
@@ -268,7 +277,7 @@ type SealedPack struct {
 }
 
 // Before returns the tree that the pack was built on, from its consistency proof.
-func (h *PackHeader) Before() (*merkle.Tree, error) {
+func (h *Header) Before() (*merkle.Tree, error) {
 	if h.Previous == nil {
 		return merkle.NewTree(), nil
 	}
@@ -277,4 +286,12 @@ func (h *PackHeader) Before() (*merkle.Tree, error) {
 		return nil, fmt.Errorf("cannot find the tree before pack %s: %w", h.PackID, err)
 	}
 	return t, nil
+}
+
+// Rules are the settlement rules of the log at the end of the pack.
+func (h *Header) Rules() []sealer.SettlementRule {
+	if h.Settlement == nil {
+		return nil
+	}
+	return h.Settlement.Rules
 }

@@ -1,4 +1,4 @@
-package sealer
+package pack
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"github.com/google/btree"
 	"github.com/oklog/ulid/v2"
 
+	"muniment.example/sealer"
 	"muniment.example/sealer/merkle"
 )
 
@@ -33,7 +34,7 @@ type History struct {
 	// known are the leaves that were joined, rising, with gaps in between.
 	known []leafRange
 	// rules are those of the log at the size settled, by id, from known leaves or from a header.
-	rules   map[string]SettlementRule
+	rules   map[string]sealer.SettlementRule
 	settled uint64
 }
 
@@ -59,14 +60,11 @@ func (h *History) digest(key []byte) digest {
 	return digest(sum[:16])
 }
 
-// keyed reports whether a delivery can be a duplicate.
-func (d *RecordedDelivery) keyed() bool { return d.Idempotency != "" || d.Identity != RowIdentity{} }
-
 // occurrence returns that of the delivery at leaf; ok is false if it has no key.
-func (h *History) occurrence(leaf uint64, d *RecordedDelivery) (s occurrence, ok bool) {
+func (h *History) occurrence(leaf uint64, d *sealer.RecordedDelivery) (s occurrence, ok bool) {
 	s = occurrence{leaf: leaf, at: d.Event.At.UnixMilli()}
 	text := d.Idempotency
-	row := d.Identity != RowIdentity{}
+	row := d.Identity != sealer.RowIdentity{}
 	if row {
 		text, s.at = d.Identity.Hash, 0
 	}
@@ -96,7 +94,7 @@ func NewHistory() *History { return newHistory(nil) }
 // newHistory returns a history of entries above below, which may be nil.
 func newHistory(below *History) *History {
 	h := &History{
-		below: below, rules: make(map[string]SettlementRule),
+		below: below, rules: make(map[string]sealer.SettlementRule),
 		ids:  btree.NewG(treeDegree, func(a, b ulid.ULID) bool { return bytes.Compare(a[:], b[:]) < 0 }),
 		seen: btree.NewG(treeDegree, occurrence.before),
 	}
@@ -135,7 +133,7 @@ func (h *History) complete(leaf uint64) bool {
 
 // repeated adds an event id and reports whether it was there before.
 func (h *History) repeated(eventID string) bool {
-	id, err := ParseID(eventPrefix, eventID)
+	id, err := sealer.ParseID(sealer.EventPrefix, eventID)
 	if err != nil {
 		return false
 	}
@@ -148,7 +146,7 @@ func (h *History) repeated(eventID string) bool {
 
 // first adds the delivery at leaf and returns the lowest leaf that makes it a
 // duplicate.
-func (h *History) first(leaf uint64, d *RecordedDelivery) (first uint64, ok bool) {
+func (h *History) first(leaf uint64, d *sealer.RecordedDelivery) (first uint64, ok bool) {
 	s, ok := h.occurrence(leaf, d)
 	if !ok {
 		return 0, false
@@ -187,7 +185,7 @@ func (h *History) earliest(s *occurrence) (leaf uint64, ok bool) {
 	if leaf, ok = h.below.earliest(s); ok {
 		return leaf, true
 	}
-	h.seen.AscendGreaterOrEqual(occurrence{key: s.key, at: s.at - DuplicateWindow.Milliseconds()}, func(first occurrence) bool {
+	h.seen.AscendGreaterOrEqual(occurrence{key: s.key, at: s.at - sealer.DuplicateWindow.Milliseconds()}, func(first occurrence) bool {
 		if ok = first.key == s.key; ok {
 			leaf = first.leaf
 		}
@@ -211,15 +209,15 @@ func (h *History) occurrences() []occurrence {
 
 // amend replaces the rule with the id of record, which is the data of the event at leaf.
 func (h *History) amend(leaf uint64, record []byte) error {
-	id, err := ruleID(record)
+	id, err := sealer.RuleID(record)
 	if err != nil {
 		return fmt.Errorf("the settlement rule of leaf %d: %w", leaf, err)
 	}
-	h.rules[id] = SettlementRule{leaf, bytes.Clone(record)}
+	h.rules[id] = sealer.SettlementRule{Leaf: leaf, Record: bytes.Clone(record)}
 	return nil
 }
 
 // byLeaf are the rules by rising leaf.
-func (h *History) byLeaf() []SettlementRule {
-	return slices.SortedFunc(maps.Values(h.rules), func(a, b SettlementRule) int { return cmp.Compare(a.Leaf, b.Leaf) })
+func (h *History) byLeaf() []sealer.SettlementRule {
+	return slices.SortedFunc(maps.Values(h.rules), func(a, b sealer.SettlementRule) int { return cmp.Compare(a.Leaf, b.Leaf) })
 }

@@ -1,4 +1,4 @@
-package sealer
+package pack
 
 import (
 	"bufio"
@@ -10,14 +10,12 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/merkle"
 )
 
 const (
-	// MaxEventBytes is the most bytes of an event. A longer one is neither written nor read,
-	// so that every event of a log fits in a pack.
-	MaxEventBytes = 1 << 20
 	// maxHeaderBytes is the most bytes of a header. 100,000 rows of metering, as many
 	// duplicates and as many lines of settlement fit, by any rules.
 	maxHeaderBytes = 80 << 20
@@ -28,13 +26,13 @@ const (
 // BundleWriter writes a sealed pack as NDJSON: header, entries, signature.
 type BundleWriter struct {
 	w    *bufio.Writer
-	pack *SealedPack
+	pack *Pack
 	tree *merkle.Tree
 	err  error
 }
 
 // NewBundleWriter writes the header of p to w and returns the writer of its entries.
-func NewBundleWriter(w io.Writer, p *SealedPack) *BundleWriter {
+func NewBundleWriter(w io.Writer, p *Pack) *BundleWriter {
 	b := &BundleWriter{w: bufio.NewWriterSize(w, 1<<16), pack: p, tree: p.before.Clone()}
 	b.line(p.HeaderText)
 	return b
@@ -55,7 +53,7 @@ func (b *BundleWriter) Close() error {
 		b.err = errors.Join(b.err, errors.New("the written entries are not the sealed ones"))
 	}
 	if b.err == nil {
-		b.line(SignatureLine(h.SigningKeyID, b.pack.Signature))
+		b.line(sealer.SignatureLine(h.SigningKeyID, b.pack.Signature))
 	}
 	if b.err == nil {
 		b.err = b.w.Flush()
@@ -75,9 +73,9 @@ func (b *BundleWriter) line(text []byte) {
 	}
 }
 
-// AppendPackObject appends the pack as one JSON object, whose entries are strings
+// AppendObject appends the pack as one JSON object, whose entries are strings
 // that hold the canonical texts: {"entries":[…],"header":{…},"signature":{…}}.
-func AppendPackObject(dst []byte, p *SealedPack, entries [][]byte) []byte {
+func AppendObject(dst []byte, p *Pack, entries [][]byte) []byte {
 	dst = append(dst, `{"entries":[`...)
 	for i, e := range entries {
 		dst = canonical.AppendComma(dst, i)
@@ -86,27 +84,27 @@ func AppendPackObject(dst []byte, p *SealedPack, entries [][]byte) []byte {
 	dst = append(dst, `],"header":`...)
 	dst = append(dst, p.HeaderText...)
 	dst = append(dst, `,"signature":`...)
-	dst = AppendSignature(dst, p.Header.SigningKeyID, p.Signature)
+	dst = sealer.AppendSignature(dst, p.Header.SigningKeyID, p.Signature)
 	return append(dst, '}')
 }
 
-// PackReader reads a pack of any form, strictly: it fails with ErrNotCanonical where a text is
+// Reader reads a pack of any form, strictly: it fails with ErrNotCanonical where a text is
 // not what a writer writes. A bundle is streamed, and may be compressed with zstd.
-type PackReader struct {
-	header     PackHeader
+type Reader struct {
+	header     Header
 	headerText []byte
 	signature  []byte
-	beside     *Key // from the sandbox's response; nil in other forms
+	beside     *sealer.Key // from the sandbox's response; nil in other forms
 
 	lines   *bufio.Reader // of a bundle
 	entries []string      // of an object, those not read yet
 	read    int
 }
 
-// ReadPack reads the header of a pack and returns the reader of its entries. The header is
+// Read reads the header of a pack and returns the reader of its entries. The header is
 // only parsed; nothing is verified.
-func ReadPack(r io.Reader) (*PackReader, error) {
-	p := new(PackReader)
+func Read(r io.Reader) (*Reader, error) {
+	p := new(Reader)
 	err := p.begin(bufio.NewReaderSize(r, 1<<16))
 	if err != nil {
 		return nil, fmt.Errorf("cannot read pack: %w", err)
@@ -129,7 +127,7 @@ func inObject(start []byte) bool {
 	return bytes.HasPrefix(rest, []byte(objectStart)) && (inside || len(rest) == len(start))
 }
 
-func (p *PackReader) begin(r *bufio.Reader) (err error) {
+func (p *Reader) begin(r *bufio.Reader) (err error) {
 	if r, err = Uncompressed(r); err != nil {
 		return err
 	}
@@ -144,11 +142,11 @@ func (p *PackReader) begin(r *bufio.Reader) (err error) {
 	if p.headerText, err = readLine(p.lines, maxHeaderBytes); err != nil {
 		return noEOF(err)
 	}
-	p.header, err = parsePackHeader(p.headerText)
+	p.header, err = parseHeader(p.headerText)
 	return err
 }
 
-func (p *PackReader) readObject(r io.Reader) error {
+func (p *Reader) readObject(r io.Reader) error {
 	text, err := io.ReadAll(io.LimitReader(r, maxObjectBytes+1))
 	if err != nil {
 		return err
@@ -156,7 +154,7 @@ func (p *PackReader) readObject(r io.Reader) error {
 	if len(text) > maxObjectBytes {
 		return fmt.Errorf("the object has more than %d bytes", maxObjectBytes)
 	}
-	s := NewScanner(string(text))
+	s := sealer.NewScanner(string(text))
 	answer, beside := s.Has(answerStart), s.Has(besideStart)
 	s.Lit(`{"entries":`)
 	s.List(func() { p.entries = append(p.entries, s.Name()) })
@@ -169,7 +167,7 @@ func (p *PackReader) readObject(r io.Reader) error {
 	s.Lit(`}`)
 	if beside {
 		s.Lit(`,"verificationKey":`)
-		k := readAnsweredKey(&s)
+		k := sealer.ReadAnsweredKey(&s)
 		p.beside = &k
 		s.Lit(`}`)
 		if answer {
@@ -180,13 +178,13 @@ func (p *PackReader) readObject(r io.Reader) error {
 	if err := s.End(); err != nil {
 		return err
 	}
-	if p.header, err = parsePackHeader(p.headerText); err != nil {
+	if p.header, err = parseHeader(p.headerText); err != nil {
 		return err
 	}
 	return p.setSignature(keyID, signature)
 }
 
-func (p *PackReader) setSignature(keyID string, signature []byte) error {
+func (p *Reader) setSignature(keyID string, signature []byte) error {
 	if keyID != p.header.SigningKeyID {
 		return fmt.Errorf("signed by key %s, but the header names %s", keyID, p.header.SigningKeyID)
 	}
@@ -195,21 +193,21 @@ func (p *PackReader) setSignature(keyID string, signature []byte) error {
 }
 
 // Header returns the header.
-func (p *PackReader) Header() *PackHeader { return &p.header }
+func (p *Reader) Header() *Header { return &p.header }
 
 // KeyBeside returns the key that a response of the sandbox has besides the pack; nil in other forms.
-func (p *PackReader) KeyBeside() *Key { return p.beside }
+func (p *Reader) KeyBeside() *sealer.Key { return p.beside }
 
 // HeaderText returns the canonical text of the header, which the signature covers.
-func (p *PackReader) HeaderText() []byte { return p.headerText }
+func (p *Reader) HeaderText() []byte { return p.headerText }
 
 // Signature returns the signature over HeaderText; nil until Next has returned io.EOF.
-func (p *PackReader) Signature() []byte { return p.signature }
+func (p *Reader) Signature() []byte { return p.signature }
 
 // Next returns the text of the next entry, which the caller owns; io.EOF after the last, once
 // the signature and the end of the file are read. The caller must compare the number of
 // entries with the header.
-func (p *PackReader) Next() ([]byte, error) {
+func (p *Reader) Next() ([]byte, error) {
 	event, err := p.next()
 	if err != nil && err != io.EOF {
 		return nil, fmt.Errorf("cannot read pack %s after entry %d: %w", p.header.PackID, p.read, err)
@@ -220,26 +218,26 @@ func (p *PackReader) Next() ([]byte, error) {
 
 var signatureStart = []byte(`{"signature":`)
 
-func (p *PackReader) next() ([]byte, error) {
+func (p *Reader) next() ([]byte, error) {
 	if p.lines == nil {
 		if len(p.entries) == 0 {
 			return nil, io.EOF
 		}
 		event := []byte(p.entries[0])
 		p.entries = p.entries[1:]
-		return event, checkLength(event)
+		return event, sealer.CheckLength(event)
 	}
 	if p.signature != nil {
 		return nil, io.EOF
 	}
-	line, err := readLine(p.lines, MaxEventBytes)
+	line, err := readLine(p.lines, sealer.MaxEventBytes)
 	if err != nil {
 		return nil, noEOF(err)
 	}
 	if !bytes.HasPrefix(line, signatureStart) {
 		return line, nil
 	}
-	keyID, signature, err := ParseSignatureLine(line)
+	keyID, signature, err := sealer.ParseSignatureLine(line)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package sealer
+package pack
 
 import (
 	"cmp"
@@ -9,26 +9,26 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/oklog/ulid/v2"
 
+	"muniment.example/sealer"
 	"muniment.example/sealer/merkle"
 )
 
 // Ledger folds the entries of one pack, in their order, into the tree, totals, duplicates and
-// settlement rules, and collects every fault. PackBuilder signs the result, package verify
+// settlement rules, and collects every fault. Builder signs the result, package verify
 // compares it with what was signed. It belongs to one goroutine.
 type Ledger struct {
 	// Claim, Settles, Keeps and Counted are set before the first Fold.
 	//
 	// Claim returns the earlier leaf that an entry repeats, if that is known from elsewhere than
 	// the history: the builder's Earlier, or the header that is verified.
-	Claim func(e *Event, leaf uint64) (first uint64, ok bool)
+	Claim func(e *sealer.Event, leaf uint64) (first uint64, ok bool)
 	// Settles makes the ledger keep Rated, Keeps makes it keep Leaves.
 	Settles, Keeps bool
 	// Counted, unless it is nil, is called with each delivery that has no fault, in their order, and
 	// whether it is a duplicate. It must not keep the delivery, which aliases the entry's text.
-	Counted func(d *RecordedDelivery, duplicate bool)
+	Counted func(d *sealer.RecordedDelivery, duplicate bool)
 
 	// The results so far, read-only.
 
@@ -49,7 +49,7 @@ type Ledger struct {
 
 // Fault is what is wrong with an entry.
 type Fault struct {
-	Code    Code
+	Code    sealer.Code
 	Index   int // of the entry, from 0
 	Message string
 }
@@ -64,18 +64,6 @@ type Rated struct {
 	ID          ulid.ULID // of the receipt and its event
 	Entry       uint32    // from 0
 }
-
-// A delivery is a duplicate if a lower leaf holds a delivery with the same identity, however
-// old; or one with the same idempotency hash that is at most DuplicateWindow older, by the
-// events' own times, or younger, as a clock may be ahead. A warehouse decides by the same rule
-// while it loads (pipeline.Sink): the order of leaves is that of the events' lowest positions.
-// A duplicate is kept as evidence and metered zero, with ReasonDuplicate and BasisNone in
-// place of its own reason and basis.
-const (
-	DuplicateWindow = 24 * time.Hour
-	ReasonDuplicate = "DUPLICATE"
-	BasisNone       = "none"
-)
 
 // Duplicate names two leaves of one log: that of a repetition, and the lowest one that it
 // repeats.
@@ -100,19 +88,19 @@ func (l *Ledger) Fold(f Finding) {
 		l.fault(f.Code, f.Err.Error())
 		return
 	case f.Event.TenantID != l.tenantID:
-		l.fault(TenantMismatch, fmt.Sprintf("event %s is of %s", f.Event.EventID, f.Event.TenantID))
+		l.fault(sealer.TenantMismatch, fmt.Sprintf("event %s is of %s", f.Event.EventID, f.Event.TenantID))
 	case l.history.repeated(f.Event.EventID):
-		l.fault(EntryRepeated, fmt.Sprintf("event %s is already in the log", f.Event.EventID))
+		l.fault(sealer.EntryRepeated, fmt.Sprintf("event %s is already in the log", f.Event.EventID))
 	}
 	if f.Delivery == nil {
-		if isRule(&f.Event) {
-			l.amend(leaf, f.Event.Data)
+		if r := sealer.RuleIn(&f.Event, leaf); r != nil {
+			l.amend(r.Leaf, r.Record)
 		}
 		return
 	}
 	l.Deliveries++
 	first, duplicate := l.history.first(leaf, f.Delivery)
-	if claimed, ok := l.Claim(&f.Event, leaf); ok && l.Unknown(claimed) && f.Delivery.keyed() {
+	if claimed, ok := l.Claim(&f.Event, leaf); ok && l.Unknown(claimed) && f.Delivery.Keyed() {
 		if !duplicate || claimed < first {
 			first, duplicate = claimed, true
 		}
@@ -125,7 +113,7 @@ func (l *Ledger) Fold(f Finding) {
 		l.Counted(f.Delivery, duplicate)
 	}
 	if l.Settles && f.Delivery.Metered && !duplicate {
-		id, _ := ParseID(eventPrefix, f.Event.EventID) // the Inspector has checked it
+		id, _ := sealer.ParseID(sealer.EventPrefix, f.Event.EventID) // the Inspector has checked it
 		l.Rated = append(l.Rated, Rated{row, f.Delivery.Completion, f.Delivery.Receipt.RenderedAt.UnixMilli(), f.Delivery.QuantityMs, f.Delivery.Impressions, id, uint32(l.Entries - 1)})
 	}
 }
@@ -149,16 +137,13 @@ func (l *Ledger) Forget() { l.history = nil }
 func (l *Ledger) Close() { l.Claim, l.Rated, l.Duplicates, l.Meter = nil, nil, nil, Meter{} }
 
 // fault records a fault of the entry that was folded last.
-func (l *Ledger) fault(code Code, message string) {
+func (l *Ledger) fault(code sealer.Code, message string) {
 	l.Faults = append(l.Faults, Fault{code, l.Entries - 1, message})
 }
 
-// Rights returns what the rules name of the scopes of rights. It may leave out those of which that is nothing.
-type Rights func(names *ScopeNames, rightIDs []string) ([]SettlementRight, error)
-
 // Settlement rates the receipts that were folded; nil without rules. It asks for rights only if a rule
 // names something of a scope.
-func (l *Ledger) Settlement(rate Rate, rights Rights) (*Settlement, error) {
+func (l *Ledger) Settlement(rate sealer.Rate, rights sealer.Rights) (*sealer.Settlement, error) {
 	switch {
 	case l.ruleFault != nil:
 		return nil, l.ruleFault
@@ -167,14 +152,14 @@ func (l *Ledger) Settlement(rate Rate, rights Rights) (*Settlement, error) {
 	case rate == nil:
 		return nil, errors.New("there are settlement rules, but no Rate was given")
 	}
-	s := &Settlement{Rules: l.history.byLeaf()}
+	s := &sealer.Settlement{Rules: l.history.byLeaf()}
 	scopes, err := l.scopes(s.Rules, rights)
 	if err != nil {
 		return nil, err
 	}
-	s.Lines, s.Unrated, err = rate(s.Rules, func(yield func(Metered) bool) {
+	s.Lines, s.Unrated, err = rate(s.Rules, func(yield func(sealer.Metered) bool) {
 		for _, r := range l.Rated {
-			m := Metered{
+			m := sealer.Metered{
 				RightID: r.Row.RightID, BasisID: r.Row.BasisID, Substrate: r.Row.Substrate, MeteringBasis: r.Row.MeteringBasis,
 				Completion: r.Completion, Right: scopes[r.Row.RightID], RenderedAt: time.UnixMilli(r.RenderedAt).UTC(), Receipts: 1, QuantityMs: r.QuantityMs, Impressions: r.Impressions,
 			}
@@ -183,15 +168,15 @@ func (l *Ledger) Settlement(rate Rate, rights Rights) (*Settlement, error) {
 			}
 		}
 	})
-	if held := s.receipts(); err == nil && held != int64(len(l.Rated)) {
+	if held := receipts(s); err == nil && held != int64(len(l.Rated)) {
 		err = fmt.Errorf("%d receipts were rated or counted, of %d", held, len(l.Rated))
 	}
 	return s, err
 }
 
 // scopes returns what rules name of the rights of the rated receipts, by right.
-func (l *Ledger) scopes(rules []SettlementRule, rights Rights) (map[string]*SettlementRight, error) {
-	names, err := ScopeNamesOf(rules)
+func (l *Ledger) scopes(rules []sealer.SettlementRule, rights sealer.Rights) (map[string]*sealer.SettlementRight, error) {
+	names, err := sealer.ScopeNamesOf(rules)
 	switch {
 	case err != nil || names.Empty():
 		return nil, err
@@ -207,7 +192,7 @@ func (l *Ledger) scopes(rules []SettlementRule, rights Rights) (map[string]*Sett
 }
 
 // receipts counts the receipts in lines and in unrated.
-func (s *Settlement) receipts() (n int64) {
+func receipts(s *sealer.Settlement) (n int64) {
 	for i := range s.Lines {
 		n += s.Lines[i].Receipts
 	}
@@ -217,9 +202,18 @@ func (s *Settlement) receipts() (n int64) {
 	return n
 }
 
+// byID returns rights by their ids.
+func byID(rights []sealer.SettlementRight) map[string]*sealer.SettlementRight {
+	all := make(map[string]*sealer.SettlementRight, len(rights))
+	for i := range rights {
+		all[rights[i].RightID] = &rights[i]
+	}
+	return all
+}
+
 // Adopt trusts a header for the rules of leaves between the known packs and this one. Rules of
 // other leaves are known from their events.
-func (l *Ledger) Adopt(rules []SettlementRule) {
+func (l *Ledger) Adopt(rules []sealer.SettlementRule) {
 	for _, r := range rules {
 		if l.history.settled <= r.Leaf && r.Leaf < l.first {
 			l.amend(r.Leaf, r.Record)
@@ -242,26 +236,6 @@ func (l *Ledger) UnprovenRules() (n int) {
 		}
 	}
 	return n
-}
-
-// ruleEvents is the prefix of the types of events whose data is the record of a settlement rule.
-const ruleEvents = "settlement_rule."
-
-// isRule reports whether the data of an event is the record of a settlement rule.
-func isRule(e *Event) bool { return strings.HasPrefix(e.Type, ruleEvents) }
-
-// ruleID returns the id in the record of a rule.
-func ruleID(record []byte) (string, error) {
-	var r struct {
-		ID string `json:"id"`
-	}
-	if err := json.Unmarshal(record, &r); err != nil {
-		return "", err
-	}
-	if r.ID == "" {
-		return "", errors.New("it has no id")
-	}
-	return r.ID, nil
 }
 
 // Contradiction describes where the claimed duplicates of unknown leaves contradict each
@@ -358,11 +332,11 @@ type Meter struct {
 type meterKey struct{ right, substrate, basis, meteringBasis, reason string }
 
 // Add counts d, as a duplicate or not, and returns the row in which it is counted.
-func (m *Meter) Add(d *RecordedDelivery, duplicate bool) *MeterRow {
+func (m *Meter) Add(d *sealer.RecordedDelivery, duplicate bool) *MeterRow {
 	k := meterKey{d.RightID, d.Substrate, d.BasisID, d.Basis, d.Reason}
 	quantity, impressions := d.QuantityMs, d.Impressions
 	if duplicate {
-		k.meteringBasis, k.reason, quantity, impressions = BasisNone, ReasonDuplicate, 0, 0
+		k.meteringBasis, k.reason, quantity, impressions = sealer.BasisNone, sealer.ReasonDuplicate, 0, 0
 	}
 	row := m.rows[k]
 	if row == nil {

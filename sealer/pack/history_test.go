@@ -1,4 +1,4 @@
-package sealer
+package pack
 
 import (
 	"testing"
@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"muniment.example/sealer"
 	"muniment.example/sealer/merkle"
 )
 
@@ -15,10 +16,10 @@ import (
 func TestFirstIsTheLowest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h, joined := newHistory(newHistory(nil)), uint64(0)
-		var before []RecordedDelivery
-		keys := []RecordedDelivery{
-			{Idempotency: merkle.Hash{}.String()}, {Idempotency: merkle.Hash{1}.String()}, {Identity: RowIdentity{Hash: merkle.Hash{}.String()}},
-			{Identity: RowIdentity{Hash: merkle.Hash{}.String(), Day: "2026-10-24"}}, {Identity: RowIdentity{Hash: merkle.Hash{}.String(), Day: "2026-10-25"}}, {},
+		var before []sealer.RecordedDelivery
+		keys := []sealer.RecordedDelivery{
+			{Idempotency: merkle.Hash{}.String()}, {Idempotency: merkle.Hash{1}.String()}, {Identity: sealer.RowIdentity{Hash: merkle.Hash{}.String()}},
+			{Identity: sealer.RowIdentity{Hash: merkle.Hash{}.String(), Day: "2026-10-24"}}, {Identity: sealer.RowIdentity{Hash: merkle.Hash{}.String(), Day: "2026-10-25"}}, {},
 		}
 		for leaf := range uint64(rapid.IntRange(1, 60).Draw(t, "deliveries")) {
 			if rapid.IntRange(0, 9).Draw(t, "pack ends") == 0 && leaf > joined {
@@ -33,7 +34,7 @@ func TestFirstIsTheLowest(t *testing.T) {
 			d.Event.At = epoch.Add(time.Duration(rapid.IntRange(0, 100).Draw(t, "hour")) * time.Hour)
 			want, repeats := uint64(0), false
 			for l, b := range before {
-				sameKey := d.Idempotency != "" && d.Idempotency == b.Idempotency && d.Event.At.Sub(b.Event.At) <= DuplicateWindow
+				sameKey := d.Idempotency != "" && d.Idempotency == b.Idempotency && d.Event.At.Sub(b.Event.At) <= sealer.DuplicateWindow
 				if sameKey || d.Identity.Hash != "" && d.Identity == b.Identity {
 					want, repeats = uint64(l), true
 					break
@@ -46,3 +47,5 @@ func TestFirstIsTheLowest(t *testing.T) {
 		}
 	})
 }
+
+var epoch = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
