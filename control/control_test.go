@@ -52,6 +52,7 @@ import (
 	"muniment.example/pipeline"
 	"muniment.example/pipeline/conform"
 	"muniment.example/sealer"
+	"muniment.example/sealer/settlement"
 )
 
 const adminToken = "adm_secret_of_the_test"
@@ -208,7 +209,7 @@ type noPacks struct{}
 func (noPacks) SealToEnd(context.Context, string, sealer.Ref) (*proof.End, error) { return nil, nil }
 
 // RulesAt implements statement.Packs.
-func (noPacks) RulesAt(context.Context, string, uint64) ([]sealer.SettlementRule, error) {
+func (noPacks) RulesAt(context.Context, string, uint64) ([]settlement.Rule, error) {
 	return nil, api.NotFound("proof pack")
 }
 
@@ -223,7 +224,7 @@ func (noPacks) Span(context.Context, string, int64, int64) (*proof.Span, error) 
 }
 
 // Scopes implements statement.Packs.
-func (noPacks) Scopes(context.Context, string, *sealer.ScopeNames, []string) ([]sealer.SettlementRight, error) {
+func (noPacks) Scopes(context.Context, string, *settlement.ScopeNames, []string) ([]settlement.Right, error) {
 	return nil, nil
 }
 

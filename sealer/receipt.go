@@ -104,7 +104,8 @@ const (
 	// refused, with nothing of what was observed: data.counts is a list of {count,
 	// rule, rightId?}. rightId is missing where the node had too many counts to keep.
 	TypeRefusals = "gate.refusals"
-
+	// TypeRightIssued is the type of the event of a new right, whose data has its scope.
+	TypeRightIssued = "right.issued"
 	// SubjectRight is the kind of the subject of events about rights.
 	SubjectRight = "right"
 )

@@ -19,6 +19,7 @@ import (
 	"muniment.example/pipeline/clickhouse"
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/settlement"
 	sealerstatement "muniment.example/sealer/statement"
 )
 
@@ -36,7 +37,7 @@ type Settlement struct {
 
 	*database
 	rows     *generated
-	rules    []sealer.SettlementRule
+	rules    []settlement.Rule
 	payees   []sealerstatement.Payee
 	verdicts []measure.Verdict
 
@@ -327,9 +328,9 @@ func (s *Settlement) memory(ctx context.Context) error {
 func resetPeak() error { return os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) }
 
 // scoped are the scopes of rights, of which every second has the campaign and every third the label of a rule.
-func scoped(_ *sealer.ScopeNames, rightIDs []string) (list []sealer.SettlementRight, err error) {
+func scoped(_ *settlement.ScopeNames, rightIDs []string) (list []settlement.Right, err error) {
 	for i, id := range rightIDs {
-		r := sealer.SettlementRight{RightID: id, Labels: map[string]string{"venue": "south"}}
+		r := settlement.Right{RightID: id, Labels: map[string]string{"venue": "south"}}
 		if i%2 == 0 {
 			r.Campaigns = []string{"spring"}
 		}
@@ -344,7 +345,7 @@ func scoped(_ *sealer.ScopeNames, rightIDs []string) (list []sealer.SettlementRi
 // pricing is 50 rules for 20 counterparties: a price for each tier on each substrate, others for
 // what was played to its end, for a campaign and a label, for some bases and some rights, of which some begin or end in the
 // month that is settled.
-func pricing() (rules []sealer.SettlementRule, payees []sealerstatement.Payee, err error) {
+func pricing() (rules []settlement.Rule, payees []sealerstatement.Payee, err error) {
 	const counterparties, wanted = 20, 50
 	payee := func(n int) string { return "cpy_" + numbered(n%counterparties) }
 	for n := range counterparties {
@@ -370,7 +371,7 @@ func pricing() (rules []sealer.SettlementRule, payees []sealerstatement.Payee, e
 		}
 		text, canonicalErr := canonical.JSON(record)
 		err = errors.Join(err, canonicalErr)
-		rules = append(rules, sealer.SettlementRule{Leaf: uint64(n), Record: text})
+		rules = append(rules, settlement.Rule{Leaf: uint64(n), Record: text})
 	}
 	for _, substrate := range substratesOf {
 		for _, tier := range []string{"viewable", "gross", "audible", "delivered"} {

@@ -17,6 +17,7 @@ import (
 	"muniment.example/sealer"
 	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/pack"
+	"muniment.example/sealer/settlement"
 )
 
 // pageRows is how many rows are read at once; the next ones are read beside the work on
@@ -71,7 +72,7 @@ func (d *draft) build(ctx context.Context) (news bool, err error) {
 		Directory: d.directoryText,
 		Key:       promisedKey{d.signer.Key, func() error { return d.promise(ctx) }},
 		Rate:      d.cfg.Rate,
-		Rights: func(names *sealer.ScopeNames, ids []string) ([]sealer.SettlementRight, error) {
+		Rights: func(names *settlement.ScopeNames, ids []string) ([]settlement.Right, error) {
 			return d.Scopes(ctx, d.tenantID, names, ids)
 		},
 		Workers: d.cfg.Workers(),

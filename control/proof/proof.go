@@ -107,6 +107,7 @@ import (
 	"muniment.example/pipeline/trace"
 	"muniment.example/sealer"
 	"muniment.example/sealer/keyfile"
+	"muniment.example/sealer/settlement"
 )
 
 // Keys signs packs and has the key directory. control/signing implements it.
@@ -137,7 +138,7 @@ type Config struct {
 	// Nodes counts what is not in the log yet; nil: no node has a spool.
 	Nodes Nodes
 	// Rate rates packs. It has to be the same in every process, and pure.
-	Rate sealer.Rate
+	Rate settlement.Rate
 	// Purpose returns the sealer.PackPurpose of a tenant, which determines the purpose of its receipts
 	// too. It never changes. An error refuses to seal, as for a dropped tenant. It is read again in
 	// the transaction that moves the head. Default: no tenant belongs to the sandbox.

@@ -18,6 +18,7 @@ import (
 	"muniment.example/sealer"
 	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
+	"muniment.example/sealer/settlement"
 )
 
 // price makes a rule of the tenant that everything fits.
@@ -67,7 +68,7 @@ func TestSettlement(t *testing.T) {
 	all := h.price("0.000001")
 	second := h.seal()[0].Settlement
 	require.Len(t, second.Rules, 1)
-	require.Equal(t, []sealer.SettlementLine{{
+	require.Equal(t, []settlement.Line{{
 		RuleID: all.ID, RightID: "rgh_01ARZ3NDEKTSV4RRFFQ69G5FAV", MeteringBasis: "gross", Receipts: 2, QuantityMs: 2001, Impressions: 2 * sealer.Impression,
 		Amount: "0.002001", Shares: []string{"0.000667", "0.000667", "0.000667"},
 	}}, second.Lines)

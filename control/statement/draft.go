@@ -15,6 +15,7 @@ import (
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/rate"
+	"muniment.example/sealer/settlement"
 	"muniment.example/sealer/statement"
 )
 
@@ -161,13 +162,13 @@ func locate(document *statement.Statement, timeZone string) error {
 }
 
 // reach finds the months that a document adjusts by rules.
-func reach(document *statement.Statement, rules []sealer.SettlementRule) error {
+func reach(document *statement.Statement, rules []settlement.Rule) error {
 	own, err := statement.NewTerms(ratingOf, nil, rules)
 	if err != nil {
 		return err
 	}
 	switch err = document.Reach(ratingOf, own); {
-	case errors.Is(err, sealer.ErrMonths):
+	case errors.Is(err, settlement.ErrMonths):
 		err = api.InvalidField("from", err.Error()+": choose a shorter period")
 	case err != nil:
 		err = api.Conflict(err.Error())
@@ -196,7 +197,7 @@ var ratingOf = settle.Rating
 
 // tooLarge converts an overflow of amounts into STATE_CONFLICT.
 func tooLarge(err error) error {
-	if errors.Is(err, sealer.ErrAmount) || errors.Is(err, rate.ErrOverflow) {
+	if errors.Is(err, settlement.ErrAmount) || errors.Is(err, rate.ErrOverflow) {
 		return api.Conflict("the sum of the period's amounts is too large: lower the prices or minimums of its rules, or choose a shorter period")
 	}
 	return err

@@ -23,6 +23,7 @@ import (
 	"muniment.example/sealer"
 	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
+	"muniment.example/sealer/settlement"
 )
 
 const tenantID = "tnt_01ARZ3NDEKTSV4RRFFQ69G5FAV"
@@ -170,7 +171,7 @@ func (h *fixture) Span(_ context.Context, _ string, first, last int64) (*proof.S
 }
 
 // RulesAt implements Packs.
-func (h *fixture) RulesAt(_ context.Context, _ string, size uint64) ([]sealer.SettlementRule, error) {
+func (h *fixture) RulesAt(_ context.Context, _ string, size uint64) ([]settlement.Rule, error) {
 	if h.ends[size] == nil {
 		return nil, api.NotFound("proof pack")
 	}
@@ -205,7 +206,7 @@ func (h *fixture) play(rightID string, at store.Instant) (receiptID string) {
 }
 
 // Scopes implements Packs: no right has campaigns or labels.
-func (h *fixture) Scopes(context.Context, string, *sealer.ScopeNames, []string) ([]sealer.SettlementRight, error) {
+func (h *fixture) Scopes(context.Context, string, *settlement.ScopeNames, []string) ([]settlement.Right, error) {
 	return nil, nil
 }
 

@@ -43,6 +43,7 @@ import (
 	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
+	"muniment.example/sealer/settlement"
 	"muniment.example/sealer/statement"
 	"muniment.example/sealer/verify"
 )
@@ -138,7 +139,7 @@ type history struct {
 	known  int                 // of historyRights, whose events are in the log
 
 	log    [][]byte // events
-	logged []sealer.SettlementRule
+	logged []settlement.Rule
 	rows   []pipeline.Row
 	pulled int // of the database's events
 	packs  []sealedPack
@@ -177,13 +178,13 @@ var scopes = map[string]string{
 }
 
 // Scopes implements Packs.
-func (h *history) Scopes(_ context.Context, _ string, names *sealer.ScopeNames, rightIDs []string) ([]sealer.SettlementRight, error) {
+func (h *history) Scopes(_ context.Context, _ string, names *settlement.ScopeNames, rightIDs []string) ([]settlement.Right, error) {
 	return names.Of(scopesOf(rightIDs)), nil
 }
 
-func scopesOf(rightIDs []string) (list []sealer.SettlementRight) {
+func scopesOf(rightIDs []string) (list []settlement.Right) {
 	for _, id := range rightIDs {
-		if r, err := sealer.ScopeOf(id, []byte(scopes[id])); err == nil {
+		if r, err := settlement.ScopeOf(id, []byte(scopes[id])); err == nil {
 			list = append(list, r)
 		}
 	}
@@ -818,7 +819,7 @@ func (h *history) pull() {
 func (h *history) ruled(e *sealer.Event) {
 	rule, err := rate.ParseRule(e.Data)
 	require.NoError(h.t, err)
-	h.logged = append(h.logged, *sealer.RuleIn(e, uint64(len(h.log))))
+	h.logged = append(h.logged, *settlement.RuleIn(e, uint64(len(h.log))))
 	r := modelRule{id: rule.ID, right: rule.Match.RightID, currency: rule.Currency, price: int64(rule.Price) / 1000, priority: rule.Priority, from: rule.EffectiveFrom, until: rule.EffectiveUntil, leaf: uint64(len(h.log))}
 	r.zone, r.campaign, r.label = rule.TimeZone, rule.Match.Campaign, rule.Match.Label
 	if rule.Minimum != nil {
@@ -866,7 +867,7 @@ func (h *history) seal(ctx context.Context, events [][]byte) {
 	require.NoError(h.t, err)
 	cfg := pack.Config{
 		PackID: api.NewID(api.PrefixPack, h.stage.Now()), TenantID: h.tenant, Before: merkle.NewTree(), SealedAt: h.stage.Now(), Directory: directory, Key: h.stage.Keys.Pack.Key, Rate: settle.Rating.Rate, Workers: 1,
-		Rights: func(_ *sealer.ScopeNames, ids []string) ([]sealer.SettlementRight, error) { return scopesOf(ids), nil },
+		Rights: func(_ *settlement.ScopeNames, ids []string) ([]settlement.Right, error) { return scopesOf(ids), nil },
 	}
 	if n := len(h.packs); n > 0 {
 		last := h.packs[n-1]
@@ -911,6 +912,6 @@ func (h *history) record(p *pack.Header, table *packsums.Table) {
 }
 
 // RulesAt implements Packs.
-func (h *history) RulesAt(_ context.Context, _ string, size uint64) ([]sealer.SettlementRule, error) {
-	return sealer.RulesAt(size, nil, h.logged), nil
+func (h *history) RulesAt(_ context.Context, _ string, size uint64) ([]settlement.Rule, error) {
+	return settlement.RulesAt(size, nil, h.logged), nil
 }

@@ -7,7 +7,7 @@ import (
 	"muniment.example/control/paper"
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
-	"muniment.example/sealer"
+	"muniment.example/sealer/settlement"
 	"muniment.example/sealer/statement"
 )
 
@@ -65,7 +65,7 @@ func showsLinesAlone(d *statement.Statement) bool {
 	for i := range d.Lines {
 		paid[d.Lines[i].RightID] = true
 	}
-	return !slices.ContainsFunc(d.Rights, func(r sealer.SettlementRight) bool { return !paid[r.RightID] })
+	return !slices.ContainsFunc(d.Rights, func(r settlement.Right) bool { return !paid[r.RightID] })
 }
 
 // since finds what became of a statement.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment.example/sealer"
+	"muniment.example/sealer/settlement"
 	"muniment.example/sealer/statement"
 )
 
@@ -17,12 +17,12 @@ func TestPartsThatShowLinesAlone(t *testing.T) {
 		alone bool
 	}{
 		"its lines, and their rights":      {func(*statement.Statement) {}, true},
-		"another right that a rule names":  {func(d *statement.Statement) { d.Rights = append(d.Rights, sealer.SettlementRight{RightID: "rgh_b"}) }, false},
+		"another right that a rule names":  {func(d *statement.Statement) { d.Rights = append(d.Rights, settlement.Right{RightID: "rgh_b"}) }, false},
 		"what has no price":                {func(d *statement.Statement) { d.Unrated = []statement.Unrated{{RightID: "rgh_a"}} }, false},
 		"a dispute":                        {func(d *statement.Statement) { d.Excluded = []statement.Exclusion{{DisputeID: "dsp_a"}} }, false},
 		"a statement that was made before": {func(d *statement.Statement) { d.Overlaps = []statement.Overlap{{StatementID: "stm_a"}} }, false},
 	} {
-		d := statement.Statement{Lines: []statement.Line{{RightID: "rgh_a"}}, Rights: []sealer.SettlementRight{{RightID: "rgh_a"}}}
+		d := statement.Statement{Lines: []statement.Line{{RightID: "rgh_a"}}, Rights: []settlement.Right{{RightID: "rgh_a"}}}
 		tc.add(&d)
 		require.Equal(t, tc.alone, showsLinesAlone(&d), name)
 	}

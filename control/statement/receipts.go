@@ -9,6 +9,7 @@ import (
 	"muniment.example/gateway/auth"
 	"muniment.example/pipeline"
 	"muniment.example/sealer"
+	"muniment.example/sealer/settlement"
 	"muniment.example/sealer/statement"
 )
 
@@ -175,10 +176,10 @@ func (b *receiptFinder) page(ctx context.Context, w Warehouse, after *sealer.Pos
 }
 
 // line returns the line of a delivery, on a right with what rules name of it; without a rule if none rates it.
-func (b *receiptFinder) line(row *pipeline.Row, right *sealer.SettlementRight) line {
+func (b *receiptFinder) line(row *pipeline.Row, right *settlement.Right) line {
 	d := row.Delivery
 	l := line{rightID: d.RightID, meteringBasis: d.MeteringBasis}
-	if rule, _ := b.terms.Rule(&sealer.Metered{
+	if rule, _ := b.terms.Rule(&settlement.Metered{
 		RightID: d.RightID, BasisID: d.BasisID, Substrate: d.Substrate, MeteringBasis: d.MeteringBasis, Completion: d.Completion, RenderedAt: d.RenderedAt, Leaf: b.terms.leafOf(row.Position),
 		Right: right,
 	}); rule != nil {

@@ -16,6 +16,7 @@ import (
 	"muniment.example/pipeline"
 	"muniment.example/sealer"
 	"muniment.example/sealer/pack"
+	"muniment.example/sealer/settlement"
 	"muniment.example/sealer/statement"
 )
 
@@ -165,7 +166,7 @@ func (r *reconciler) getReconciliation(ctx context.Context, in *reconcileInput) 
 
 // readable is current; nil if the record of a statement was edited or is lost, which is reported as a
 // difference.
-func (r *reconciler) readable(ctx context.Context, tenantID string, from, to time.Time, rules []sealer.SettlementRule) (*terms, error) {
+func (r *reconciler) readable(ctx context.Context, tenantID string, from, to time.Time, rules []settlement.Rule) (*terms, error) {
 	t, err := r.current(ctx, tenantID, from, to, rules)
 	if code := api.From(err).Code; err != nil && (code == api.StateConflict || code == api.ResourceNotFound) {
 		return nil, nil
@@ -174,7 +175,7 @@ func (r *reconciler) readable(ctx context.Context, tenantID string, from, to tim
 }
 
 // monthsDue lists what a correction of a statement would change of its months, by the rules of now.
-func (r *reconciler) monthsDue(ctx context.Context, s *fullStatement, rules []sealer.SettlementRule, asOf *sealer.Position) ([]MonthDue, error) {
+func (r *reconciler) monthsDue(ctx context.Context, s *fullStatement, rules []settlement.Rule, asOf *sealer.Position) ([]MonthDue, error) {
 	due := []MonthDue{}
 	if s.Document == "" || s.edited() { // which is reported as a difference
 		return due, nil
@@ -223,7 +224,7 @@ func (r *reconciler) monthsDue(ctx context.Context, s *fullStatement, rules []se
 }
 
 // unstated rates the receipts of a period that are missing in its statements.
-func (r *reconciler) unstated(ctx context.Context, tenantID string, from, to time.Time, rules []sealer.SettlementRule, asOf *sealer.Position) ([]Line, error) {
+func (r *reconciler) unstated(ctx context.Context, tenantID string, from, to time.Time, rules []settlement.Rule, asOf *sealer.Position) ([]Line, error) {
 	lines := []Line{}
 	t, err := r.readable(ctx, tenantID, from, to, rules)
 	if err != nil || t == nil {
@@ -233,7 +234,7 @@ func (r *reconciler) unstated(ctx context.Context, tenantID string, from, to tim
 	if err != nil {
 		return lines, err
 	}
-	l.free = slices.DeleteFunc(append(l.free, l.held...), func(m sealer.Metered) bool { return !t.Missing(&m) })
+	l.free = slices.DeleteFunc(append(l.free, l.held...), func(m settlement.Metered) bool { return !t.Missing(&m) })
 	l.held = nil
 	p, err := l.rated(t, ratingOf)
 	for i := range p.statements {

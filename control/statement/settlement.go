@@ -17,6 +17,7 @@ import (
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/rate"
+	"muniment.example/sealer/settlement"
 	"muniment.example/sealer/statement"
 )
 
@@ -184,7 +185,7 @@ func bounds(from, to store.Instant) (time.Time, time.Time) {
 }
 
 // rulesNow returns the current rules, in the form that their events have.
-func (c *core) rulesNow(ctx context.Context, tenantID string) ([]sealer.SettlementRule, error) {
+func (c *core) rulesNow(ctx context.Context, tenantID string) ([]settlement.Rule, error) {
 	rules, err := settle.Rules(ctx, c.db.Read(), tenantID, store.Instant{})
 	if err != nil {
 		return nil, err
@@ -193,7 +194,7 @@ func (c *core) rulesNow(ctx context.Context, tenantID string) ([]sealer.Settleme
 }
 
 // current returns the terms of now: those of what is stated, and the rules of now for the rest.
-func (c *core) current(ctx context.Context, tenantID string, from, to time.Time, rules []sealer.SettlementRule) (*terms, error) {
+func (c *core) current(ctx context.Context, tenantID string, from, to time.Time, rules []settlement.Rule) (*terms, error) {
 	issued, err := issuedIn(ctx, c.db.Read(), &Statement{TenantID: tenantID, From: store.At(from), To: store.At(to)})
 	if err != nil {
 		return nil, err
@@ -205,7 +206,7 @@ func (c *core) current(ctx context.Context, tenantID string, from, to time.Time,
 type periodReceipts struct {
 	periodSums
 	from, to time.Time
-	months   []sealer.StatementMonth
+	months   []settlement.Month
 	names    []statement.Payee
 }
 
@@ -233,7 +234,7 @@ func (c *core) names(ctx context.Context, tenantID string) (names []statement.Pa
 
 // rated rates the loaded receipts, in the given currencies, or in all. Without any rule it has no
 // total. Tiers, minimums and caps, which apply to statements, change it only in the months that are set.
-func (l *periodReceipts) rated(t *terms, by sealer.Rating, currencies ...string) (p projection, err error) {
+func (l *periodReceipts) rated(t *terms, by settlement.Rating, currencies ...string) (p projection, err error) {
 	if len(currencies) == 0 {
 		currencies = t.Currencies()
 	}
@@ -257,14 +258,14 @@ func (l *periodReceipts) rated(t *terms, by sealer.Rating, currencies ...string)
 }
 
 // only rates by all rules, and keeps the lines of one of them.
-func only(ruleID string) sealer.Rating {
-	return sealer.Rating{
+func only(ruleID string) settlement.Rating {
+	return settlement.Rating{
 		Precedence: settle.Rating.Precedence,
-		Rate: func(rules []sealer.SettlementRule, receipts iter.Seq[sealer.Metered]) ([]sealer.SettlementLine, []sealer.Unrated, error) {
+		Rate: func(rules []settlement.Rule, receipts iter.Seq[settlement.Metered]) ([]settlement.Line, []settlement.Unrated, error) {
 			lines, unrated, err := settle.Rating.Rate(rules, receipts)
-			return slices.DeleteFunc(lines, func(l sealer.SettlementLine) bool { return l.RuleID != ruleID }), unrated, err
+			return slices.DeleteFunc(lines, func(l settlement.Line) bool { return l.RuleID != ruleID }), unrated, err
 		},
-		Adjust: func(rule sealer.SettlementRule, lines, older []sealer.SettlementLine, from, to time.Time) ([]sealer.Adjustment, error) {
+		Adjust: func(rule settlement.Rule, lines, older []settlement.Line, from, to time.Time) ([]settlement.Adjustment, error) {
 			if rule.ID() != ruleID {
 				return nil, nil
 			}

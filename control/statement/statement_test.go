@@ -18,9 +18,9 @@ import (
 	"muniment.example/control/store"
 	"muniment.example/deploy/stack/stacktest"
 	"muniment.example/gateway/api"
-	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/rate"
+	"muniment.example/sealer/settlement"
 	"muniment.example/sealer/statement"
 )
 
@@ -615,7 +615,7 @@ func TestRetiredBeforeItBegan(t *testing.T) {
 
 // TestTooLong: who can't make a statement shorter by a counterparty is not told to choose one.
 func TestTooLong(t *testing.T) {
-	s := statement.Statement{Rights: []sealer.SettlementRight{{RightID: "rgh_a", Campaigns: []string{"spring"}, Labels: map[string]string{}}}}
+	s := statement.Statement{Rights: []settlement.Right{{RightID: "rgh_a", Campaigns: []string{"spring"}, Labels: map[string]string{}}}}
 	text, err := canonical.JSON(s.Rights)
 	require.NoError(t, err)
 	require.ErrorContains(t, tooLong(&s, 2*len(text)), "or one counterparty")

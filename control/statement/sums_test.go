@@ -19,6 +19,7 @@ import (
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/rate"
+	"muniment.example/sealer/settlement"
 	"muniment.example/sealer/statement"
 )
 
@@ -167,7 +168,7 @@ func TestStatementsAddUp(t *testing.T) {
 		sums, err := count(t.Context(), w, q)
 		require.NoError(t, err)
 
-		var free, held []sealer.Metered
+		var free, held []settlement.Metered
 		behind := map[string][]string{} // the receipts of each line
 		in, out := split(excluded)
 		repeats, err := w.Duplicates(t.Context(), "tnt_a", sealer.Position{}, *q.asOf)
@@ -178,7 +179,7 @@ func TestStatementsAddUp(t *testing.T) {
 			if !d.Metered || copied || d.RenderedAt.Before(q.from) || !d.RenderedAt.Before(q.to) || out.Has(d.ReceiptID, d.RightID, d.RenderedAt) {
 				continue
 			}
-			m := sealer.Metered{
+			m := settlement.Metered{
 				RightID: d.RightID, BasisID: d.BasisID, Substrate: d.Substrate, MeteringBasis: d.MeteringBasis, Completion: d.Completion, RenderedAt: d.RenderedAt,
 				Receipts: 1, QuantityMs: d.QuantityMs, Impressions: d.Impressions,
 			}
@@ -188,14 +189,14 @@ func TestStatementsAddUp(t *testing.T) {
 				if free = append(free, m); d.RenderedAt.Before(month) {
 					continue // it counts in a month alone
 				}
-				lines, _, err := settle.Rating.Rate(records, slices.Values([]sealer.Metered{m}))
+				lines, _, err := settle.Rating.Rate(records, slices.Values([]settlement.Metered{m}))
 				require.NoError(t, err)
 				for _, l := range lines {
 					behind[l.RuleID+l.RightID+l.MeteringBasis] = append(behind[l.RuleID+l.RightID+l.MeteringBasis], d.ReceiptID)
 				}
 			}
 		}
-		make := func(currency string, of *string, free, held []sealer.Metered) statement.Statement {
+		make := func(currency string, of *string, free, held []settlement.Metered) statement.Statement {
 			s := blank(currency, of)
 			require.NoError(t, periodSums{free, held}.settle(settle.Rating, by, &s))
 			text, err := s.Text()

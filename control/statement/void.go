@@ -10,6 +10,7 @@ import (
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/rate"
+	"muniment.example/sealer/settlement"
 	"muniment.example/sealer/statement"
 )
 
@@ -40,7 +41,7 @@ func (s *Service) void(ctx context.Context, tenantID, id, reason string, by seal
 		next.Corrects, next.Correction, next.VoidReason = &first.ID, before.Correction+1, &reason
 		document := statement.Statement{
 			Adjustments: []statement.Adjustment{}, AsOf: previous.AsOf, CounterpartyID: previous.CounterpartyID, Currency: previous.Currency, Excluded: []statement.Exclusion{},
-			From: previous.From, HeldAmount: "0", IssuedAt: canonical.Moment(at), Lines: []statement.Line{}, LocalFrom: previous.LocalFrom, LocalTo: previous.LocalTo, Months: []sealer.StatementMonth{},
+			From: previous.From, HeldAmount: "0", IssuedAt: canonical.Moment(at), Lines: []statement.Line{}, LocalFrom: previous.LocalFrom, LocalTo: previous.LocalTo, Months: []settlement.Month{},
 			Overlaps: []statement.Overlap{}, Payees: []statement.Payee{}, Since: previous.From, StatementID: next.ID, TenantID: tenantID, TimeZone: previous.TimeZone, To: previous.To, Total: "0", Unrated: []statement.Unrated{}, V: 1,
 			Correction: correction(first.ID, &previous, *before.SHA256, payees),
 		}

@@ -20,6 +20,7 @@ import (
 	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
+	"muniment.example/sealer/settlement"
 )
 
 // log is the log of one tenant, growing pack by pack.
@@ -31,7 +32,7 @@ type log struct {
 	now      time.Time
 	tree     *merkle.Tree
 	previous *pack.Ref
-	rules    []sealer.SettlementRule
+	rules    []settlement.Rule
 	priced   bool // it gets settlement rules
 	packs    []*sealedPack
 	repeats  []sighting
@@ -180,10 +181,10 @@ func (l *log) issued() []byte {
 }
 
 // rights are the scopes that packs know.
-func rights(_ *sealer.ScopeNames, ids []string) (list []sealer.SettlementRight, err error) {
+func rights(_ *settlement.ScopeNames, ids []string) (list []settlement.Right, err error) {
 	for _, id := range ids {
 		if text := scopes[id]; text != "" {
-			r, err := sealer.ScopeOf(id, []byte(text))
+			r, err := settlement.ScopeOf(id, []byte(text))
 			if err != nil {
 				return nil, err
 			}

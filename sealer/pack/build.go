@@ -13,6 +13,7 @@ import (
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/settlement"
 	"muniment.example/sealer/signature"
 )
 
@@ -39,11 +40,11 @@ type Config struct {
 	Earlier map[string]uint64
 	// Rules are the settlement rules of the log before the first entry: those of the
 	// header of the pack before. The builder itself finds rules among the entries.
-	Rules []sealer.SettlementRule
+	Rules []settlement.Rule
 	// Rate rates the pack. It may be nil as long as there are no rules.
-	Rate sealer.Rate
+	Rate settlement.Rate
 	// Rights may be nil as long as no rule names a campaign or a label.
-	Rights sealer.Rights
+	Rights settlement.Rights
 	// Counted is as Ledger.Counted; nil: nobody counts. It is called on another goroutine, until Seal or
 	// Abort returns.
 	Counted func(d *sealer.RecordedDelivery, duplicate bool)

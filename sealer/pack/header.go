@@ -17,6 +17,7 @@ import (
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/settlement"
 )
 
 // MaxEntries is the most entries of one pack.
@@ -46,7 +47,7 @@ type Header struct {
 	RootHash merkle.Hash
 	SealedAt time.Time
 	// Settlement is what the settlement rules make of the pack; nil if there are none.
-	Settlement *sealer.Settlement
+	Settlement *settlement.Settlement
 	// SigningKeyID names the key of the signature and of the checkpoint, of
 	// PurposePack or, for a sandbox, PurposeSandbox.
 	SigningKeyID string
@@ -185,7 +186,7 @@ func parseHeader(text []byte) (h Header, err error) {
 	s.Lit(`,"sealedAt":`)
 	h.SealedAt = s.Time()
 	s.Lit(`,"settlement":`)
-	h.Settlement = sealer.ReadSettlement(&s)
+	h.Settlement = settlement.Read(&s)
 	s.Lit(`,"signingKeyId":`)
 	h.SigningKeyID = s.Name()
 	s.Lit(`,"tenantId":`)
@@ -289,7 +290,7 @@ func (h *Header) Before() (*merkle.Tree, error) {
 }
 
 // Rules are the settlement rules of the log at the end of the pack.
-func (h *Header) Rules() []sealer.SettlementRule {
+func (h *Header) Rules() []settlement.Rule {
 	if h.Settlement == nil {
 		return nil
 	}

@@ -15,6 +15,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/settlement"
 )
 
 // History is what a verifier must know of a log's entries to judge a later one: their event
@@ -34,7 +35,7 @@ type History struct {
 	// known are the leaves that were joined, rising, with gaps in between.
 	known []leafRange
 	// rules are those of the log at the size settled, by id, from known leaves or from a header.
-	rules   map[string]sealer.SettlementRule
+	rules   map[string]settlement.Rule
 	settled uint64
 }
 
@@ -94,7 +95,7 @@ func NewHistory() *History { return newHistory(nil) }
 // newHistory returns a history of entries above below, which may be nil.
 func newHistory(below *History) *History {
 	h := &History{
-		below: below, rules: make(map[string]sealer.SettlementRule),
+		below: below, rules: make(map[string]settlement.Rule),
 		ids:  btree.NewG(treeDegree, func(a, b ulid.ULID) bool { return bytes.Compare(a[:], b[:]) < 0 }),
 		seen: btree.NewG(treeDegree, occurrence.before),
 	}
@@ -209,15 +210,15 @@ func (h *History) occurrences() []occurrence {
 
 // amend replaces the rule with the id of record, which is the data of the event at leaf.
 func (h *History) amend(leaf uint64, record []byte) error {
-	id, err := sealer.RuleID(record)
+	id, err := settlement.RuleID(record)
 	if err != nil {
 		return fmt.Errorf("the settlement rule of leaf %d: %w", leaf, err)
 	}
-	h.rules[id] = sealer.SettlementRule{Leaf: leaf, Record: bytes.Clone(record)}
+	h.rules[id] = settlement.Rule{Leaf: leaf, Record: bytes.Clone(record)}
 	return nil
 }
 
 // byLeaf are the rules by rising leaf.
-func (h *History) byLeaf() []sealer.SettlementRule {
-	return slices.SortedFunc(maps.Values(h.rules), func(a, b sealer.SettlementRule) int { return cmp.Compare(a.Leaf, b.Leaf) })
+func (h *History) byLeaf() []settlement.Rule {
+	return slices.SortedFunc(maps.Values(h.rules), func(a, b settlement.Rule) int { return cmp.Compare(a.Leaf, b.Leaf) })
 }

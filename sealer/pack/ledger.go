@@ -13,6 +13,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/settlement"
 )
 
 // Ledger folds the entries of one pack, in their order, into the tree, totals, duplicates and
@@ -93,7 +94,7 @@ func (l *Ledger) Fold(f Finding) {
 		l.fault(sealer.EntryRepeated, fmt.Sprintf("event %s is already in the log", f.Event.EventID))
 	}
 	if f.Delivery == nil {
-		if r := sealer.RuleIn(&f.Event, leaf); r != nil {
+		if r := settlement.RuleIn(&f.Event, leaf); r != nil {
 			l.amend(r.Leaf, r.Record)
 		}
 		return
@@ -143,7 +144,7 @@ func (l *Ledger) fault(code sealer.Code, message string) {
 
 // Settlement rates the receipts that were folded; nil without rules. It asks for rights only if a rule
 // names something of a scope.
-func (l *Ledger) Settlement(rate sealer.Rate, rights sealer.Rights) (*sealer.Settlement, error) {
+func (l *Ledger) Settlement(rate settlement.Rate, rights settlement.Rights) (*settlement.Settlement, error) {
 	switch {
 	case l.ruleFault != nil:
 		return nil, l.ruleFault
@@ -152,14 +153,14 @@ func (l *Ledger) Settlement(rate sealer.Rate, rights sealer.Rights) (*sealer.Set
 	case rate == nil:
 		return nil, errors.New("there are settlement rules, but no Rate was given")
 	}
-	s := &sealer.Settlement{Rules: l.history.byLeaf()}
+	s := &settlement.Settlement{Rules: l.history.byLeaf()}
 	scopes, err := l.scopes(s.Rules, rights)
 	if err != nil {
 		return nil, err
 	}
-	s.Lines, s.Unrated, err = rate(s.Rules, func(yield func(sealer.Metered) bool) {
+	s.Lines, s.Unrated, err = rate(s.Rules, func(yield func(settlement.Metered) bool) {
 		for _, r := range l.Rated {
-			m := sealer.Metered{
+			m := settlement.Metered{
 				RightID: r.Row.RightID, BasisID: r.Row.BasisID, Substrate: r.Row.Substrate, MeteringBasis: r.Row.MeteringBasis,
 				Completion: r.Completion, Right: scopes[r.Row.RightID], RenderedAt: time.UnixMilli(r.RenderedAt).UTC(), Receipts: 1, QuantityMs: r.QuantityMs, Impressions: r.Impressions,
 			}
@@ -175,8 +176,8 @@ func (l *Ledger) Settlement(rate sealer.Rate, rights sealer.Rights) (*sealer.Set
 }
 
 // scopes returns what rules name of the rights of the rated receipts, by right.
-func (l *Ledger) scopes(rules []sealer.SettlementRule, rights sealer.Rights) (map[string]*sealer.SettlementRight, error) {
-	names, err := sealer.ScopeNamesOf(rules)
+func (l *Ledger) scopes(rules []settlement.Rule, rights settlement.Rights) (map[string]*settlement.Right, error) {
+	names, err := settlement.ScopeNamesOf(rules)
 	switch {
 	case err != nil || names.Empty():
 		return nil, err
@@ -192,7 +193,7 @@ func (l *Ledger) scopes(rules []sealer.SettlementRule, rights sealer.Rights) (ma
 }
 
 // receipts counts the receipts in lines and in unrated.
-func receipts(s *sealer.Settlement) (n int64) {
+func receipts(s *settlement.Settlement) (n int64) {
 	for i := range s.Lines {
 		n += s.Lines[i].Receipts
 	}
@@ -203,8 +204,8 @@ func receipts(s *sealer.Settlement) (n int64) {
 }
 
 // byID returns rights by their ids.
-func byID(rights []sealer.SettlementRight) map[string]*sealer.SettlementRight {
-	all := make(map[string]*sealer.SettlementRight, len(rights))
+func byID(rights []settlement.Right) map[string]*settlement.Right {
+	all := make(map[string]*settlement.Right, len(rights))
 	for i := range rights {
 		all[rights[i].RightID] = &rights[i]
 	}
@@ -213,7 +214,7 @@ func byID(rights []sealer.SettlementRight) map[string]*sealer.SettlementRight {
 
 // Adopt trusts a header for the rules of leaves between the known packs and this one. Rules of
 // other leaves are known from their events.
-func (l *Ledger) Adopt(rules []sealer.SettlementRule) {
+func (l *Ledger) Adopt(rules []settlement.Rule) {
 	for _, r := range rules {
 		if l.history.settled <= r.Leaf && r.Leaf < l.first {
 			l.amend(r.Leaf, r.Record)

@@ -23,6 +23,7 @@ import (
 	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
+	"muniment.example/sealer/settlement"
 )
 
 // Epoch is when the fixture's world begins: its keys are valid from then on.
@@ -67,8 +68,8 @@ type World struct {
 	Now      time.Time
 	Tree     *merkle.Tree
 	Previous *pack.Ref
-	Rules    []sealer.SettlementRule // of the log
-	Scopes   []sealer.SettlementRight
+	Rules    []settlement.Rule // of the log
+	Scopes   []settlement.Right
 	Packs    int
 	events   int
 }
@@ -252,8 +253,8 @@ func (w *World) Builder(events [][]byte, change ...func(*pack.Config)) *pack.Bui
 	cfg := pack.Config{
 		PackID: w.PackID(w.Packs + 1), TenantID: w.Tenant, Before: w.Tree, Previous: w.Previous,
 		SealedAt: w.Now, Directory: w.Directory(), Key: w.PackKey, Rules: w.Rules, Rate: rate.Rating.Rate,
-		Rights: func(_ *sealer.ScopeNames, ids []string) ([]sealer.SettlementRight, error) {
-			return slices.DeleteFunc(slices.Clone(w.Scopes), func(r sealer.SettlementRight) bool { return !slices.Contains(ids, r.RightID) }), nil
+		Rights: func(_ *settlement.ScopeNames, ids []string) ([]settlement.Right, error) {
+			return slices.DeleteFunc(slices.Clone(w.Scopes), func(r settlement.Right) bool { return !slices.Contains(ids, r.RightID) }), nil
 		},
 	}
 	for _, c := range change {

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"muniment.example/sealer"
+	"muniment.example/sealer/settlement"
 )
 
 // micro is a unit of money in millionths. Amounts are added up in millionths.
@@ -44,7 +44,7 @@ func formatMicros(n int64) string {
 // addMicros returns a + b, or ErrAmount.
 func addMicros(a, b int64) (int64, error) {
 	if b > 0 && a > math.MaxInt64-b || b < 0 && a < -math.MaxInt64-b {
-		return 0, sealer.ErrAmount
+		return 0, settlement.ErrAmount
 	}
 	return a + b, nil
 }

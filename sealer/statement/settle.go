@@ -11,12 +11,13 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/settlement"
 )
 
 // Reach sets the statement's Months, by the terms' own rules in its currency in which its counterparty has a
 // share, and Since. It returns ErrMonths if they are too many.
-func (s *Statement) Reach(by sealer.Rating, terms *Terms) error {
-	s.Months, s.Since = []sealer.StatementMonth{}, s.From
+func (s *Statement) Reach(by settlement.Rating, terms *Terms) error {
+	s.Months, s.Since = []settlement.Month{}, s.From
 	for _, r := range terms.own.list {
 		if !r.bounds() || !r.pays(s.Currency, s.CounterpartyID) {
 			continue
@@ -28,9 +29,9 @@ func (s *Statement) Reach(by sealer.Rating, terms *Terms) error {
 		s.Months = append(s.Months, months...)
 	}
 	slices.SortFunc(s.Months, compareMonths)
-	s.Months = slices.CompactFunc(s.Months, func(a, b sealer.StatementMonth) bool { return compareMonths(a, b) == 0 })
-	if len(s.Months) > sealer.MaxMonths {
-		return sealer.ErrMonths
+	s.Months = slices.CompactFunc(s.Months, func(a, b settlement.Month) bool { return compareMonths(a, b) == 0 })
+	if len(s.Months) > settlement.MaxMonths {
+		return settlement.ErrMonths
 	}
 	for _, m := range s.Months {
 		if m.From.Before(s.Since.Time) {
@@ -40,7 +41,7 @@ func (s *Statement) Reach(by sealer.Rating, terms *Terms) error {
 	return nil
 }
 
-func compareMonths(a, b sealer.StatementMonth) int {
+func compareMonths(a, b settlement.Month) int {
 	return cmp.Or(strings.Compare(a.TimeZone, b.TimeZone), strings.Compare(a.Month, b.Month))
 }
 
@@ -57,7 +58,7 @@ func (s *Statement) Edges() []time.Time {
 // one period, with the same months, and Rights. The caller has set all else, including the names of payees, and Months
 // and Since, see Reach. receipts are those from Since on that are stated, held those that are held; equal
 // ones may be summed, see Terms and Edges. It returns ErrAmount if a sum is too large.
-func Settle(by sealer.Rating, terms *Terms, receipts, held iter.Seq[sealer.Metered], statements ...*Statement) error {
+func Settle(by settlement.Rating, terms *Terms, receipts, held iter.Seq[settlement.Metered], statements ...*Statement) error {
 	if len(statements) == 0 {
 		return nil
 	}
@@ -92,8 +93,8 @@ func Settle(by sealer.Rating, terms *Terms, receipts, held iter.Seq[sealer.Meter
 }
 
 // rights returns what the rules name of the rights of receipts.
-func (t *Terms) rights(of ...iter.Seq[sealer.Metered]) []sealer.SettlementRight {
-	known := make(map[string]sealer.SettlementRight)
+func (t *Terms) rights(of ...iter.Seq[settlement.Metered]) []settlement.Right {
+	known := make(map[string]settlement.Right)
 	for _, receipts := range of {
 		for m := range receipts {
 			if m.Right != nil {
@@ -114,14 +115,14 @@ type ratedPeriod struct {
 
 // ratedLine is a line with the text that rates it.
 type ratedLine struct {
-	sealer.SettlementLine
+	settlement.Line
 	by *ruleText
 }
 
 // rateAll rates the receipts of a statement's period, and those of each of its months.
-func (t *Terms) rateAll(by sealer.Rating, receipts iter.Seq[sealer.Metered], s *Statement) (r ratedPeriod, err error) {
-	within := func(from, to canonical.Moment) iter.Seq[sealer.Metered] {
-		return func(yield func(sealer.Metered) bool) {
+func (t *Terms) rateAll(by settlement.Rating, receipts iter.Seq[settlement.Metered], s *Statement) (r ratedPeriod, err error) {
+	within := func(from, to canonical.Moment) iter.Seq[settlement.Metered] {
+		return func(yield func(settlement.Metered) bool) {
 			for m := range receipts {
 				if !m.RenderedAt.Before(from.Time) && m.RenderedAt.Before(to.Time) && !yield(m) {
 					return
@@ -147,15 +148,15 @@ func (t *Terms) rateAll(by sealer.Rating, receipts iter.Seq[sealer.Metered], s *
 }
 
 // rate rates receipts, those of one text at once.
-func (t *Terms) rate(by sealer.Rating, receipts iter.Seq[sealer.Metered]) (r ratedPeriod, err error) {
-	groups := make(map[*ruleText][]sealer.Metered) // nil: no rule
+func (t *Terms) rate(by settlement.Rating, receipts iter.Seq[settlement.Metered]) (r ratedPeriod, err error) {
+	groups := make(map[*ruleText][]settlement.Metered) // nil: no rule
 	for m := range receipts {
 		rule, _ := t.rule(&m)
 		groups[rule] = append(groups[rule], m)
 	}
-	unrated := make(map[sealer.Unrated]*sealer.Unrated) // by the names
+	unrated := make(map[settlement.Unrated]*settlement.Unrated) // by the names
 	for text, some := range groups {
-		var rules []sealer.SettlementRule
+		var rules []settlement.Rule
 		if text != nil {
 			rules = append(rules, text.rule)
 		}
@@ -167,7 +168,7 @@ func (t *Terms) rate(by sealer.Rating, receipts iter.Seq[sealer.Metered]) (r rat
 			r.lines = append(r.lines, ratedLine{l, text})
 		}
 		for _, u := range rest {
-			of := sealer.Unrated{RightID: u.RightID, MeteringBasis: u.MeteringBasis, Reason: u.Reason}
+			of := settlement.Unrated{RightID: u.RightID, MeteringBasis: u.MeteringBasis, Reason: u.Reason}
 			if unrated[of] == nil {
 				unrated[of] = &of
 			}
@@ -189,7 +190,7 @@ func (t *Terms) rate(by sealer.Rating, receipts iter.Seq[sealer.Metered]) (r rat
 	return r, nil
 }
 
-func (s *Statement) settle(by sealer.Rating, terms *Terms, r ratedPeriod) error {
+func (s *Statement) settle(by settlement.Rating, terms *Terms, r ratedPeriod) error {
 	names, payees := make(map[string]string), sums{}
 	for _, p := range s.Payees {
 		names[p.CounterpartyID] = p.Name
@@ -233,15 +234,15 @@ func (s *Statement) settle(by sealer.Rating, terms *Terms, r ratedPeriod) error 
 }
 
 // adjust adds the adjustments of a rule in a month, in which it has made the given lines in all currencies.
-func (s *Statement) adjust(by sealer.Rating, t *ruleText, month sealer.StatementMonth, rated []ratedLine, payees sums) error {
-	var lines, older []sealer.SettlementLine
+func (s *Statement) adjust(by settlement.Rating, t *ruleText, month settlement.Month, rated []ratedLine, payees sums) error {
+	var lines, older []settlement.Line
 	for _, l := range rated {
 		switch {
 		case l.by.Currency != s.Currency:
 		case l.by.Unit == t.Unit && l.by.Price == t.Price:
-			lines = append(lines, l.SettlementLine)
+			lines = append(lines, l.Line)
 		default:
-			older = append(older, l.SettlementLine)
+			older = append(older, l.Line)
 		}
 	}
 	made, err := by.Adjust(t.rule, lines, older, month.From.Time, month.To.Time)

@@ -19,6 +19,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/settlement"
 )
 
 // MaxBytes bounds the file of a statement.
@@ -51,7 +52,7 @@ type Statement struct {
 	LocalFrom string `json:"localFrom"`
 	LocalTo   string `json:"localTo"`
 	// Months are those that end in the period, and in which a rule adjusts something; by timeZone and month.
-	Months []sealer.StatementMonth `json:"months"`
+	Months []settlement.Month `json:"months"`
 	// Overlaps are all statements that were issued before, voided ones too, and whose periods overlap
 	// with the time from Since to To; by statementId.
 	Overlaps []Overlap `json:"overlaps"`
@@ -59,7 +60,7 @@ type Statement struct {
 	Payees []Payee `json:"payees"`
 	// Rights has what the terms' rules name of the scopes of the rights whose receipts count, or are held,
 	// from Since on; by rightId.
-	Rights []sealer.SettlementRight `json:"rights"`
+	Rights []settlement.Right `json:"rights"`
 	// Since is from when on receipts count in Months: From, or earlier if a month begins earlier; of a
 	// correction, not later than that of Previous.
 	Since       canonical.Moment `json:"since"`
@@ -149,7 +150,7 @@ type Payee struct {
 	Name           string `json:"name"`
 }
 
-// Unrated is sealer.Unrated, in the text of a statement.
+// Unrated is settlement.Unrated, in the text of a statement.
 type Unrated struct {
 	Impressions   string `json:"impressions"`
 	MeteringBasis string `json:"meteringBasis"`
@@ -222,7 +223,7 @@ func (s *Statement) check() error {
 			return errors.New("the statements with which it overlaps are out of order, listed twice, or without a hash")
 		}
 	}
-	if err := sealer.CheckRights(s.Rights); err != nil {
+	if err := settlement.CheckRights(s.Rights); err != nil {
 		return err
 	}
 	if err := s.checkTimes(); err != nil {
@@ -267,18 +268,18 @@ func (s *Statement) checkTimes() error {
 			return fmt.Errorf("%q is not %s in local time", of.local, canonical.FormatTime(of.at.Time))
 		}
 	}
-	if s.TimeZone == "" || s.From.Before(s.Since.Time) || len(s.Months) > sealer.MaxMonths {
+	if s.TimeZone == "" || s.From.Before(s.Since.Time) || len(s.Months) > settlement.MaxMonths {
 		return errors.New("it has no time zone, begins before the time since which it counts, or has too many months")
 	}
-	months := make(map[sealer.StatementMonth]bool) // by names
+	months := make(map[settlement.Month]bool) // by names
 	for i, m := range s.Months {
 		if m.From.Before(s.Since.Time) || !s.From.Before(m.To.Time) || s.To.Before(m.To.Time) || !m.From.Before(m.To.Time) || i > 0 && compareMonths(s.Months[i-1], m) >= 0 {
 			return errors.New("its months are out of order, listed twice, or do not end in the period")
 		}
-		months[sealer.StatementMonth{Month: m.Month, TimeZone: m.TimeZone}] = true
+		months[settlement.Month{Month: m.Month, TimeZone: m.TimeZone}] = true
 	}
 	for i, a := range s.Adjustments {
-		if !months[sealer.StatementMonth{Month: a.Month, TimeZone: a.TimeZone}] {
+		if !months[settlement.Month{Month: a.Month, TimeZone: a.TimeZone}] {
 			return fmt.Errorf("adjustment %d is of the month %s in %s, which is not among its months", i, a.Month, a.TimeZone)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"muniment.example/sealer"
+	"muniment.example/sealer/settlement"
 )
 
 // Issue is what the log says of a statement that was issued, or that a chain of statements was voided.
@@ -25,7 +25,7 @@ type Issue struct {
 	CounterpartyID *string
 	// TreeSize is the end of the log that the statement states, and Rules are the rules there.
 	TreeSize uint64
-	Rules    []sealer.SettlementRule
+	Rules    []settlement.Rule
 }
 
 // Terms finds the rule that rates a receipt. A receipt that a live statement states is rated by the
@@ -37,8 +37,8 @@ type Issue struct {
 type Terms struct {
 	issues []issueRules
 	own    *ruleTexts
-	texts  map[string]*ruleText // by record
-	names  sealer.ScopeNames    // of all texts
+	texts  map[string]*ruleText  // by record
+	names  settlement.ScopeNames // of all texts
 	edges  []time.Time
 	ends   []uint64
 }
@@ -52,7 +52,7 @@ type issueRules struct {
 // ruleTexts are the rules at one end of the log.
 type ruleTexts struct {
 	list  []*ruleText
-	rates func(*sealer.Metered) int
+	rates func(*settlement.Metered) int
 }
 
 // ruleText are the members of a rule on which statements depend.
@@ -71,7 +71,7 @@ type ruleText struct {
 		Bps            int64  `json:"bps"`
 		CounterpartyID string `json:"counterpartyId"`
 	} `json:"shares"`
-	rule sealer.SettlementRule
+	rule settlement.Rule
 }
 
 // bounds reports whether the rule has something to adjust.
@@ -92,7 +92,7 @@ func (r *ruleText) pays(currency string, counterpartyID *string) bool {
 
 // NewTerms returns the terms after issues, in the order of the leaves of their events. own are the
 // rules of receipts that no statement states. It fails if a rule can't be read.
-func NewTerms(by sealer.Rating, issues []Issue, own []sealer.SettlementRule) (*Terms, error) {
+func NewTerms(by settlement.Rating, issues []Issue, own []settlement.Rule) (*Terms, error) {
 	t := &Terms{texts: make(map[string]*ruleText)}
 	sets := make(map[string]*ruleTexts) // by leaves: most ends have the same rules
 	for _, s := range issues {
@@ -115,14 +115,14 @@ func NewTerms(by sealer.Rating, issues []Issue, own []sealer.SettlementRule) (*T
 	if t.own, err = t.read(by, own); err != nil {
 		return nil, err
 	}
-	var texts []sealer.SettlementRule
+	var texts []settlement.Rule
 	for _, r := range t.texts {
 		texts = append(texts, r.rule)
 		if t.edges = append(t.edges, r.EffectiveFrom); r.EffectiveUntil != nil {
 			t.edges = append(t.edges, *r.EffectiveUntil)
 		}
 	}
-	if t.names, err = sealer.ScopeNamesOf(texts); err != nil {
+	if t.names, err = settlement.ScopeNamesOf(texts); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(t.edges, time.Time.Compare)
@@ -133,7 +133,7 @@ func NewTerms(by sealer.Rating, issues []Issue, own []sealer.SettlementRule) (*T
 }
 
 // leavesOf names the rules of a log, by their leaves.
-func leavesOf(rules []sealer.SettlementRule) string {
+func leavesOf(rules []settlement.Rule) string {
 	var leaves []byte
 	for _, r := range rules {
 		leaves = binary.AppendUvarint(leaves, r.Leaf)
@@ -141,7 +141,7 @@ func leavesOf(rules []sealer.SettlementRule) string {
 	return string(leaves)
 }
 
-func (t *Terms) read(by sealer.Rating, rules []sealer.SettlementRule) (*ruleTexts, error) {
+func (t *Terms) read(by settlement.Rating, rules []settlement.Rule) (*ruleTexts, error) {
 	rates, err := by.Precedence(rules)
 	if err != nil {
 		return nil, err
@@ -162,7 +162,7 @@ func (t *Terms) read(by sealer.Rating, rules []sealer.SettlementRule) (*ruleText
 }
 
 // of returns the rule that rates a receipt; nil if none does.
-func (r *ruleTexts) of(m *sealer.Metered) *ruleText {
+func (r *ruleTexts) of(m *settlement.Metered) *ruleText {
 	if i := r.rates(m); i >= 0 {
 		return r.list[i]
 	}
@@ -177,10 +177,10 @@ func (t *Terms) Edges() []time.Time { return t.edges }
 func (t *Terms) Ends() []uint64 { return t.ends }
 
 // Names are the campaigns and labels that its rules name: what else is known of a right changes no rule.
-func (t *Terms) Names() *sealer.ScopeNames { return &t.names }
+func (t *Terms) Names() *settlement.ScopeNames { return &t.names }
 
 // Rule returns the rule that rates receipts, nil if none does, and whether a statement states them.
-func (t *Terms) Rule(m *sealer.Metered) (rule *sealer.SettlementRule, stated bool) {
+func (t *Terms) Rule(m *settlement.Metered) (rule *settlement.Rule, stated bool) {
 	text, stated := t.rule(m)
 	if text == nil {
 		return nil, stated
@@ -188,7 +188,7 @@ func (t *Terms) Rule(m *sealer.Metered) (rule *sealer.SettlementRule, stated boo
 	return &text.rule, stated
 }
 
-func (t *Terms) rule(m *sealer.Metered) (rule *ruleText, stated bool) {
+func (t *Terms) rule(m *settlement.Metered) (rule *ruleText, stated bool) {
 	if kept, _ := t.stated(m); kept != nil {
 		return kept, true
 	}
@@ -197,7 +197,7 @@ func (t *Terms) rule(m *sealer.Metered) (rule *ruleText, stated bool) {
 
 // stated returns the rule by which live statements state receipts, and the chains of these; nil if none
 // does. All of them state by one rule: each keeps that of those before it.
-func (t *Terms) stated(m *sealer.Metered) (kept *ruleText, by []string) {
+func (t *Terms) stated(m *settlement.Metered) (kept *ruleText, by []string) {
 	var over []string // chains that were voided
 	for i := range t.issues {
 		s := &t.issues[i]
@@ -221,14 +221,14 @@ func (t *Terms) stated(m *sealer.Metered) (kept *ruleText, by []string) {
 	return kept, by
 }
 
-func (s *issueRules) covers(m *sealer.Metered) bool {
+func (s *issueRules) covers(m *settlement.Metered) bool {
 	return !m.RenderedAt.Before(s.From) && m.RenderedAt.Before(s.To)
 }
 
 // Missing reports whether a live statement does not state receipts, although it covers their time, in the
 // currency of the rule that rates them, and for somebody whom that pays: whom others pay has what is due, and
 // this one lacks it.
-func (t *Terms) Missing(m *sealer.Metered) bool {
+func (t *Terms) Missing(m *settlement.Metered) bool {
 	rule, by := t.stated(m)
 	if rule == nil {
 		rule = t.own.of(m)

@@ -12,6 +12,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/settlement"
 	"muniment.example/sealer/statement"
 )
 
@@ -53,7 +54,7 @@ func (s *statementFile) covers(at int64) bool {
 }
 
 // rulesAt returns the rules that a log holds at a size; not ok if the given packs don't show them.
-func (v *verification) rulesAt(tenantID string, size uint64) (rules []sealer.SettlementRule, ok bool) {
+func (v *verification) rulesAt(tenantID string, size uint64) (rules []settlement.Rule, ok bool) {
 	if size == 0 {
 		return nil, true
 	}
@@ -66,7 +67,7 @@ func (v *verification) rulesAt(tenantID string, size uint64) (rules []sealer.Set
 			return c.header.Rules(), true
 		}
 		before, ok := v.rulesAt(tenantID, c.header.FirstIndex)
-		return sealer.RulesAt(size, before, c.conduct.rules), ok
+		return settlement.RulesAt(size, before, c.conduct.rules), ok
 	}
 	return nil, false
 }
@@ -83,7 +84,7 @@ func (s *statementFile) terms(v *verification, issued []statementIssued, at *sta
 		return missing(at.TreeSize, s.said.StatementID)
 	}
 	var issues []statement.Issue
-	rules := make(map[uint64][]sealer.SettlementRule)
+	rules := make(map[uint64][]settlement.Rule)
 	for _, e := range issued {
 		if rules[e.TreeSize] == nil {
 			if rules[e.TreeSize], ok = v.rulesAt(s.said.TenantID, e.TreeSize); !ok {
@@ -164,13 +165,13 @@ func (s *statementFile) months(v *verification, now, then *statement.Terms, prev
 		return false
 	}
 	switch {
-	case errors.Is(err, sealer.ErrTimeZone):
+	case errors.Is(err, settlement.ErrTimeZone):
 		s.say(StatementUnproven, "%v: its months can't be judged", err)
 	case err != nil:
 		s.say(StatementRule, "%v", err)
 	case s.moved(around.Months):
 		s.say(StatementUnproven, "its months begin or end at other moments than by the time zones that this machine knows: %v, the statement says %v", computed.Months, s.said.Months)
-	case !slices.EqualFunc(s.said.Months, computed.Months, func(a, b sealer.StatementMonth) bool {
+	case !slices.EqualFunc(s.said.Months, computed.Months, func(a, b settlement.Month) bool {
 		return sameMonth(a, b) && a.From.Equal(b.From.Time) && a.To.Equal(b.To.Time)
 	}):
 		s.say(StatementRule, "its rules adjust the months %v, the statement says %v", computed.Months, s.said.Months)
@@ -200,9 +201,9 @@ const zonesApart = 26 * time.Hour
 
 // moved reports whether a month of the statement begins or ends otherwise than in others, which are by the time
 // zones that this machine knows, and by no more than the rules of zones change.
-func (s *statementFile) moved(known []sealer.StatementMonth) bool {
-	return slices.ContainsFunc(s.said.Months, func(m sealer.StatementMonth) bool {
-		i := slices.IndexFunc(known, func(k sealer.StatementMonth) bool { return sameMonth(k, m) })
+func (s *statementFile) moved(known []settlement.Month) bool {
+	return slices.ContainsFunc(s.said.Months, func(m settlement.Month) bool {
+		i := slices.IndexFunc(known, func(k settlement.Month) bool { return sameMonth(k, m) })
 		if i < 0 {
 			return false
 		}
@@ -211,7 +212,7 @@ func (s *statementFile) moved(known []sealer.StatementMonth) bool {
 	})
 }
 
-func sameMonth(a, b sealer.StatementMonth) bool {
+func sameMonth(a, b settlement.Month) bool {
 	return a.Month == b.Month && a.TimeZone == b.TimeZone
 }
 
@@ -221,7 +222,7 @@ const clocksApart = time.Hour
 
 // statedReceipts are the receipts of a statement: sums over those that no terms distinguish.
 type statedReceipts struct {
-	free, held []sealer.Metered
+	free, held []settlement.Metered
 	packs      int
 }
 
@@ -233,13 +234,13 @@ type statedKey struct {
 }
 
 // settle computes statements about the receipts.
-func (c statedReceipts) settle(by sealer.Rating, t *statement.Terms, s *statement.Statement) error {
+func (c statedReceipts) settle(by settlement.Rating, t *statement.Terms, s *statement.Statement) error {
 	return statement.Settle(by, t, slices.Values(c.free), slices.Values(c.held), s)
 }
 
 // below returns the receipts below a leaf, which must be an end of the terms.
 func (c statedReceipts) below(leaf uint64) statedReceipts {
-	behind := func(m sealer.Metered) bool { return m.Leaf >= leaf }
+	behind := func(m settlement.Metered) bool { return m.Leaf >= leaf }
 	return statedReceipts{slices.DeleteFunc(slices.Clone(c.free), behind), slices.DeleteFunc(slices.Clone(c.held), behind), c.packs}
 }
 
@@ -260,7 +261,7 @@ func (s *statementFile) receipts(terms ...*statement.Terms) (all statedReceipts,
 	}
 	slices.Sort(edges)
 	slices.Sort(ends)
-	sums, rights := make(map[statedKey]*sealer.Metered), make(map[string]*sealer.SettlementRight)
+	sums, rights := make(map[statedKey]*settlement.Metered), make(map[string]*settlement.Right)
 	for i := range s.said.Rights {
 		rights[s.said.Rights[i].RightID] = &s.said.Rights[i]
 	}
@@ -292,7 +293,7 @@ func (s *statementFile) receipts(terms ...*statement.Terms) (all statedReceipts,
 }
 
 // count adds a receipt to the sum of those like it.
-func (s *statementFile) count(sums map[statedKey]*sealer.Metered, c *packCheck, r *keptReceipt, edges []int64, ends []uint64) {
+func (s *statementFile) count(sums map[statedKey]*settlement.Metered, c *packCheck, r *keptReceipt, edges []int64, ends []uint64) {
 	n := &c.names[r.names]
 	if !s.covers(r.renderedAt) {
 		return
@@ -307,7 +308,7 @@ func (s *statementFile) count(sums map[statedKey]*sealer.Metered, c *packCheck, 
 	k := statedKey{*n, edge, end, state == statement.ExclusionHeld}
 	sum := sums[k]
 	if sum == nil {
-		sum = &sealer.Metered{
+		sum = &settlement.Metered{
 			RightID: n.rightID, BasisID: n.basisID, Substrate: n.substrate, MeteringBasis: n.meteringBasis, Completion: n.completion,
 			RenderedAt: time.UnixMilli(r.renderedAt).UTC(), Leaf: leaf,
 		}
@@ -350,7 +351,7 @@ func differsFrom(s, computed *statement.Statement) (sealer.Code, string) {
 		return StatementReceipts, "the statement lacks the line of " + name
 	}
 	switch {
-	case !slices.EqualFunc(s.Rights, computed.Rights, sealer.SameRight):
+	case !slices.EqualFunc(s.Rights, computed.Rights, settlement.SameRight):
 		return StatementRule, fmt.Sprintf("its rules name %v of the rights of its receipts, the statement says %v", computed.Rights, s.Rights)
 	case !slices.EqualFunc(s.Adjustments, computed.Adjustments, func(a, b statement.Adjustment) bool {
 		return a.Amount == b.Amount && a.Month == b.Month && a.TimeZone == b.TimeZone && a.Reason == b.Reason && a.RuleID == b.RuleID && a.RuleLeaf == b.RuleLeaf && slices.Equal(a.Shares, b.Shares)

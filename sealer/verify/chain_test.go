@@ -11,6 +11,7 @@ import (
 	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
 	"muniment.example/sealer/sealertest"
+	"muniment.example/sealer/settlement"
 )
 
 // repetitive is a log of three packs. The third repeats an event of the first, which a service
@@ -76,7 +77,7 @@ func TestBehindAGap(t *testing.T) {
 	four := sealertest.Bundle(t, w.Seal(tail), tail)
 	rules := p.Header.Rules()
 	require.Equal(t, []uint64{6, 9, 10}, []uint64{rules[0].Leaf, rules[1].Leaf, rules[2].Leaf})
-	old := sealer.SettlementRule{Leaf: 7, Record: eventData(t, first[7])}
+	old := settlement.Rule{Leaf: 7, Record: eventData(t, first[7])}
 
 	r := w.files(t, one, three, four)
 	require.True(t, r.OK, "%+v", r)
@@ -85,9 +86,9 @@ func TestBehindAGap(t *testing.T) {
 	require.Contains(t, message(r.Files[1].Verdicts, SettlementUnproven), "2 rules ")
 	require.Contains(t, message(r.Files[1].Verdicts, DuplicatesUnproven), "of 5 receipts with an idempotency key or of a row 1 ")
 
-	resettle := func(rules ...sealer.SettlementRule) func(*pack.Header) {
+	resettle := func(rules ...settlement.Rule) func(*pack.Header) {
 		return func(h *pack.Header) {
-			h.Settlement = &sealer.Settlement{Rules: rules}
+			h.Settlement = &settlement.Settlement{Rules: rules}
 			if rules == nil {
 				h.Settlement = nil
 			}
@@ -99,8 +100,8 @@ func TestBehindAGap(t *testing.T) {
 			}
 		}
 	}
-	forged := sealer.SettlementRule{Leaf: 6, Record: bytes.Replace(rules[0].Record, []byte(`"0.125"`), []byte(`"0.126"`), 1)}
-	elsewhere := sealer.SettlementRule{Leaf: 8, Record: rules[0].Record}
+	forged := settlement.Rule{Leaf: 6, Record: bytes.Replace(rules[0].Record, []byte(`"0.125"`), []byte(`"0.126"`), 1)}
+	elsewhere := settlement.Rule{Leaf: 8, Record: rules[0].Record}
 	for name, c := range map[string]struct {
 		change func(*pack.Header)
 		want   sealer.Code
@@ -113,7 +114,7 @@ func TestBehindAGap(t *testing.T) {
 		"one of the gap is missing": {resettle(rules[0], rules[1]), ""},
 		"one was not amended":       {resettle(rules[0], old, rules[2]), ""},
 		"one stands there twice":    {resettle(rules[0], old, rules[1], rules[2]), SettlementMismatch},
-		"one of no event":           {resettle(sealer.SettlementRule{Leaf: 5, Record: []byte(w.record(4))}, rules[0], rules[1], rules[2]), SettlementMismatch},
+		"one of no event":           {resettle(settlement.Rule{Leaf: 5, Record: []byte(w.record(4))}, rules[0], rules[1], rules[2]), SettlementMismatch},
 	} {
 		pack := w.resign(p, third, c.change)
 		if c.want == "" {

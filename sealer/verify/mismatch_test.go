@@ -5,8 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment.example/sealer"
 	"muniment.example/sealer/pack"
+	"muniment.example/sealer/settlement"
 )
 
 // TestMismatchIsReadable: a message has the values that differ, not a Go struct.
@@ -20,10 +20,10 @@ func TestMismatchIsReadable(t *testing.T) {
 	require.Equal(t, "the header lacks the row "+said, differingRow([]pack.MeterRow{row}, nil))
 	require.Equal(t, "the header states a row that no entry makes: "+said, differingRow(nil, []pack.MeterRow{row}))
 
-	line := sealer.SettlementLine{Amount: "0.75", MeteringBasis: "viewable", QuantityMs: 4500, Impressions: 25_000, Receipts: 3, RightID: "rgh_1", RuleID: "rule_1", Shares: []string{"0.5", "0.25"}}
-	unrated := sealer.Unrated{MeteringBasis: "viewable", QuantityMs: 9, Reason: "NO_RULE", Receipts: 1, RightID: "rgh_2"}
+	line := settlement.Line{Amount: "0.75", MeteringBasis: "viewable", QuantityMs: 4500, Impressions: 25_000, Receipts: 3, RightID: "rgh_1", RuleID: "rule_1", Shares: []string{"0.5", "0.25"}}
+	unrated := settlement.Unrated{MeteringBasis: "viewable", QuantityMs: 9, Reason: "NO_RULE", Receipts: 1, RightID: "rgh_2"}
 	require.Equal(t, "the header lacks the line right rgh_1, metering basis viewable, rule rule_1: 3 receipts, 4,500 ms, impressions: 2.5, amount 0.75, shares 0.5 and 0.25",
-		differs(&sealer.Settlement{Lines: []sealer.SettlementLine{line}}, &sealer.Settlement{}))
+		differs(&settlement.Settlement{Lines: []settlement.Line{line}}, &settlement.Settlement{}))
 	require.Equal(t, "the header states a count of unrated receipts that nothing makes: right rgh_2, metering basis viewable, reason NO_RULE: 1 receipt, 9 ms, impressions: 0",
-		differs(&sealer.Settlement{}, &sealer.Settlement{Unrated: []sealer.Unrated{unrated}}))
+		differs(&settlement.Settlement{}, &settlement.Settlement{Unrated: []settlement.Unrated{unrated}}))
 }

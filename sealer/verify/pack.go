@@ -14,12 +14,13 @@ import (
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/pack"
+	"muniment.example/sealer/settlement"
 )
 
 // packCheck is the verification of one pack.
 type packCheck struct {
 	trust *trust
-	rate  sealer.Rate
+	rate  settlement.Rate
 	// inspect overrides how an entry is examined; nil for Inspector.Inspect.
 	inspect func(*pack.Inspector, []byte) pack.Finding
 	// statements are by tenant. The pack keeps the receipts of their periods.
@@ -46,10 +47,10 @@ type packCheck struct {
 	receipts []keptReceipt
 	names    []receiptNames
 	// sums are those of its rated receipts, if rules name campaigns or labels, which are named.
-	sums  []sealer.Metered
-	named sealer.ScopeNames
+	sums  []settlement.Metered
+	named settlement.ScopeNames
 	// scopes are the names of rules, of all files; nil: of none.
-	scopes *sealer.ScopeNames
+	scopes *settlement.ScopeNames
 }
 
 // say adds what a check has found.

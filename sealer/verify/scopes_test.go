@@ -15,6 +15,7 @@ import (
 	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
 	"muniment.example/sealer/sealertest"
+	"muniment.example/sealer/settlement"
 	"muniment.example/sealer/statement"
 )
 
@@ -43,7 +44,7 @@ func (w *world) scoped(scopes map[string]string, later bool) (packs []*pack.Pack
 		event := w.issued(id, scopes[id])
 		e, err := sealer.ParseEvent(event)
 		require.NoError(w.TB, err)
-		w.Scopes, rights = append(w.Scopes, *sealer.RightIn(&e)), append(rights, event)
+		w.Scopes, rights = append(w.Scopes, *settlement.RightIn(&e)), append(rights, event)
 	}
 	rules := [][]byte{
 		w.rule(ruleCreated, w.record(1, `"campaign":null`, `"campaign":"spring"`)),
@@ -61,11 +62,11 @@ func (w *world) scoped(scopes map[string]string, later bool) (packs []*pack.Pack
 }
 
 // relabelled is a pack that is rated by other scopes.
-func (w *world) relabelled(p *pack.Pack, events [][]byte, rights []sealer.SettlementRight) []byte {
+func (w *world) relabelled(p *pack.Pack, events [][]byte, rights []settlement.Right) []byte {
 	w.TB.Helper()
 	return w.resign(p, events, func(h *pack.Header) {
 		var err error
-		h.Settlement, err = ledgerOf(w.TB, w, h, events).Settlement(rate.Rating.Rate, func(*sealer.ScopeNames, []string) ([]sealer.SettlementRight, error) { return rights, nil })
+		h.Settlement, err = ledgerOf(w.TB, w, h, events).Settlement(rate.Rating.Rate, func(*settlement.ScopeNames, []string) ([]settlement.Right, error) { return rights, nil })
 		require.NoError(w.TB, err)
 	})
 }
@@ -83,7 +84,7 @@ func TestScopes(t *testing.T) {
 	require.Equal(t, "rgh_2", s.Unrated[0].RightID)
 	said, err := s.Rights()
 	require.NoError(t, err)
-	require.ElementsMatch(t, []sealer.SettlementRight{{RightID: "rgh_0", Labels: map[string]string{"team": ""}}, {Campaigns: []string{"spring"}, RightID: "rgh_1", Labels: map[string]string{}}}, said)
+	require.ElementsMatch(t, []settlement.Right{{RightID: "rgh_0", Labels: map[string]string{"team": ""}}, {Campaigns: []string{"spring"}, RightID: "rgh_1", Labels: map[string]string{}}}, said)
 
 	bundle := func(i int) []byte { return sealertest.Bundle(t, packs[i], events[i]) }
 	r := w.files(t, bundle(0), bundle(1))
@@ -93,10 +94,10 @@ func TestScopes(t *testing.T) {
 	require.True(t, r.OK, "%+v", r)
 	require.Contains(t, fmt.Sprint(r.Files[0].Verdicts), "issued 4 rights", "without the events of the rights")
 
-	spring := func(id string) sealer.SettlementRight {
-		return sealer.SettlementRight{Campaigns: []string{"spring"}, RightID: id}
+	spring := func(id string) settlement.Right {
+		return settlement.Right{Campaigns: []string{"spring"}, RightID: id}
 	}
-	for name, rights := range map[string][]sealer.SettlementRight{
+	for name, rights := range map[string][]settlement.Right{
 		"a campaign less": w.Scopes[:1],
 		"a label less":    {spring("rgh_0"), spring("rgh_1")},
 		"another rule":    {w.Scopes[0], {Campaigns: []string{"autumn"}, RightID: "rgh_1"}},
@@ -119,7 +120,7 @@ func TestScopes(t *testing.T) {
 	// What the lines say of one right contradicts itself: by the label no receipt would be left for the campaign.
 	torn := w.resign(packs[1], events[1], func(h *pack.Header) {
 		h.Settlement = cloneSettlement(h.Settlement)
-		i := slices.IndexFunc(h.Settlement.Lines, func(l sealer.SettlementLine) bool { return l.RightID == "rgh_0" })
+		i := slices.IndexFunc(h.Settlement.Lines, func(l settlement.Line) bool { return l.RightID == "rgh_0" })
 		line := h.Settlement.Lines[i]
 		line.RuleID, line.Receipts = sealertest.Named("rule_", "1"), 1
 		h.Settlement.Lines = slices.Insert(h.Settlement.Lines, i, line)
@@ -157,7 +158,7 @@ func TestHeaderNamesScopesOnce(t *testing.T) {
 		rules = append(rules, w.rule(ruleCreated, w.record(i, `"campaign":null`, `"campaign":"`+names[i]+`"`)))
 	}
 	for i := range 4 {
-		w.Scopes = append(w.Scopes, sealer.SettlementRight{RightID: fmt.Sprint("rgh_", i), Campaigns: names})
+		w.Scopes = append(w.Scopes, settlement.Right{RightID: fmt.Sprint("rgh_", i), Campaigns: names})
 	}
 	p := w.Seal(append(rules, w.Run(9)...))
 	require.NotEmpty(t, p.Header.Settlement.Lines)
@@ -170,20 +171,20 @@ func TestHeaderNamesScopesOnce(t *testing.T) {
 func TestScopesAreBounded(t *testing.T) {
 	w := newWorld(t)
 	packs, events := w.scoped(scopesOf, false)
-	names, err := sealer.ScopeNamesOf(packs[1].Header.Rules())
+	names, err := settlement.ScopeNamesOf(packs[1].Header.Rules())
 	require.NoError(t, err)
-	run := func(bundle []byte, names *sealer.ScopeNames) map[keptID][]sealer.SettlementRight {
+	run := func(bundle []byte, names *settlement.ScopeNames) map[keptID][]settlement.Right {
 		c := packCheck{trust: &trust{root: w.VKey}, rate: rate.Rating.Rate, scopes: names}
 		require.NoError(t, c.run(t.Context(), bytes.NewReader(bundle), nil))
 		return c.conduct.scopes
 	}
 	bundle := sealertest.Bundle(t, packs[0], events[0])
-	none, err := sealer.ScopeNamesOf(nil)
+	none, err := settlement.ScopeNamesOf(nil)
 	require.NoError(t, err)
 	require.Empty(t, run(bundle, &none))
 	require.Empty(t, run(bundle, nil))
 	kept := run(bundle, &names)
-	require.Equal(t, []sealer.SettlementRight{{Campaigns: []string{"spring"}, Labels: map[string]string{"team": ""}, RightID: "rgh_0"}}, kept[unique.Make("rgh_0")])
+	require.Equal(t, []settlement.Right{{Campaigns: []string{"spring"}, Labels: map[string]string{"team": ""}, RightID: "rgh_0"}}, kept[unique.Make("rgh_0")])
 	require.Len(t, kept, 4)
 	i := bytes.LastIndex(bundle, []byte(`"value":"`)) + len(`"value":"`)
 	forged := slices.Clone(bundle)
@@ -215,7 +216,7 @@ func TestStatedScopes(t *testing.T) {
 		"a label more":          func(s *statement.Statement) { s.Rights[1].Labels = map[string]string{"team": ""} },
 		"a label no rule names": func(s *statement.Statement) { s.Rights[1].Labels = map[string]string{"venue": "north"} },
 		"a right of no receipts": func(s *statement.Statement) {
-			s.Rights = append(s.Rights, sealer.SettlementRight{Campaigns: []string{"spring"}, RightID: "rgh_9"})
+			s.Rights = append(s.Rights, settlement.Right{Campaigns: []string{"spring"}, RightID: "rgh_9"})
 		},
 	} {
 		lie := clone(t, &s)
@@ -230,14 +231,14 @@ func TestStatedScopes(t *testing.T) {
 			require.Contains(t, failures(b.verify(&lie, b.packs[2:]...).Files[0].Verdicts), StatementRule, "%s, without the first packs", name)
 		}
 	}
-	for name, change := range map[string]func(r []sealer.SettlementRight){
-		"a campaign twice":      func(r []sealer.SettlementRight) { r[0].Campaigns = []string{"spring", "spring"} },
-		"campaigns unsorted":    func(r []sealer.SettlementRight) { r[0].Campaigns = []string{"winter", "spring"} },
-		"an empty campaign":     func(r []sealer.SettlementRight) { r[0].Campaigns = []string{""} },
-		"a label without name":  func(r []sealer.SettlementRight) { r[0].Labels = map[string]string{"": ""} },
-		"rights out of order":   func(r []sealer.SettlementRight) { slices.Reverse(r) },
-		"a right twice":         func(r []sealer.SettlementRight) { r[1] = r[0] },
-		"a right without an id": func(r []sealer.SettlementRight) { r[0].RightID = "" },
+	for name, change := range map[string]func(r []settlement.Right){
+		"a campaign twice":      func(r []settlement.Right) { r[0].Campaigns = []string{"spring", "spring"} },
+		"campaigns unsorted":    func(r []settlement.Right) { r[0].Campaigns = []string{"winter", "spring"} },
+		"an empty campaign":     func(r []settlement.Right) { r[0].Campaigns = []string{""} },
+		"a label without name":  func(r []settlement.Right) { r[0].Labels = map[string]string{"": ""} },
+		"rights out of order":   func(r []settlement.Right) { slices.Reverse(r) },
+		"a right twice":         func(r []settlement.Right) { r[1] = r[0] },
+		"a right without an id": func(r []settlement.Right) { r[0].RightID = "" },
 	} {
 		lie := clone(t, &s)
 		change(lie.Rights)

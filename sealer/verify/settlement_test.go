@@ -21,6 +21,7 @@ import (
 	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
 	"muniment.example/sealer/sealertest"
+	"muniment.example/sealer/settlement"
 )
 
 // record is the record of the n-th rule, with whatever is changed: pairs of old and new.
@@ -41,7 +42,7 @@ func (w *world) record(n int, change ...string) string {
 func (w *world) rule(kind, record string) []byte {
 	w.TB.Helper()
 	w.Now = w.Now.Add(time.Second)
-	id := (&sealer.SettlementRule{Record: []byte(record)}).ID()
+	id := (&settlement.Rule{Record: []byte(record)}).ID()
 	require.NotEmpty(w.TB, id)
 	event, err := sealer.AppendEvent(nil, &sealer.Event{
 		EventID: w.ID("evt_"), TenantID: w.Tenant, Type: kind, At: w.Now,
@@ -71,16 +72,16 @@ func TestSettlement(t *testing.T) {
 	one, two, first, second := w.settled()
 
 	s := one.Header.Settlement
-	require.Equal(t, []sealer.SettlementRule{{Leaf: 6, Record: eventData(t, first[6])}}, s.Rules)
+	require.Equal(t, []settlement.Rule{{Leaf: 6, Record: eventData(t, first[6])}}, s.Rules)
 	require.Empty(t, s.Unrated)
 	require.Len(t, s.Lines, 3)
-	require.Equal(t, sealer.SettlementLine{RuleID: sealertest.Named("rule_", "1"), RightID: "rgh_2", MeteringBasis: "viewable", Receipts: 1, QuantityMs: 3000, Impressions: sealer.Impression, Amount: "0.375", Shares: []string{"0.250012", "0.124988"}}, s.Lines[2],
+	require.Equal(t, settlement.Line{RuleID: sealertest.Named("rule_", "1"), RightID: "rgh_2", MeteringBasis: "viewable", Receipts: 1, QuantityMs: 3000, Impressions: sealer.Impression, Amount: "0.375", Shares: []string{"0.250012", "0.124988"}}, s.Lines[2],
 		"a rule behind the receipts, in the pack, rates them")
 
 	s = two.Header.Settlement
-	require.Equal(t, []sealer.SettlementRule{one.Header.Settlement.Rules[0], {Leaf: 17, Record: eventData(t, second[9])}}, s.Rules)
-	i := slices.IndexFunc(s.Lines, func(l sealer.SettlementLine) bool { return l.RightID == "rgh_1" && l.MeteringBasis == "viewable" })
-	require.Equal(t, sealer.SettlementLine{RuleID: sealertest.Named("rule_", "2"), RightID: "rgh_1", MeteringBasis: "viewable", Receipts: 2, QuantityMs: 9000, Impressions: 2 * sealer.Impression, Amount: "0.000006", Shares: []string{"0.000004", "0.000002"}}, s.Lines[i])
+	require.Equal(t, []settlement.Rule{one.Header.Settlement.Rules[0], {Leaf: 17, Record: eventData(t, second[9])}}, s.Rules)
+	i := slices.IndexFunc(s.Lines, func(l settlement.Line) bool { return l.RightID == "rgh_1" && l.MeteringBasis == "viewable" })
+	require.Equal(t, settlement.Line{RuleID: sealertest.Named("rule_", "2"), RightID: "rgh_1", MeteringBasis: "viewable", Receipts: 2, QuantityMs: 9000, Impressions: 2 * sealer.Impression, Amount: "0.000006", Shares: []string{"0.000004", "0.000002"}}, s.Lines[i])
 
 	for _, v := range [][]Verdict{w.verdicts(sealertest.Bundle(t, one, first)), w.verdicts(pack.AppendObject(nil, one, first))} {
 		require.Empty(t, failures(v), "%v", v)
@@ -122,10 +123,10 @@ func TestARuleIsAmended(t *testing.T) {
 	w := newWorld(t)
 	events := [][]byte{w.rule(ruleCreated, w.record(1)), w.rule(ruleCreated, w.record(2)), w.rule("settlement_rule.updated", w.record(1, `"0.125"`, `"0.25"`))}
 	p := w.Seal(events)
-	require.Equal(t, []sealer.SettlementRule{{Leaf: 1, Record: eventData(t, events[1])}, {Leaf: 2, Record: eventData(t, events[2])}}, p.Header.Rules())
+	require.Equal(t, []settlement.Rule{{Leaf: 1, Record: eventData(t, events[1])}, {Leaf: 2, Record: eventData(t, events[2])}}, p.Header.Rules())
 	more := [][]byte{w.rule("settlement_rule.retired", w.record(2, `"effectiveUntil":null`, `"effectiveUntil":"2026-06-01T00:00:00.000Z"`, "ACTIVE", "RETIRED"))}
 	q := w.Seal(more)
-	require.Equal(t, []sealer.SettlementRule{{Leaf: 2, Record: eventData(t, events[2])}, {Leaf: 3, Record: eventData(t, more[0])}}, q.Header.Rules())
+	require.Equal(t, []settlement.Rule{{Leaf: 2, Record: eventData(t, events[2])}, {Leaf: 3, Record: eventData(t, more[0])}}, q.Header.Rules())
 	require.Empty(t, failures(w.verdicts(sealertest.Bundle(t, p, events))))
 	require.Empty(t, failures(w.verdicts(sealertest.Bundle(t, q, more))))
 }
@@ -136,7 +137,7 @@ func TestSealRefusesRules(t *testing.T) {
 	require.ErrorContains(t, err, "no Rate was given")
 	_, err = w.TrySeal([][]byte{w.rule(ruleCreated, w.record(1, "SECOND", "HOUR"))})
 	require.ErrorContains(t, err, "unit")
-	lossy := func([]sealer.SettlementRule, iter.Seq[sealer.Metered]) ([]sealer.SettlementLine, []sealer.Unrated, error) {
+	lossy := func([]settlement.Rule, iter.Seq[settlement.Metered]) ([]settlement.Line, []settlement.Unrated, error) {
 		return nil, nil, nil
 	}
 	_, err = w.TrySeal(append(w.Run(3), w.rule(ruleCreated, w.record(1))), func(c *pack.Config) { c.Rate = lossy })
@@ -180,7 +181,7 @@ func TestSettlementsOfALiar(t *testing.T) {
 		"lines in another order": {func(h *pack.Header) { slices.Reverse(h.Settlement.Lines) }, SettlementMismatch},
 		"a line as unrated":      {func(h *pack.Header) { unrate(h.Settlement) }, SettlementMismatch},
 		"receipts made up": {func(h *pack.Header) {
-			h.Settlement.Unrated = []sealer.Unrated{{RightID: "rgh_1", MeteringBasis: "gross", Reason: "NO_RULE", Receipts: 1, QuantityMs: 1, Impressions: 1}}
+			h.Settlement.Unrated = []settlement.Unrated{{RightID: "rgh_1", MeteringBasis: "gross", Reason: "NO_RULE", Receipts: 1, QuantityMs: 1, Impressions: 1}}
 		}, SettlementMismatch},
 		"no settlement":           {func(h *pack.Header) { h.Settlement = nil }, SettlementMismatch},
 		"a rule of the pack":      {func(h *pack.Header) { record(h, 1, "0.000003", "0.000004") }, SettlementMismatch},
@@ -195,7 +196,7 @@ func TestSettlementsOfALiar(t *testing.T) {
 		"a rule of no event":      {func(h *pack.Header) { h.Settlement.Rules[0].Leaf = 9 }, SettlementMismatch},
 		"a rule of a later leaf":  {func(h *pack.Header) { h.Settlement.Rules[1].Leaf = h.TreeSize }, FormatInvalid},
 		"rules in another order":  {func(h *pack.Header) { slices.Reverse(h.Settlement.Rules) }, FormatInvalid},
-		"a settlement of nothing": {func(h *pack.Header) { h.Settlement = new(sealer.Settlement) }, FormatInvalid},
+		"a settlement of nothing": {func(h *pack.Header) { h.Settlement = new(settlement.Settlement) }, FormatInvalid},
 	} {
 		bundle := w.resign(p, events, func(h *pack.Header) {
 			h.Settlement = cloneSettlement(h.Settlement)
@@ -206,10 +207,10 @@ func TestSettlementsOfALiar(t *testing.T) {
 }
 
 // unrate calls a line unrated: the receipts still add up.
-func unrate(s *sealer.Settlement) {
+func unrate(s *settlement.Settlement) {
 	l := s.Lines[0]
 	s.Lines = s.Lines[1:]
-	s.Unrated = []sealer.Unrated{{RightID: l.RightID, MeteringBasis: l.MeteringBasis, Reason: "NO_RULE", Receipts: l.Receipts, QuantityMs: l.QuantityMs, Impressions: l.Impressions}}
+	s.Unrated = []settlement.Unrated{{RightID: l.RightID, MeteringBasis: l.MeteringBasis, Reason: "NO_RULE", Receipts: l.Receipts, QuantityMs: l.QuantityMs, Impressions: l.Impressions}}
 }
 
 // TestRulesOfAChain gives packs together: what a pack says of older rules has to be what
@@ -265,8 +266,8 @@ func (w *world) forgedRule(t *testing.T, p *pack.Pack, events [][]byte) []byte {
 }
 
 // clone is a copy of which everything can be changed.
-func cloneSettlement(s *sealer.Settlement) *sealer.Settlement {
-	c := &sealer.Settlement{Lines: slices.Clone(s.Lines), Rules: slices.Clone(s.Rules), Unrated: slices.Clone(s.Unrated)}
+func cloneSettlement(s *settlement.Settlement) *settlement.Settlement {
+	c := &settlement.Settlement{Lines: slices.Clone(s.Lines), Rules: slices.Clone(s.Rules), Unrated: slices.Clone(s.Unrated)}
 	for i := range c.Lines {
 		c.Lines[i].Shares = slices.Clone(c.Lines[i].Shares)
 	}
@@ -324,7 +325,7 @@ func TestUnsignedSettlement(t *testing.T) {
 	unsigned := slices.Concat(signed[:end], signatureLine(two.Header.SigningKeyID, stray), []byte("\n"))
 	rated := 0
 	for pack, want := range map[string][]sealer.Code{string(signed): nil, string(unsigned): {sealer.SignatureInvalid}} {
-		c := packCheck{trust: &trust{root: w.VKey}, rate: func(rules []sealer.SettlementRule, receipts iter.Seq[sealer.Metered]) ([]sealer.SettlementLine, []sealer.Unrated, error) {
+		c := packCheck{trust: &trust{root: w.VKey}, rate: func(rules []settlement.Rule, receipts iter.Seq[settlement.Metered]) ([]settlement.Line, []settlement.Unrated, error) {
 			rated++
 			return rate.Rating.Rate(rules, receipts)
 		}}
@@ -372,16 +373,16 @@ func TestLargestHeader(t *testing.T) {
 	w := newWorld(t)
 	one, _, _, _ := w.settled()
 	h := one.Header
-	s := &sealer.Settlement{}
+	s := &settlement.Settlement{}
 	right, basis := sealertest.Named("rgh_", "a name"), sealertest.Named("bas_", "a name")
 	rule, party := sealertest.Named("rule_", "a name"), sealertest.Named("cp_", "a name")
 	shares := slices.Repeat([]string{"922337203685.477581"}, rate.MaxShares)
 	for range pack.MaxEntries {
 		h.Metering = append(h.Metering, pack.MeterRow{RightID: right, Substrate: "VOLUMETRIC", BasisID: basis, MeteringBasis: "delivered", Reason: sealer.ReasonMetered, Receipts: 1, QuantityMs: sealer.MaxDwellMs, Impressions: math.MaxInt64})
-		s.Lines = append(s.Lines, sealer.SettlementLine{RuleID: rule, RightID: right, MeteringBasis: "delivered", Receipts: 1, QuantityMs: sealer.MaxDwellMs, Impressions: math.MaxInt64, Amount: "9223372036854.775807", Shares: shares})
+		s.Lines = append(s.Lines, settlement.Line{RuleID: rule, RightID: right, MeteringBasis: "delivered", Receipts: 1, QuantityMs: sealer.MaxDwellMs, Impressions: math.MaxInt64, Amount: "9223372036854.775807", Shares: shares})
 	}
 	for i := range 1000 {
-		r := sealer.SettlementRule{Leaf: uint64(i), Record: []byte(w.record(i))}
+		r := settlement.Rule{Leaf: uint64(i), Record: []byte(w.record(i))}
 		shares := strings.Repeat(`{"bps":1000,"counterpartyId":"`+party+`"},`, rate.MaxShares)
 		r.Record = append(r.Record, shares...)
 		s.Rules = append(s.Rules, r)

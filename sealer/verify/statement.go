@@ -15,6 +15,7 @@ import (
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/settlement"
 	"muniment.example/sealer/statement"
 )
 
@@ -104,7 +105,7 @@ type statementFile struct {
 	packs []*packCheck
 	out   exclusions
 	// monthsBefore are those of the statement that it corrects.
-	monthsBefore []sealer.StatementMonth
+	monthsBefore []settlement.Month
 }
 
 func (v *verification) openStatement(f *FileReport, file []byte) {

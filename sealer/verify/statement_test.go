@@ -20,6 +20,7 @@ import (
 	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
 	"muniment.example/sealer/sealertest"
+	"muniment.example/sealer/settlement"
 	"muniment.example/sealer/statement"
 )
 
@@ -85,7 +86,7 @@ func (b *books) asOf(n int) statement.PackRef {
 var everybody = []statement.Payee{{CounterpartyID: "cp_studio", Name: "Studio"}, {CounterpartyID: "cp_agency", Name: "Agency"}}
 
 // rulesAt are those at the end of one of the packs.
-func (b *books) rulesAt(end statement.PackRef) []sealer.SettlementRule {
+func (b *books) rulesAt(end statement.PackRef) []settlement.Rule {
 	i := slices.IndexFunc(b.sealed, func(p *pack.Pack) bool { return p.Header.TreeSize == end.TreeSize })
 	return b.sealed[i].Header.Rules()
 }
@@ -106,19 +107,19 @@ func (b *books) terms(s *statement.Statement) *statement.Terms {
 }
 
 // settle computes a statement, and returns what is held.
-func (b *books) settle(s *statement.Statement) []sealer.Metered {
+func (b *books) settle(s *statement.Statement) []settlement.Metered {
 	b.TB.Helper()
 	return b.settleBy(s, b.terms(s), s.AsOf.TreeSize)
 }
 
 // settleBy computes a statement by terms, from the packs up to a size, and returns what is held.
-func (b *books) settleBy(s *statement.Statement, terms *statement.Terms, size uint64) (held []sealer.Metered) {
+func (b *books) settleBy(s *statement.Statement, terms *statement.Terms, size uint64) (held []settlement.Metered) {
 	b.TB.Helper()
 	out, err := newExclusions(s.Excluded)
 	require.NoError(b.TB, err)
 	require.NoError(b.TB, s.Local(time.UTC))
 	require.NoError(b.TB, s.Reach(rate.Rating, terms))
-	var free []sealer.Metered
+	var free []settlement.Metered
 	repeats := make(map[uint64]bool)
 	leaf := uint64(0)
 	for i, p := range b.sealed {
@@ -132,11 +133,11 @@ func (b *books) settleBy(s *statement.Statement, terms *statement.Terms, size ui
 			if err != nil || !d.Metered || repeats[at] || at >= size || d.Receipt.RenderedAt.Before(s.Since.Time) || !d.Receipt.RenderedAt.Before(s.To.Time) {
 				continue
 			}
-			m := sealer.Metered{
+			m := settlement.Metered{
 				RightID: d.RightID, BasisID: d.BasisID, Substrate: d.Substrate, MeteringBasis: d.Basis, Completion: d.Completion, RenderedAt: d.Receipt.RenderedAt, Leaf: at,
 				Receipts: 1, QuantityMs: d.QuantityMs, Impressions: d.Impressions,
 			}
-			if n := slices.IndexFunc(b.Scopes, func(r sealer.SettlementRight) bool { return r.RightID == d.RightID }); n >= 0 {
+			if n := slices.IndexFunc(b.Scopes, func(r settlement.Right) bool { return r.RightID == d.RightID }); n >= 0 {
 				m.Right = &b.Scopes[n]
 			}
 			id, err := sealer.ParseID("rcp_", d.Receipt.ReceiptID)

@@ -10,6 +10,7 @@ import (
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/pack"
 	"muniment.example/sealer/sealertest"
+	"muniment.example/sealer/settlement"
 )
 
 // settlement has a log with settlement rules, and lies about what they make.
@@ -85,7 +86,7 @@ func (v *vectors) scopes() {
 	less := v.put("bad/lie-right-campaign.ndjson", w.relabelled(packs[1], events[1], w.Scopes[:1]))
 	v.good("a campaign left out, alone", "only the event of the right shows it", less)
 	bad("a campaign left out", "the event of the right has it; signed by the pack's own key", [][]sealer.Code{nil, mismatch}, rights, less)
-	more := v.put("bad/lie-right-label.ndjson", w.relabelled(packs[1], events[1], append(slices.Clone(w.Scopes[:2]), sealer.SettlementRight{RightID: "rgh_2", Labels: map[string]string{"team": ""}})))
+	more := v.put("bad/lie-right-label.ndjson", w.relabelled(packs[1], events[1], append(slices.Clone(w.Scopes[:2]), settlement.Right{RightID: "rgh_2", Labels: map[string]string{"team": ""}})))
 	bad("a label that the right does not have", "signed by the pack's own key", [][]sealer.Code{mismatch, nil}, more, rights)
 
 	later := [][]byte{w.issued("rgh_1", `{"campaigns":["summer"]}`)}
@@ -100,9 +101,9 @@ func (v *vectors) scopes() {
 		packs, events := w.scoped(odd, false)
 		rights := v.put(fmt.Sprintf("good/odd-scopes-%d1.ndjson", i), sealertest.Bundle(v.t, packs[0], events[0]))
 		v.good(fmt.Sprint("odd scopes ", i), "campaigns or labels are not of their type, so they don't count", rights, v.put(fmt.Sprintf("good/odd-scopes-%d2.ndjson", i), sealertest.Bundle(v.t, packs[1], events[1])))
-		var all []sealer.SettlementRight
+		var all []settlement.Right
 		for _, id := range slices.Sorted(maps.Keys(odd)) {
-			all = append(all, sealer.SettlementRight{RightID: id, Campaigns: []string{"spring"}, Labels: map[string]string{"team": ""}})
+			all = append(all, settlement.Right{RightID: id, Campaigns: []string{"spring"}, Labels: map[string]string{"team": ""}})
 		}
 		lie := v.put(fmt.Sprintf("bad/lie-odd-scopes-%d.ndjson", i), w.relabelled(packs[1], events[1], all))
 		bad(fmt.Sprintf("odd scopes %d, read otherwise", i), "what is not of its type is called a campaign and a label", [][]sealer.Code{nil, mismatch}, rights, lie)

@@ -16,6 +16,7 @@ import (
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/pack"
+	"muniment.example/sealer/settlement"
 	"muniment.example/sealer/statement"
 )
 
@@ -40,10 +41,10 @@ type verification struct {
 	erasures []*erasureFile
 	// statements are by tenant.
 	statements map[string][]*statementFile
-	rating     sealer.Rating
+	rating     settlement.Rating
 	// names are those of the rules in all headers. issued is by tenant what they name of rights, by the events of these.
-	names  sealer.ScopeNames
-	issued map[string]map[keptID][]sealer.SettlementRight
+	names  settlement.ScopeNames
+	issued map[string]map[keptID][]settlement.Right
 }
 
 // directoryFile is a file that holds a key directory.

@@ -1,4 +1,4 @@
-package sealer
+package settlement
 
 import (
 	"errors"
@@ -10,11 +10,11 @@ import (
 
 // Adjust applies tiers, minimum and cap of a rule to its lines in a month, in this order; older are lines by
 // earlier texts with another unit or price. It must be pure, as Rate.
-type Adjust func(rule SettlementRule, lines, older []SettlementLine, from, to time.Time) ([]Adjustment, error)
+type Adjust func(rule Rule, lines, older []Line, from, to time.Time) ([]Adjustment, error)
 
 // Precedence returns a function that finds the rule that rates receipts: its place among rules, −1 if
 // none does. It must be pure, as Rate, and fails if a rule can't be read.
-type Precedence func(rules []SettlementRule) (func(*Metered) int, error)
+type Precedence func(rules []Rule) (func(*Metered) int, error)
 
 // Rating computes statements.
 type Rating struct {
@@ -32,11 +32,11 @@ type Adjustment struct {
 
 // Months returns the months that end at from < end ≤ to and in which a rule has something to adjust, in
 // their order. It returns ErrMonths if they are too many.
-type Months func(rule SettlementRule, from, to time.Time) ([]StatementMonth, error)
+type Months func(rule Rule, from, to time.Time) ([]Month, error)
 
-// StatementMonth is a calendar month in a time zone. The moments are stated because the rules of time
+// Month is a calendar month in a time zone. The moments are stated because the rules of time
 // zones change.
-type StatementMonth struct {
+type Month struct {
 	From     canonical.Moment `json:"from"`
 	Month    string           `json:"month"` // as 2026-11
 	TimeZone string           `json:"timeZone"`

@@ -1,4 +1,8 @@
-package sealer
+// Package settlement has what settlement is made of: metered receipts, the rules as the log holds them, what rules may
+// match of the scopes of rights, and the lines that come of it in a pack. How receipts are rated is a
+// parameter, a Rating, because prices are no part of the formats; package rate implements it. Package
+// sealer specifies the texts. All of it is pure.
+package settlement
 
 import (
 	"bytes"
@@ -14,6 +18,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 )
 
@@ -21,16 +26,16 @@ import (
 // Amounts are decimals without needless zeros, in the currency of the line's rule.
 type Settlement struct {
 	// Lines are sorted by right, metering basis and rule, byte by byte.
-	Lines []SettlementLine
+	Lines []Line
 	// Rules are all rules that the log holds at the end of the pack, by rising leaf.
-	Rules []SettlementRule
+	Rules []Rule
 	// Unrated counts the receipts that are in no line; sorted by right, metering basis and
 	// reason.
 	Unrated []Unrated
 }
 
-// SettlementLine rates the receipts of one right and metering basis by one rule.
-type SettlementLine struct {
+// Line rates the receipts of one right and metering basis by one rule.
+type Line struct {
 	RuleID, RightID, MeteringBasis string
 	Receipts, QuantityMs           int64
 	Impressions                    int64 // in ten-thousandths
@@ -39,8 +44,8 @@ type SettlementLine struct {
 	Shares []string
 }
 
-// SettlementRule is a rule as the log holds it.
-type SettlementRule struct {
+// Rule is a rule as the log holds it.
+type Rule struct {
 	// Leaf is the leaf of the rule's last event.
 	Leaf uint64
 	// Record is the data of that event, verbatim.
@@ -58,7 +63,7 @@ type Unrated struct {
 type Metered struct {
 	RightID, BasisID, Substrate, MeteringBasis, Completion string
 	// Right is what rules may match of its scope; nil is nothing. It is the same for all receipts of a right.
-	Right *SettlementRight
+	Right *Right
 	// RenderedAt is when the receipt was rendered; of several receipts, any moment of a period
 	// that covers all of them and in which no rule begins or ends.
 	RenderedAt time.Time
@@ -70,13 +75,13 @@ type Metered struct {
 }
 
 // Rate computes lines and counts, sorted as in Settlement, from rules and metered receipts, as
-// the package comment defines. It is a parameter because prices are not part of the format;
-// control/settle implements it. It must be pure. It fails if a rule can't be read.
-type Rate func(rules []SettlementRule, receipts iter.Seq[Metered]) ([]SettlementLine, []Unrated, error)
+// package sealer defines. It is a parameter because prices are not part of the format;
+// package rate implements it. It must be pure. It fails if a rule can't be read.
+type Rate func(rules []Rule, receipts iter.Seq[Metered]) ([]Line, []Unrated, error)
 
 // Rights is what the lines say of the scopes of rights: a right that a rule rates has the rule's campaign and
 // label. Rated by no more than that, the same receipts make the same lines. It fails if a rule can't be read.
-func (s *Settlement) Rights() ([]SettlementRight, error) {
+func (s *Settlement) Rights() ([]Right, error) {
 	matches, err := matchesOf(s.Rules)
 	if err != nil {
 		return nil, err
@@ -85,7 +90,7 @@ func (s *Settlement) Rights() ([]SettlementRight, error) {
 	for i := range matches {
 		byID[s.Rules[i].ID()] = &matches[i]
 	}
-	rights := make(map[string]*SettlementRight)
+	rights := make(map[string]*Right)
 	for _, l := range s.Lines {
 		m := byID[l.RuleID]
 		if m == nil || m.Campaign == nil && m.Label == nil {
@@ -93,7 +98,7 @@ func (s *Settlement) Rights() ([]SettlementRight, error) {
 		}
 		r := rights[l.RightID]
 		if r == nil {
-			r = &SettlementRight{RightID: l.RightID, Labels: make(map[string]string)}
+			r = &Right{RightID: l.RightID, Labels: make(map[string]string)}
 			rights[l.RightID] = r
 		}
 		if m.Campaign != nil {
@@ -103,7 +108,7 @@ func (s *Settlement) Rights() ([]SettlementRight, error) {
 			r.Labels[m.Label.Name] = m.Label.Value
 		}
 	}
-	list := make([]SettlementRight, 0, len(rights))
+	list := make([]Right, 0, len(rights))
 	for _, r := range rights {
 		slices.Sort(r.Campaigns)
 		r.Campaigns = slices.Compact(r.Campaigns)
@@ -136,11 +141,11 @@ func (s *Settlement) Append(dst []byte) []byte {
 	return append(dst, `]}]`...)
 }
 
-func (l *SettlementLine) append(dst []byte) []byte {
+func (l *Line) append(dst []byte) []byte {
 	dst = append(dst, `{"amount":`...)
 	dst = canonical.AppendString(dst, l.Amount)
 	dst = append(dst, `,"impressions":"`...)
-	dst = AppendImpressions(dst, l.Impressions)
+	dst = sealer.AppendImpressions(dst, l.Impressions)
 	dst = append(dst, `","meteringBasis":`...)
 	dst = canonical.AppendString(dst, l.MeteringBasis)
 	dst = append(dst, `,"quantityMs":`...)
@@ -160,7 +165,7 @@ func (l *SettlementLine) append(dst []byte) []byte {
 
 func (u *Unrated) append(dst []byte) []byte {
 	dst = append(dst, `{"impressions":"`...)
-	dst = AppendImpressions(dst, u.Impressions)
+	dst = sealer.AppendImpressions(dst, u.Impressions)
 	dst = append(dst, `","meteringBasis":`...)
 	dst = canonical.AppendString(dst, u.MeteringBasis)
 	dst = append(dst, `,"quantityMs":`...)
@@ -174,17 +179,17 @@ func (u *Unrated) append(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// ReadSettlement reads what Append writes.
-func ReadSettlement(s *Scanner) *Settlement {
+// Read reads what Append writes.
+func Read(s *sealer.Scanner) *Settlement {
 	if s.Has("[]") {
 		return nil
 	}
 	t := new(Settlement)
 	s.Lit(`[{"lines":`)
-	s.List(func() { t.Lines = append(t.Lines, readSettlementLine(s)) })
+	s.List(func() { t.Lines = append(t.Lines, readLine(s)) })
 	s.Lit(`,"rules":`)
 	s.List(func() {
-		var r SettlementRule
+		var r Rule
 		s.Lit(`{"leaf":`)
 		r.Leaf = uint64(s.Integer())
 		s.Lit(`,"rule":`)
@@ -200,7 +205,7 @@ func ReadSettlement(s *Scanner) *Settlement {
 	return t
 }
 
-func readSettlementLine(s *Scanner) (l SettlementLine) {
+func readLine(s *sealer.Scanner) (l Line) {
 	s.Lit(`{"amount":`)
 	l.Amount = s.Name()
 	s.Lit(`,"impressions":`)
@@ -221,7 +226,7 @@ func readSettlementLine(s *Scanner) (l SettlementLine) {
 	return l
 }
 
-func readUnrated(s *Scanner) (u Unrated) {
+func readUnrated(s *sealer.Scanner) (u Unrated) {
 	s.Lit(`{"impressions":`)
 	u.Impressions = s.Impressions()
 	s.Lit(`,"meteringBasis":`)
@@ -255,7 +260,7 @@ func (s *Settlement) Check(size uint64) error {
 }
 
 // ID is the id in the record, empty if it can't be read.
-func (r *SettlementRule) ID() string {
+func (r *Rule) ID() string {
 	id, _ := RuleID(r.Record)
 	return id
 }
@@ -264,35 +269,35 @@ func (r *SettlementRule) ID() string {
 var ErrAmount = errors.New("the sum of amounts is above the largest amount")
 
 // RuleIn returns the rule in the event of a leaf; nil if the event is not about a rule.
-func RuleIn(e *Event, leaf uint64) *SettlementRule {
+func RuleIn(e *sealer.Event, leaf uint64) *Rule {
 	if !isRule(e) {
 		return nil
 	}
-	return &SettlementRule{leaf, bytes.Clone(e.Data)}
+	return &Rule{leaf, bytes.Clone(e.Data)}
 }
 
 // RulesAt returns the rules that a log holds at a size, from those at an earlier size and the events
 // of rules from there on, in the order of their leaves.
-func RulesAt(size uint64, before, events []SettlementRule) []SettlementRule {
-	rules := make(map[string]SettlementRule)
-	for _, list := range [][]SettlementRule{before, events} {
+func RulesAt(size uint64, before, events []Rule) []Rule {
+	rules := make(map[string]Rule)
+	for _, list := range [][]Rule{before, events} {
 		for _, r := range list {
 			if r.Leaf < size {
 				rules[r.ID()] = r
 			}
 		}
 	}
-	return slices.SortedFunc(maps.Values(rules), func(a, b SettlementRule) int { return cmp.Compare(a.Leaf, b.Leaf) })
+	return slices.SortedFunc(maps.Values(rules), func(a, b Rule) int { return cmp.Compare(a.Leaf, b.Leaf) })
 }
 
 // Rights returns what the rules name of the scopes of rights. It may leave out those of which that is nothing.
-type Rights func(names *ScopeNames, rightIDs []string) ([]SettlementRight, error)
+type Rights func(names *ScopeNames, rightIDs []string) ([]Right, error)
 
 // ruleEvents is the prefix of the types of events whose data is the record of a settlement rule.
 const ruleEvents = "settlement_rule."
 
 // isRule reports whether the data of an event is the record of a settlement rule.
-func isRule(e *Event) bool { return strings.HasPrefix(e.Type, ruleEvents) }
+func isRule(e *sealer.Event) bool { return strings.HasPrefix(e.Type, ruleEvents) }
 
 // RuleID returns the id in the record of a rule.
 func RuleID(record []byte) (string, error) {

@@ -1,4 +1,4 @@
-package sealer
+package settlement
 
 import (
 	"errors"
@@ -9,11 +9,13 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"muniment.example/sealer"
 )
 
-// SettlementRight is what settlement rules may match of a right's scope, besides its id. A scope never
+// Right is what settlement rules may match of a right's scope, besides its id. A scope never
 // changes.
-type SettlementRight struct {
+type Right struct {
 	// Campaigns has each once, byte by byte.
 	Campaigns []string          `json:"campaigns"`
 	Labels    map[string]string `json:"labels"`
@@ -22,12 +24,12 @@ type SettlementRight struct {
 
 // ScopeOf returns what rules may match of a right with a scope: campaigns and labels are each absent, or a list
 // or an object of strings. It fails if the scope is not of this form.
-func ScopeOf(rightID string, scope []byte) (SettlementRight, error) {
+func ScopeOf(rightID string, scope []byte) (Right, error) {
 	var members struct {
 		Campaigns jsontext.Value `json:"campaigns"`
 		Labels    jsontext.Value `json:"labels"`
 	}
-	r := SettlementRight{RightID: rightID, Campaigns: []string{}, Labels: make(map[string]string)}
+	r := Right{RightID: rightID, Campaigns: []string{}, Labels: make(map[string]string)}
 	var campaigns []*string
 	var labels map[string]*string
 	err := readKind(scope, '{', &members)
@@ -54,7 +56,7 @@ func ScopeOf(rightID string, scope []byte) (SettlementRight, error) {
 		}
 	}
 	if err != nil {
-		return SettlementRight{}, fmt.Errorf("cannot read the scope of the right %s: %w", rightID, err)
+		return Right{}, fmt.Errorf("cannot read the scope of the right %s: %w", rightID, err)
 	}
 	slices.Sort(r.Campaigns)
 	r.Campaigns = slices.Compact(r.Campaigns)
@@ -71,8 +73,8 @@ func readKind(text jsontext.Value, kind jsontext.Kind, into any) error {
 
 // RightIn returns what rules may match of the right that an event has issued: nothing if its scope is not of the
 // form that ScopeOf reads. It is nil if the event issues none.
-func RightIn(e *Event) *SettlementRight {
-	if e.Type != TypeRightIssued || e.Subject.Kind != SubjectRight {
+func RightIn(e *sealer.Event) *Right {
+	if e.Type != sealer.TypeRightIssued || e.Subject.Kind != sealer.SubjectRight {
 		return nil
 	}
 	var data struct {
@@ -81,13 +83,10 @@ func RightIn(e *Event) *SettlementRight {
 	_ = json.Unmarshal(e.Data, &data)
 	r, err := ScopeOf(e.Subject.ID, data.Scope)
 	if err != nil {
-		r = SettlementRight{RightID: e.Subject.ID}
+		r = Right{RightID: e.Subject.ID}
 	}
 	return &r
 }
-
-// TypeRightIssued is the type of the event of a new right, whose data has its scope.
-const TypeRightIssued = "right.issued"
 
 // ScopeNames are the campaigns and labels that rules name. Its zero value has none.
 type ScopeNames struct {
@@ -107,7 +106,7 @@ type match struct {
 }
 
 // matchesOf returns the matches of rules.
-func matchesOf(rules []SettlementRule) ([]match, error) {
+func matchesOf(rules []Rule) ([]match, error) {
 	list := make([]match, len(rules))
 	for i, r := range rules {
 		text := struct {
@@ -121,7 +120,7 @@ func matchesOf(rules []SettlementRule) ([]match, error) {
 }
 
 // ScopeNamesOf returns those of rules. It fails if a rule can't be read.
-func ScopeNamesOf(rules []SettlementRule) (n ScopeNames, err error) {
+func ScopeNamesOf(rules []Rule) (n ScopeNames, err error) {
 	return n, n.Add(rules)
 }
 
@@ -130,23 +129,23 @@ func (n *ScopeNames) Empty() bool { return len(n.campaigns)+len(n.labels) == 0 }
 
 // Of returns what the rules name of rights, by their ids; rights of which they name nothing are left out. A nil n
 // names everything.
-func (n *ScopeNames) Of(rights []SettlementRight) []SettlementRight {
+func (n *ScopeNames) Of(rights []Right) []Right {
 	if n == nil {
 		return rights
 	}
-	list := []SettlementRight{}
+	list := []Right{}
 	for _, r := range rights {
 		if named := n.Only(r); len(named.Campaigns)+len(named.Labels) > 0 {
 			list = append(list, named)
 		}
 	}
-	slices.SortFunc(list, func(a, b SettlementRight) int { return strings.Compare(a.RightID, b.RightID) })
+	slices.SortFunc(list, func(a, b Right) int { return strings.Compare(a.RightID, b.RightID) })
 	return list
 }
 
 // Only returns what the rules name of a right. It keeps no more of the right's text in memory.
-func (n *ScopeNames) Only(r SettlementRight) SettlementRight {
-	named := SettlementRight{[]string{}, make(map[string]string), r.RightID}
+func (n *ScopeNames) Only(r Right) Right {
+	named := Right{[]string{}, make(map[string]string), r.RightID}
 	for _, campaign := range r.Campaigns {
 		if own, ok := n.campaigns[campaign]; ok {
 			named.Campaigns = append(named.Campaigns, own)
@@ -161,7 +160,7 @@ func (n *ScopeNames) Only(r SettlementRight) SettlementRight {
 }
 
 // Add adds the names of other rules. It fails if one can't be read.
-func (n *ScopeNames) Add(rules []SettlementRule) error {
+func (n *ScopeNames) Add(rules []Rule) error {
 	n.Merge(new(ScopeNames))
 	matches, err := matchesOf(rules)
 	for _, m := range matches {
@@ -201,7 +200,7 @@ func (n *ScopeNames) Has(other *ScopeNames) bool {
 
 // CheckRights checks that rights, and the campaigns of each, are in order and not listed twice, and that none of
 // them is empty.
-func CheckRights(rights []SettlementRight) error {
+func CheckRights(rights []Right) error {
 	last := ""
 	for _, r := range rights {
 		if r.RightID <= last {
@@ -223,6 +222,6 @@ func CheckRights(rights []SettlementRight) error {
 }
 
 // SameRight reports whether both are the same.
-func SameRight(a, b SettlementRight) bool {
+func SameRight(a, b Right) bool {
 	return a.RightID == b.RightID && slices.Equal(a.Campaigns, b.Campaigns) && maps.Equal(a.Labels, b.Labels)
 }

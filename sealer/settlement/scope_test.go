@@ -1,4 +1,4 @@
-package sealer_test
+package settlement_test
 
 import (
 	"fmt"
@@ -7,12 +7,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/settlement"
 )
 
 // TestRightIn: campaigns and labels are each absent or of their type; of a scope that breaks this nothing counts.
 func TestRightIn(t *testing.T) {
 	in := func(data string) string {
-		r := sealer.RightIn(&sealer.Event{Type: sealer.TypeRightIssued, Subject: sealer.Ref{Kind: sealer.SubjectRight, ID: "rgh_a"}, Data: []byte(data)})
+		r := settlement.RightIn(&sealer.Event{Type: sealer.TypeRightIssued, Subject: sealer.Ref{Kind: sealer.SubjectRight, ID: "rgh_a"}, Data: []byte(data)})
 		require.NotNil(t, r, data)
 		require.Equal(t, "rgh_a", r.RightID, data)
 		return fmt.Sprintf("%q %q", r.Campaigns, r.Labels)
@@ -38,6 +39,6 @@ func TestRightIn(t *testing.T) {
 		{Type: "right.revoked", Subject: sealer.Ref{Kind: sealer.SubjectRight, ID: "rgh_a"}, Data: []byte(`{"scope":{}}`)},
 		{Type: sealer.TypeRightIssued, Subject: sealer.Ref{Kind: "offer", ID: "rgh_a"}, Data: []byte(`{"scope":{}}`)},
 	} {
-		require.Nil(t, sealer.RightIn(&e))
+		require.Nil(t, settlement.RightIn(&e))
 	}
 }
