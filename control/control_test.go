@@ -52,6 +52,7 @@ import (
 	"muniment.example/pipeline"
 	"muniment.example/pipeline/conform"
 	"muniment.example/sealer"
+	"muniment.example/sealer/checkpoint"
 	"muniment.example/sealer/settlement"
 )
 
@@ -198,8 +199,8 @@ type noEvents struct{}
 func (noEvents) Events(context.Context, pipeline.EventQuery) ([]pipeline.Row, error) { return nil, nil }
 
 // Inclusion implements payeelink.Log.
-func (noEvents) Inclusion(context.Context, pipeline.Row, bool) (sealer.InclusionProof, bool, error) {
-	return sealer.InclusionProof{}, false, nil
+func (noEvents) Inclusion(context.Context, pipeline.Row, bool) (checkpoint.InclusionProof, bool, error) {
+	return checkpoint.InclusionProof{}, false, nil
 }
 
 // noPacks are those of tenants without a delivery.

@@ -18,9 +18,6 @@ const (
 	tenantPrefix  = "tnt_"
 )
 
-// originPrefix begins the name of every log of ours.
-const originPrefix = "muniment/"
-
 // systemTenant owns the events of nodes and operators. Only its id has no ULID.
 const systemTenant = "tnt_system"
 
@@ -41,15 +38,6 @@ func CheckTenant(id string) error {
 	}
 	_, err := ParseID(tenantPrefix, id)
 	return err
-}
-
-// CheckOrigin checks that origin names the log of a tenant.
-func CheckOrigin(origin string) error {
-	tenantID, ok := strings.CutPrefix(origin, originPrefix)
-	if !ok {
-		return fmt.Errorf("%q is not an origin of the form %s + tenant", origin, originPrefix)
-	}
-	return CheckTenant(tenantID)
 }
 
 // checkID checks that id is prefix + a ULID of the moment at, to the millisecond.

@@ -14,7 +14,7 @@ import (
 
 	"muniment.example/control/proof"
 	"muniment.example/control/signing"
-	"muniment.example/sealer"
+	"muniment.example/sealer/checkpoint"
 	"muniment.example/sealer/pack"
 )
 
@@ -65,7 +65,7 @@ func readExpected(file string) (e Expected, err error) {
 		return Expected{File: file, TenantID: h.TenantID, TreeSize: h.TreeSize, RootHash: h.RootHash.String()}, nil
 	}
 	origin, _, _ := strings.Cut(string(text), "\n")
-	tenantID, ok := strings.CutPrefix(origin, sealer.Origin(""))
+	tenantID, ok := strings.CutPrefix(origin, checkpoint.Origin(""))
 	if !ok {
 		return e, errors.New("it is neither a proof pack nor a checkpoint")
 	}
@@ -102,7 +102,7 @@ func (e *Expected) open(ctx context.Context, db *sql.DB) error {
 		if err != nil {
 			return err
 		}
-		point, err := sealer.OpenCheckpoint(e.note, sealer.Origin(e.TenantID), pub)
+		point, err := checkpoint.Open(e.note, checkpoint.Origin(e.TenantID), pub)
 		if err == nil {
 			e.TreeSize, e.RootHash = point.Size, point.Root.String()
 			return nil

@@ -16,8 +16,8 @@ import (
 	"muniment.example/control/tenant"
 	"muniment.example/gateway/api"
 	"muniment.example/pipeline"
-	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/checkpoint"
 	sealerstatement "muniment.example/sealer/statement"
 )
 
@@ -189,7 +189,7 @@ func (s *Service) proof(ctx context.Context, tenantID, payableID string) ([]byte
 	if err != nil {
 		return nil, err
 	}
-	return sealer.FormatProvenEvent(rows[0].Event, &proof)
+	return checkpoint.FormatProvenEvent(rows[0].Event, &proof)
 }
 
 // data is a payee's part for programs.

@@ -65,7 +65,7 @@ func (a *archive) attempt(tenantID string, fresh bool, attempt func(*nodes) erro
 	return err
 }
 
-// reader reads nodes for the provers of sealer.
+// reader reads nodes for the provers of merkle.
 func (n *nodes) reader(ctx context.Context) merkle.NodeReader {
 	return func(id merkle.Node) (h merkle.Hash, err error) {
 		leaf := id.Last()

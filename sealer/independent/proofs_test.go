@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment.example/sealer"
+	"muniment.example/sealer/checkpoint"
 	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/pack"
 )
@@ -28,12 +28,12 @@ func (l *log) home(leaf uint64) int {
 }
 
 // inclusion proves a leaf under the checkpoint of its pack or of a later one.
-func (l *log) inclusion(leaf uint64) *sealer.InclusionProof {
+func (l *log) inclusion(leaf uint64) *checkpoint.InclusionProof {
 	home := l.home(leaf)
 	under := l.packs[home+l.IntN(len(l.packs)-home)].Header
 	hashes, err := merkle.ProveInclusion(leaf, under.TreeSize, l.node)
 	require.NoError(l, err)
-	return &sealer.InclusionProof{Index: leaf, Hashes: hashes, Checkpoint: under.Checkpoint}
+	return &checkpoint.InclusionProof{Index: leaf, Hashes: hashes, Checkpoint: under.Checkpoint}
 }
 
 // witness is a line under a checkpoint that says nothing to a verifier.
@@ -42,12 +42,12 @@ func (s *service) witness() string {
 }
 
 // consistency proves that one pack's tree extends that of another, or of itself.
-func (l *log) consistency() *sealer.ConsistencyProof {
+func (l *log) consistency() *checkpoint.ConsistencyProof {
 	to := l.IntN(len(l.packs))
 	from := l.packs[l.IntN(to+1)].Header
 	hashes, err := merkle.ProveConsistency(from.TreeSize, l.packs[to].Header.TreeSize, l.node)
 	require.NoError(l, err)
-	return &sealer.ConsistencyProof{Hashes: hashes, From: from.Checkpoint, To: l.packs[to].Header.Checkpoint}
+	return &checkpoint.ConsistencyProof{Hashes: hashes, From: from.Checkpoint, To: l.packs[to].Header.Checkpoint}
 }
 
 // export takes some leaves out of the log.
@@ -72,7 +72,7 @@ func exported(h *pack.ExportHeader, events [][]byte) []byte {
 }
 
 // proven is an event with its proof as data.
-func (s *service) proven(event []byte, p *sealer.InclusionProof) []byte {
+func (s *service) proven(event []byte, p *checkpoint.InclusionProof) []byte {
 	return fmt.Appendf(nil, `{"event":%s,"proof":%s}`, event, s.canonical(p.Text()))
 }
 
@@ -125,9 +125,9 @@ func (l *log) badProof() (name string, text []byte) {
 	}
 	// A checkpoint of the size and root of this one, but not by a key for it.
 	unsigned := func(note string) string {
-		point, err := sealer.OpenCheckpoint(note, sealer.Origin(l.tenant), l.sealing.Public().(ed25519.PublicKey))
+		point, err := checkpoint.Open(note, checkpoint.Origin(l.tenant), l.sealing.Public().(ed25519.PublicKey))
 		require.NoError(l, err)
-		note, err = sealer.SignCheckpoint(point, []crypto.Signer{l.nodes[0].Key, l.newKey(), l.officer}[l.next("signer", 3)])
+		note, err = checkpoint.Sign(point, []crypto.Signer{l.nodes[0].Key, l.newKey(), l.officer}[l.next("signer", 3)])
 		require.NoError(l, err)
 		return note
 	}

@@ -12,6 +12,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/checkpoint"
 	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/settlement"
 	"muniment.example/sealer/signature"
@@ -185,7 +186,7 @@ func (b *Builder) sign() (*Pack, error) {
 		TenantID:     b.cfg.TenantID,
 		TreeSize:     l.Tree.Size(),
 	}
-	if h.Checkpoint, err = sealer.SignCheckpoint(sealer.Checkpoint{Origin: sealer.Origin(h.TenantID), Size: h.TreeSize, Root: h.RootHash, SealedAt: h.SealedAt}, b.cfg.Key); err != nil {
+	if h.Checkpoint, err = checkpoint.Sign(checkpoint.Checkpoint{Origin: checkpoint.Origin(h.TenantID), Size: h.TreeSize, Root: h.RootHash, SealedAt: h.SealedAt}, b.cfg.Key); err != nil {
 		return nil, err
 	}
 	text := h.Append(nil)

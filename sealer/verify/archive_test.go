@@ -11,6 +11,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/checkpoint"
 	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/pack"
 	"muniment.example/sealer/sealertest"
@@ -65,11 +66,11 @@ func (a *archive) read(n merkle.Node) (merkle.Hash, error) {
 }
 
 // inclusion proves a leaf under the checkpoint of a pack.
-func (a *archive) inclusion(leaf, pack int) *sealer.InclusionProof {
+func (a *archive) inclusion(leaf, pack int) *checkpoint.InclusionProof {
 	a.TB.Helper()
 	hashes, err := merkle.ProveInclusion(uint64(leaf), a.ends[pack], a.read)
 	require.NoError(a.TB, err)
-	return &sealer.InclusionProof{Index: uint64(leaf), Hashes: hashes, Checkpoint: a.packs[pack].Header.Checkpoint}
+	return &checkpoint.InclusionProof{Index: uint64(leaf), Hashes: hashes, Checkpoint: a.packs[pack].Header.Checkpoint}
 }
 
 // home is the pack that holds a leaf.
@@ -95,7 +96,7 @@ func (a *archive) consistency(from, to int) []byte {
 	a.TB.Helper()
 	hashes, err := merkle.ProveConsistency(a.ends[from], a.ends[to], a.read)
 	require.NoError(a.TB, err)
-	p := sealer.ConsistencyProof{Hashes: hashes, From: a.packs[from].Header.Checkpoint, To: a.packs[to].Header.Checkpoint}
+	p := checkpoint.ConsistencyProof{Hashes: hashes, From: a.packs[from].Header.Checkpoint, To: a.packs[to].Header.Checkpoint}
 	return wrap(p.Append(nil))
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/checkpoint"
 	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/pack"
 )
@@ -89,7 +90,7 @@ func (v *verification) learnPack(f *FileReport, c *packCheck) {
 	if c.header == nil || c.failed() {
 		return
 	}
-	h, k := c.header, v.known(sealer.Origin(c.header.TenantID))
+	h, k := c.header, v.known(checkpoint.Origin(c.header.TenantID))
 	k.learn(f, h.TreeSize, h.RootHash, h.SealedAt)
 	if h.Previous != nil {
 		k.learn(f, h.FirstIndex, h.Previous.RootHash, h.SealedAt)

@@ -14,12 +14,13 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/checkpoint"
 	"muniment.example/sealer/pack"
 )
 
 // head is a signed checkpoint that came with evidence.
 type head struct {
-	sealer.Checkpoint
+	checkpoint.Checkpoint
 	// key has signed it.
 	key *sealer.Key
 	// revoked is set if the key was revoked after SealedAt. As a thief of the key can write any
@@ -33,7 +34,7 @@ func openHead(d *sealer.Directory, text string) (head, sealer.Code, error) {
 	origin, _, _ := strings.Cut(text, "\n")
 	keys, err := signers(d, text, origin)
 	if err == nil {
-		err = sealer.CheckOrigin(origin)
+		err = checkpoint.CheckOrigin(origin)
 	}
 	if err != nil {
 		return head{}, FormatInvalid, fmt.Errorf("no signed checkpoint: %w", err)
@@ -49,7 +50,7 @@ func openHead(d *sealer.Directory, text string) (head, sealer.Code, error) {
 			return head{}, sealer.KeyUnknown, err
 		}
 		h := head{key: key}
-		if h.Checkpoint, err = sealer.OpenCheckpoint(text, origin, pub); err != nil {
+		if h.Checkpoint, err = checkpoint.Open(text, origin, pub); err != nil {
 			return head{}, checkpointFault(err), err
 		}
 		code = h.judge(d)
@@ -185,23 +186,23 @@ var errNoCheckpoint = errors.New("no checkpoint, and nothing that holds one")
 
 // readExpected finds the checkpoint in a file of any kind that has one: a note or an
 // answer with it, a proof, a pack, an export. Its signatures are not verified.
-func readExpected(name string) (sealer.Checkpoint, error) {
+func readExpected(name string) (checkpoint.Checkpoint, error) {
 	f := FileReport{File: name}
 	text, err := f.open()
 	if err != nil {
-		return sealer.Checkpoint{}, err
+		return checkpoint.Checkpoint{}, err
 	}
 	var note string
 	switch f.Kind {
 	case kindCheckpoint:
 		note, err = readNote(string(text))
 	case kindProof:
-		var p sealer.InclusionProof
+		var p checkpoint.InclusionProof
 		_, p, err = readInclusion(string(text))
 		note = p.Checkpoint
 	case kindConsistency:
-		var p sealer.ConsistencyProof
-		p, err = sealer.ParseConsistencyProof([]byte(unwrap(string(text))))
+		var p checkpoint.ConsistencyProof
+		p, err = checkpoint.ParseConsistencyProof([]byte(unwrap(string(text))))
 		note = p.To
 	case kindPack, kindExport:
 		note, err = lastCheckpoint(&f)
@@ -209,9 +210,9 @@ func readExpected(name string) (sealer.Checkpoint, error) {
 		err = errNoCheckpoint
 	}
 	if err != nil {
-		return sealer.Checkpoint{}, err
+		return checkpoint.Checkpoint{}, err
 	}
-	return sealer.ReadCheckpoint(note)
+	return checkpoint.Read(note)
 }
 
 // lastCheckpoint is the newest one in a pack or an export.

@@ -10,6 +10,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/checkpoint"
 )
 
 // tombstone is what an event of an erasure says.
@@ -159,13 +160,13 @@ func (e *erasureFile) tombstone(v *verification) {
 			switch {
 			case t.eventID != e.said.EventID, worst(f.Verdicts) == VerdictUnjudged:
 			case !f.ok():
-				e.say(InclusionMismatch, "leaf %d of %s, in %s, which is not sound itself", t.leaf, sealer.Origin(e.said.TenantID), f.File)
+				e.say(InclusionMismatch, "leaf %d of %s, in %s, which is not sound itself", t.leaf, checkpoint.Origin(e.said.TenantID), f.File)
 				return
 			case t.SubjectHash != e.said.SubjectHash || t.Until != canonical.FormatTime(e.said.Until):
-				e.say(sealer.EntryAltered, "leaf %d of %s, in %s, says something else", t.leaf, sealer.Origin(e.said.TenantID), f.File)
+				e.say(sealer.EntryAltered, "leaf %d of %s, in %s, says something else", t.leaf, checkpoint.Origin(e.said.TenantID), f.File)
 				return
 			default:
-				e.say(InclusionOK, "its tombstone is leaf %d of %s, as %s holds it", t.leaf, sealer.Origin(e.said.TenantID), f.File)
+				e.say(InclusionOK, "its tombstone is leaf %d of %s, as %s holds it", t.leaf, checkpoint.Origin(e.said.TenantID), f.File)
 				return
 			}
 		}

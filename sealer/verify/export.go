@@ -10,6 +10,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/checkpoint"
 	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/pack"
 )
@@ -52,7 +53,7 @@ func (e *exportCheck) signers(d *sealer.Directory) []string {
 		if d == nil {
 			break
 		}
-		keys, _ := signers(d, text, sealer.Origin(e.header.TenantID)) // an error leaves none
+		keys, _ := signers(d, text, checkpoint.Origin(e.header.TenantID)) // an error leaves none
 		for _, k := range keys {
 			ids = append(ids, k.KeyID)
 		}
@@ -76,7 +77,7 @@ func (e *exportCheck) sign(v *verification, d *sealer.Directory) {
 		switch {
 		case !c.good:
 			return
-		case c.head.Origin != sealer.Origin(h.TenantID):
+		case c.head.Origin != checkpoint.Origin(h.TenantID):
 			e.say(sealer.TenantMismatch, "a checkpoint of %s in an export of %s", c.head.Origin, h.TenantID)
 			return
 		case c.head.Size <= covered || covered >= end:
@@ -118,7 +119,7 @@ func (e *exportCheck) verify(ctx context.Context, v *verification) {
 // by the one behind it, for the entries lead from one to the other.
 func (e *exportCheck) trustHeads(v *verification) bool {
 	e.by = make([]time.Time, len(e.heads))
-	k := v.known(sealer.Origin(e.header.TenantID))
+	k := v.known(checkpoint.Origin(e.header.TenantID))
 	for i, c := range slices.Backward(e.heads) {
 		by, known := k.vouch(c.head.Size, c.head.Root)
 		if i+1 < len(e.heads) && (!known || e.by[i+1].Before(by)) {

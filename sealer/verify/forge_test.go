@@ -12,6 +12,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/checkpoint"
 	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
 	"muniment.example/sealer/sealertest"
@@ -45,7 +46,7 @@ func (w *world) signAnyway(events [][]byte, earlier map[string]uint64) []byte {
 		Metering: l.Meter.Rows(), PackID: w.PackID(w.Packs + 1), Previous: w.Previous, RootHash: l.Tree.Root(), SealedAt: w.Now,
 		Settlement: settlement, SigningKeyID: sealer.KeyID(sealertest.Public(w.PackKey)), TenantID: w.Tenant, TreeSize: l.Tree.Size(),
 	}
-	h.Checkpoint, err = sealer.SignCheckpoint(sealer.Checkpoint{Origin: sealer.Origin(w.Tenant), Size: h.TreeSize, Root: h.RootHash, SealedAt: w.Now}, w.PackKey)
+	h.Checkpoint, err = checkpoint.Sign(checkpoint.Checkpoint{Origin: checkpoint.Origin(w.Tenant), Size: h.TreeSize, Root: h.RootHash, SealedAt: w.Now}, w.PackKey)
 	require.NoError(w.TB, err)
 	header := h.Append(nil)
 	signature, err := sign(w.PackKey, header)

@@ -12,6 +12,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/checkpoint"
 	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/pack"
 	"muniment.example/sealer/settlement"
@@ -264,12 +265,12 @@ func (c *packCheck) checkpoint(pub ed25519.PublicKey) {
 	if pub == nil {
 		return
 	}
-	origin := sealer.Origin(h.TenantID)
-	point, err := sealer.OpenCheckpoint(h.Checkpoint, origin, pub)
+	origin := checkpoint.Origin(h.TenantID)
+	point, err := checkpoint.Open(h.Checkpoint, origin, pub)
 	switch {
 	case err != nil:
 		c.say(CheckpointMismatch, "%v", err)
-	case point != sealer.Checkpoint{Origin: origin, Size: h.TreeSize, Root: h.RootHash, SealedAt: h.SealedAt.Truncate(time.Second)}:
+	case point != checkpoint.Checkpoint{Origin: origin, Size: h.TreeSize, Root: h.RootHash, SealedAt: h.SealedAt.Truncate(time.Second)}:
 		c.say(CheckpointMismatch, "the checkpoint states size %d and root %s, sealed at %s", point.Size, point.Root, canonical.FormatTime(point.SealedAt))
 	default:
 		c.say(CheckpointOK, "signed note of %s, size %d", origin, h.TreeSize)

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/checkpoint"
 	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
@@ -410,7 +411,7 @@ func TestFirstPackHasNoConsistencyProof(t *testing.T) {
 
 func checkpointOf(t *testing.T, w *world, size uint64) string {
 	t.Helper()
-	text, err := sealer.SignCheckpoint(sealer.Checkpoint{Origin: sealer.Origin(w.Tenant), Size: size, Root: w.Tree.Root(), SealedAt: w.Now}, w.PackKey)
+	text, err := checkpoint.Sign(checkpoint.Checkpoint{Origin: checkpoint.Origin(w.Tenant), Size: size, Root: w.Tree.Root(), SealedAt: w.Now}, w.PackKey)
 	require.NoError(t, err)
 	return text
 }

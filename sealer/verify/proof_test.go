@@ -13,6 +13,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/checkpoint"
 	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/pack"
 	"muniment.example/sealer/sealertest"
@@ -72,7 +73,7 @@ func TestSandboxProof(t *testing.T) {
 	a.PackKey, a.Nodes = key, []*sealer.Signer{{KeyID: sealer.KeyID(sealertest.Public(key)), Node: "nod_control", Key: key}}
 	a.add(3)
 	require.True(t, a.verify(a.Directory(), nil, file{"proof", a.proofAnswer(1, 0)}, file{"export", a.export(0, 3)}).OK)
-	note, err := sealer.SignCheckpoint(sealer.Checkpoint{Origin: sealer.Origin(a.Tenant), Size: 3, Root: a.grown.Root(), SealedAt: a.Now}, sealertest.PrivateKey("pack"))
+	note, err := checkpoint.Sign(checkpoint.Checkpoint{Origin: checkpoint.Origin(a.Tenant), Size: 3, Root: a.grown.Root(), SealedAt: a.Now}, sealertest.PrivateKey("pack"))
 	require.NoError(t, err)
 	a.packs[0].Header.Checkpoint = note
 	r := a.verify(a.Directory(), nil, file{"proof", a.proofAnswer(1, 0)}, file{"export", a.export(0, 3)})
@@ -186,23 +187,23 @@ func TestProofsThatProveNothing(t *testing.T) {
 }
 
 func reversed(t *testing.T, text []byte) []byte {
-	p, err := sealer.ParseConsistencyProof([]byte(unwrap(string(text))))
+	p, err := checkpoint.ParseConsistencyProof([]byte(unwrap(string(text))))
 	require.NoError(t, err)
 	p.From, p.To = p.To, p.From
 	return p.Append(nil)
 }
 
 func between(a, b *archive) []byte {
-	p := sealer.ConsistencyProof{Hashes: nil, From: a.packs[0].Header.Checkpoint, To: b.packs[1].Header.Checkpoint}
+	p := checkpoint.ConsistencyProof{Hashes: nil, From: a.packs[0].Header.Checkpoint, To: b.packs[1].Header.Checkpoint}
 	return p.Append(nil)
 }
 
 func TestSignersOfCheckpoints(t *testing.T) {
 	a := newArchive(t, 3)
-	c := sealer.Checkpoint{Origin: sealer.Origin(a.Tenant), Size: 3, Root: a.grown.Root(), SealedAt: a.Now}
+	c := checkpoint.Checkpoint{Origin: checkpoint.Origin(a.Tenant), Size: 3, Root: a.grown.Root(), SealedAt: a.Now}
 	sealed := func(key string, at time.Time) []byte {
 		c.SealedAt = at
-		text, err := sealer.SignCheckpoint(c, sealertest.PrivateKey(key))
+		text, err := checkpoint.Sign(c, sealertest.PrivateKey(key))
 		require.NoError(t, err)
 		return []byte(text)
 	}
@@ -233,10 +234,10 @@ func TestProofOfForeignEvent(t *testing.T) {
 	a, other := newArchive(t, 3), newArchive(t)
 	other.Tenant = sealertest.TenantID("other")
 	other.add(1)
-	c := sealer.Checkpoint{Origin: sealer.Origin(a.Tenant), Size: 1, Root: merkle.LeafHash(other.events[0]), SealedAt: a.Now}
-	note, err := sealer.SignCheckpoint(c, a.PackKey)
+	c := checkpoint.Checkpoint{Origin: checkpoint.Origin(a.Tenant), Size: 1, Root: merkle.LeafHash(other.events[0]), SealedAt: a.Now}
+	note, err := checkpoint.Sign(c, a.PackKey)
 	require.NoError(t, err)
-	p := sealer.InclusionProof{Checkpoint: note}
+	p := checkpoint.InclusionProof{Checkpoint: note}
 	r := a.verify(a.Directory(), nil, file{"proof", []byte(p.Text())}, file{"event", other.events[0]})
 	require.Equal(t, [][]sealer.Code{{sealer.TenantMismatch}, nil}, fails(r))
 }
@@ -350,12 +351,12 @@ func TestRevokedPackKey(t *testing.T) {
 	require.True(t, a.verify(keys, nil, file{"export", a.export(1, 4)}).OK, "its last checkpoint proves the first")
 
 	// Who stole the key signs another root, or an earlier time.
-	c := sealer.Checkpoint{Origin: sealer.Origin(a.Tenant), Size: 3, Root: merkle.LeafHash(nil), SealedAt: sealertest.Epoch}
-	forged, err := sealer.SignCheckpoint(c, old)
+	c := checkpoint.Checkpoint{Origin: checkpoint.Origin(a.Tenant), Size: 3, Root: merkle.LeafHash(nil), SealedAt: sealertest.Epoch}
+	forged, err := checkpoint.Sign(c, old)
 	require.NoError(t, err)
 	require.Equal(t, [][]sealer.Code{nil, {sealer.KeyRevoked}}, fails(a.verify(keys, nil, file{"by", a.consistency(0, 2)}, file{"note", []byte(forged)})))
-	late := sealer.Checkpoint{Origin: sealer.Origin(a.Tenant), Size: 3, Root: a.packs[0].Header.RootHash, SealedAt: revoked.Add(time.Second)}
-	forged, err = sealer.SignCheckpoint(late, old)
+	late := checkpoint.Checkpoint{Origin: checkpoint.Origin(a.Tenant), Size: 3, Root: a.packs[0].Header.RootHash, SealedAt: revoked.Add(time.Second)}
+	forged, err = checkpoint.Sign(late, old)
 	require.NoError(t, err)
 	require.Equal(t, [][]sealer.Code{nil, {sealer.KeyOutsideWindow}}, fails(a.verify(keys, nil, file{"by", a.consistency(0, 2)}, file{"note", []byte(forged)})), "signed after the revocation")
 }
@@ -378,8 +379,8 @@ func TestForksAcrossFiles(t *testing.T) {
 	} {
 		require.Equal(t, forked, fails(a.verify(keys, nil, files...)), about)
 	}
-	within := sealer.Checkpoint{Origin: sealer.Origin(a.Tenant), Size: 5, Root: merkle.LeafHash(nil), SealedAt: a.Now}
-	note, err := sealer.SignCheckpoint(within, a.PackKey)
+	within := checkpoint.Checkpoint{Origin: checkpoint.Origin(a.Tenant), Size: 5, Root: merkle.LeafHash(nil), SealedAt: a.Now}
+	note, err := checkpoint.Sign(within, a.PackKey)
 	require.NoError(t, err)
 	require.Equal(t, forked, fails(a.verify(keys, nil, packA, file{"b", []byte(note)})), "a root within a pack")
 	require.True(t, a.verify(keys, nil, file{"a", a.proofAnswer(1, 0)}, file{"b", b.proofAnswer(5, 1)}).OK, "each is sound by itself")
@@ -396,11 +397,11 @@ func TestExpectedCheckpoint(t *testing.T) {
 		return file{"pack" + string(rune('1'+i)), sealertest.Bundle(t, a.packs[i], a.events[first:a.ends[i]])}
 	}
 	note := func(a *archive, i int) []byte { return []byte(a.packs[i].Header.Checkpoint) }
-	c := sealer.Checkpoint{Origin: sealer.Origin(a.Tenant), Size: 5, Root: merkle.LeafHash(nil), SealedAt: a.Now}
-	within, err := sealer.SignCheckpoint(c, a.PackKey)
+	c := checkpoint.Checkpoint{Origin: checkpoint.Origin(a.Tenant), Size: 5, Root: merkle.LeafHash(nil), SealedAt: a.Now}
+	within, err := checkpoint.Sign(c, a.PackKey)
 	require.NoError(t, err)
-	later := sealer.Checkpoint{Origin: sealer.Origin(a.Tenant), Size: a.ends[1], Root: a.packs[1].Header.RootHash, SealedAt: a.packs[2].Header.SealedAt.Add(time.Second)}
-	sealedAgain, err := sealer.SignCheckpoint(later, a.PackKey)
+	later := checkpoint.Checkpoint{Origin: checkpoint.Origin(a.Tenant), Size: a.ends[1], Root: a.packs[1].Header.RootHash, SealedAt: a.packs[2].Header.SealedAt.Add(time.Second)}
+	sealedAgain, err := checkpoint.Sign(later, a.PackKey)
 	require.NoError(t, err)
 	resealed := []byte(sealedAgain)
 	untimed := func(note []byte) []byte {

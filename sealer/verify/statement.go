@@ -14,6 +14,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/checkpoint"
 	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/settlement"
 	"muniment.example/sealer/statement"
@@ -258,10 +259,10 @@ func (s *statementFile) findIssue(v *verification) (sealedAt time.Time) {
 			}
 			s.issue = &e
 			if e.SHA256 != s.sha256 || !e.states(&s.said) {
-				s.say(sealer.EntryAltered, "leaf %d of %s, in %s, is of another text of this statement", e.leaf, sealer.Origin(s.said.TenantID), f.File)
+				s.say(sealer.EntryAltered, "leaf %d of %s, in %s, is of another text of this statement", e.leaf, checkpoint.Origin(s.said.TenantID), f.File)
 				return sealedAt
 			}
-			s.say(InclusionOK, "leaf %d of %s, as %s holds it, is of its issue", e.leaf, sealer.Origin(s.said.TenantID), f.File)
+			s.say(InclusionOK, "leaf %d of %s, as %s holds it, is of its issue", e.leaf, checkpoint.Origin(s.said.TenantID), f.File)
 			if f.pack != nil && f.pack.header != nil {
 				sealedAt = f.pack.header.SealedAt
 			}

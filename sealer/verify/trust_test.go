@@ -11,6 +11,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/checkpoint"
 	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/pack"
 	"muniment.example/sealer/sealertest"
@@ -159,7 +160,7 @@ func TestOldPack(t *testing.T) {
 		return file{"late", a.resign(p, events, func(h *pack.Header) {
 			var err error
 			h.SealedAt = at
-			h.Checkpoint, err = sealer.SignCheckpoint(sealer.Checkpoint{Origin: sealer.Origin(a.Tenant), Size: h.TreeSize, Root: h.RootHash, SealedAt: at}, a.PackKey)
+			h.Checkpoint, err = checkpoint.Sign(checkpoint.Checkpoint{Origin: checkpoint.Origin(a.Tenant), Size: h.TreeSize, Root: h.RootHash, SealedAt: at}, a.PackKey)
 			require.NoError(t, err)
 		})}
 	}
@@ -217,7 +218,7 @@ func TestIDsOfPacksAndTenants(t *testing.T) {
 	} {
 		require.Equal(t, [][]sealer.Code{{FormatInvalid}}, fails(a.verify(keys, nil, sealed(func(h *pack.Header) { h.TenantID = id }))), id)
 		require.Equal(t, [][]sealer.Code{{FormatInvalid}}, fails(a.verify(keys, nil, file{"export", a.export(0, 2, func(h *pack.ExportHeader) { h.TenantID = id })})), id)
-		_, err := sealer.SignCheckpoint(sealer.Checkpoint{Origin: sealer.Origin(id), Size: 1, Root: merkle.Hash{}, SealedAt: sealertest.Epoch}, a.PackKey)
+		_, err := checkpoint.Sign(checkpoint.Checkpoint{Origin: checkpoint.Origin(id), Size: 1, Root: merkle.Hash{}, SealedAt: sealertest.Epoch}, a.PackKey)
 		require.Error(t, err, id)
 		note := strings.ReplaceAll(a.packs[1].Header.Checkpoint, a.Tenant, id)
 		require.Equal(t, [][]sealer.Code{{FormatInvalid}}, fails(a.verify(keys, nil, file{"note", []byte(note)})), id)

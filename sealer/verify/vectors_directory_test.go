@@ -12,6 +12,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/checkpoint"
 	"muniment.example/sealer/pack"
 	"muniment.example/sealer/sealertest"
 )
@@ -30,7 +31,7 @@ func (v *vectors) directories() {
 		a.resign(a.packs[1], a.events[3:], func(h *pack.Header) {
 			var err error
 			h.SealedAt = a.Until
-			h.Checkpoint, err = sealer.SignCheckpoint(sealer.Checkpoint{Origin: sealer.Origin(h.TenantID), Size: h.TreeSize, Root: h.RootHash, SealedAt: h.SealedAt}, a.PackKey)
+			h.Checkpoint, err = checkpoint.Sign(checkpoint.Checkpoint{Origin: checkpoint.Origin(h.TenantID), Size: h.TreeSize, Root: h.RootHash, SealedAt: h.SealedAt}, a.PackKey)
 			require.NoError(v.t, err)
 		}), DirectoryExpired)
 

@@ -10,6 +10,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/checkpoint"
 	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/pack"
 	"muniment.example/sealer/sealertest"
@@ -142,7 +143,7 @@ func (v *vectors) proofs() {
 
 // resealed is the second checkpoint of a, sealed once more after the third.
 func (v *vectors) resealed(a *archive) []byte {
-	text, err := sealer.SignCheckpoint(sealer.Checkpoint{Origin: sealer.Origin(a.Tenant), Size: a.ends[1], Root: a.packs[1].Header.RootHash, SealedAt: a.packs[2].Header.SealedAt.Add(time.Second)}, a.PackKey)
+	text, err := checkpoint.Sign(checkpoint.Checkpoint{Origin: checkpoint.Origin(a.Tenant), Size: a.ends[1], Root: a.packs[1].Header.RootHash, SealedAt: a.packs[2].Header.SealedAt.Add(time.Second)}, a.PackKey)
 	require.NoError(v.t, err)
 	return []byte(text)
 }
@@ -158,13 +159,13 @@ func (v *vectors) withoutHash(a *archive) []byte {
 func (v *vectors) sealedBefore(a *archive) []byte {
 	p := a.inclusion(1, 0)
 	var err error
-	p.Checkpoint, err = sealer.SignCheckpoint(sealer.Checkpoint{Origin: sealer.Origin(a.Tenant), Size: a.ends[0], Root: a.packs[0].Header.RootHash, SealedAt: sealertest.Epoch}, a.PackKey)
+	p.Checkpoint, err = checkpoint.Sign(checkpoint.Checkpoint{Origin: checkpoint.Origin(a.Tenant), Size: a.ends[0], Root: a.packs[0].Header.RootHash, SealedAt: sealertest.Epoch}, a.PackKey)
 	require.NoError(v.t, err)
 	return proofOf(a.events[1], p)
 }
 
 // proofOf is the answer with an event and its proof.
-func proofOf(event []byte, p *sealer.InclusionProof) []byte {
+func proofOf(event []byte, p *checkpoint.InclusionProof) []byte {
 	text := append([]byte(`{"event":`), event...)
 	return wrap(append(canonical.AppendString(append(text, `,"proof":`...), p.Text()), '}'))
 }
@@ -188,14 +189,14 @@ func (v *vectors) untimed(proof []byte) []byte {
 
 // signedBy is the newest checkpoint, signed by another key.
 func (v *vectors) signedBy(a *archive, key string) []byte {
-	text, err := sealer.SignCheckpoint(sealer.Checkpoint{Origin: sealer.Origin(a.Tenant), Size: a.ends[2], Root: a.grown.Root(), SealedAt: a.Now}, sealertest.PrivateKey(key))
+	text, err := checkpoint.Sign(checkpoint.Checkpoint{Origin: checkpoint.Origin(a.Tenant), Size: a.ends[2], Root: a.grown.Root(), SealedAt: a.Now}, sealertest.PrivateKey(key))
 	require.NoError(v.t, err)
 	return []byte(text)
 }
 
 // forked is a checkpoint of the second size with another root.
 func (v *vectors) forked(a *archive) []byte {
-	text, err := sealer.SignCheckpoint(sealer.Checkpoint{Origin: sealer.Origin(a.Tenant), Size: a.ends[1], Root: merkle.LeafHash(nil), SealedAt: a.Now}, a.PackKey)
+	text, err := checkpoint.Sign(checkpoint.Checkpoint{Origin: checkpoint.Origin(a.Tenant), Size: a.ends[1], Root: merkle.LeafHash(nil), SealedAt: a.Now}, a.PackKey)
 	require.NoError(v.t, err)
 	return []byte(text)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/checkpoint"
 	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
@@ -236,7 +237,7 @@ func (v *vectors) forged(p *pack.Pack, events [][]byte, before pack.Header) {
 	lie("lie-tenant", "the entries are of another tenant", func(h *pack.Header) { h.TenantID = sealertest.TenantID("other") }, CheckpointMismatch, sealer.TenantMismatch)
 	lie("lie-checkpoint", "the checkpoint is that of the pack before", func(h *pack.Header) { h.Checkpoint = before.Checkpoint }, CheckpointMismatch)
 	lie("lie-checkpoint-time", "the checkpoint says that it was sealed an hour later", func(h *pack.Header) {
-		text, err := sealer.SignCheckpoint(sealer.Checkpoint{Origin: sealer.Origin(h.TenantID), Size: h.TreeSize, Root: h.RootHash, SealedAt: h.SealedAt.Add(time.Hour)}, v.w.PackKey)
+		text, err := checkpoint.Sign(checkpoint.Checkpoint{Origin: checkpoint.Origin(h.TenantID), Size: h.TreeSize, Root: h.RootHash, SealedAt: h.SealedAt.Add(time.Hour)}, v.w.PackKey)
 		require.NoError(v.t, err)
 		h.Checkpoint = text
 	}, CheckpointMismatch)
@@ -246,7 +247,7 @@ func (v *vectors) forged(p *pack.Pack, events [][]byte, before pack.Header) {
 		last, err := sealer.ParseEvent(events[len(events)-1])
 		require.NoError(v.t, err)
 		h.SealedAt = last.At.Add(-time.Millisecond)
-		h.Checkpoint, err = sealer.SignCheckpoint(sealer.Checkpoint{Origin: sealer.Origin(h.TenantID), Size: h.TreeSize, Root: h.RootHash, SealedAt: h.SealedAt}, v.w.PackKey)
+		h.Checkpoint, err = checkpoint.Sign(checkpoint.Checkpoint{Origin: checkpoint.Origin(h.TenantID), Size: h.TreeSize, Root: h.RootHash, SealedAt: h.SealedAt}, v.w.PackKey)
 		require.NoError(v.t, err)
 	}, sealer.EntryAfterSeal)
 

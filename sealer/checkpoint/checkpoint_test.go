@@ -1,8 +1,9 @@
-package sealer
+package checkpoint
 
 import (
 	"bytes"
 	"crypto/ed25519"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
@@ -16,18 +17,29 @@ import (
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
+	"muniment.example/sealer"
 	"muniment.example/sealer/merkle"
 )
 
+var epoch = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+// testKey makes a key out of a name.
+func testKey(name string) ed25519.PrivateKey {
+	seed := sha256.Sum256([]byte(name))
+	return ed25519.NewKeyFromSeed(seed[:])
+}
+
+func pub(key ed25519.PrivateKey) ed25519.PublicKey { return key.Public().(ed25519.PublicKey) }
+
 // Names of two logs.
-var oneLog, otherLog = Origin("tnt_01ARZ3NDEKTSV4RRFFQ69G5FAV"), Origin(systemTenant)
+var oneLog, otherLog = Origin("tnt_01ARZ3NDEKTSV4RRFFQ69G5FAV"), Origin("tnt_system")
 
 // TestCheckpointAgreesWithLibraries reads our checkpoints with x/mod and
 // transparency-dev, and theirs with ours.
 func TestCheckpointAgreesWithLibraries(t *testing.T) {
 	key := testKey("pack")
 	c := Checkpoint{Origin: oneLog, Size: 1234, Root: merkle.LeafHash([]byte("x")), SealedAt: epoch}
-	text, err := SignCheckpoint(c, key)
+	text, err := Sign(c, key)
 	require.NoError(t, err)
 
 	vkey, err := note.NewEd25519VerifierKey(oneLog, pub(key))
@@ -50,41 +62,44 @@ func TestCheckpointAgreesWithLibraries(t *testing.T) {
 	require.True(t, strings.HasPrefix(text, string(theirs)), text)
 	require.Equal(t, 1, strings.Count(text[len(theirs):], "\n"), "and says when")
 
-	back, err := OpenCheckpoint(text, c.Origin, pub(key))
+	back, err := Open(text, c.Origin, pub(key))
 	require.NoError(t, err)
 	require.Equal(t, c, back)
 
 	// A witness may add its signature.
-	witness, _ := rootKey(t, "witness.example")
-	whole, err := OpenNote(text, v, newSealVerifier(pub(key)))
+	skey, _, err = note.GenerateKey(rand.Reader, "witness.example")
+	require.NoError(t, err)
+	witness, err := note.NewSigner(skey)
+	require.NoError(t, err)
+	whole, err := sealer.OpenNote(text, v, newSealVerifier(pub(key)))
 	require.NoError(t, err)
 	cosigned, err := note.Sign(whole, witness)
 	require.NoError(t, err)
-	_, err = OpenCheckpoint(string(cosigned), c.Origin, pub(key))
+	_, err = Open(string(cosigned), c.Origin, pub(key))
 	require.NoError(t, err)
 }
 
-func TestOpenCheckpointFindsEveryFlip(t *testing.T) {
+func TestOpenFindsEveryFlip(t *testing.T) {
 	key := testKey("pack")
-	text, err := SignCheckpoint(Checkpoint{oneLog, 1234, merkle.LeafHash(nil), epoch}, key)
+	text, err := Sign(Checkpoint{oneLog, 1234, merkle.LeafHash(nil), epoch}, key)
 	require.NoError(t, err)
 	for i := range len(text) {
 		for bit := range 8 {
 			b := []byte(text)
 			b[i] ^= 1 << bit
-			_, err := OpenCheckpoint(string(b), oneLog, pub(key))
+			_, err := Open(string(b), oneLog, pub(key))
 			require.Error(t, err, "byte %d, bit %d", i, bit)
 		}
 	}
-	_, err = OpenCheckpoint(text, otherLog, pub(key))
+	_, err = Open(text, otherLog, pub(key))
 	require.Error(t, err)
-	_, err = OpenCheckpoint(text, oneLog, pub(testKey("other")))
+	_, err = Open(text, oneLog, pub(testKey("other")))
 	require.Error(t, err)
 }
 
-func TestOpenCheckpointIsStrict(t *testing.T) {
+func TestOpenIsStrict(t *testing.T) {
 	key := testKey("pack")
-	signer, err := NewNoteSigner(oneLog, key)
+	signer, err := sealer.NewNoteSigner(oneLog, key)
 	require.NoError(t, err)
 	seal, err := newSealSigner(key, epoch)
 	require.NoError(t, err)
@@ -99,12 +114,12 @@ func TestOpenCheckpointIsStrict(t *testing.T) {
 	} {
 		text, err := note.Sign(&note.Note{Text: body}, signer, seal)
 		require.NoError(t, err)
-		_, err = OpenCheckpoint(string(text), oneLog, pub(key))
+		_, err = Open(string(text), oneLog, pub(key))
 		require.Error(t, err, body)
 	}
-	good, err := SignCheckpoint(Checkpoint{oneLog, 7, merkle.Hash{}, epoch}, key)
+	good, err := Sign(Checkpoint{oneLog, 7, merkle.Hash{}, epoch}, key)
 	require.NoError(t, err)
-	_, err = OpenCheckpoint(good, oneLog, pub(key))
+	_, err = Open(good, oneLog, pub(key))
 	require.NoError(t, err)
 	body, lines, _ := strings.Cut(good, "\n\n")
 	log, when, _ := strings.Cut(lines, "\n")
@@ -116,7 +131,7 @@ func TestOpenCheckpointIsStrict(t *testing.T) {
 	for i := range 99 {
 		many = strings.Replace(witness(1), "witness", fmt.Sprint("witness", i), 1) + many
 	}
-	_, err = OpenCheckpoint(body+"\n\n"+lines+many[strings.IndexByte(many, '\n')+1:], oneLog, pub(key))
+	_, err = Open(body+"\n\n"+lines+many[strings.IndexByte(many, '\n')+1:], oneLog, pub(key))
 	require.NoError(t, err)
 	for about, lines := range map[string]string{
 		"both signatures, twice": lines + lines,
@@ -129,19 +144,19 @@ func TestOpenCheckpointIsStrict(t *testing.T) {
 		"a signature of nothing": lines + "— witness.example aGFzaA==\n",
 		"99 witnesses":           lines + many,
 	} {
-		_, err = OpenCheckpoint(body+"\n\n"+lines, oneLog, pub(key))
+		_, err = Open(body+"\n\n"+lines, oneLog, pub(key))
 		require.Error(t, err, about)
 	}
-	_, err = SignCheckpoint(Checkpoint{Origin: "with space", Size: 1, SealedAt: epoch}, key)
+	_, err = Sign(Checkpoint{Origin: "with space", Size: 1, SealedAt: epoch}, key)
 	require.Error(t, err)
-	_, err = SignCheckpoint(Checkpoint{Origin: oneLog, Size: 1}, key)
+	_, err = Sign(Checkpoint{Origin: oneLog, Size: 1}, key)
 	require.Error(t, err, "the year 1 is no moment of POSIX")
-	_, err = SignCheckpoint(Checkpoint{Origin: oneLog, Size: 1, SealedAt: time.Unix(lastSecond, 0)}, key)
+	_, err = Sign(Checkpoint{Origin: oneLog, Size: 1, SealedAt: time.Unix(lastSecond, 0)}, key)
 	require.Error(t, err, "the year 10000 has no spelling")
 	late := sealSigner{sealVerifier{pub(key)}, key, lastSecond}
 	far, err := note.Sign(&note.Note{Text: body + "\n"}, signer, late)
 	require.NoError(t, err)
-	_, err = OpenCheckpoint(string(far), oneLog, pub(key))
+	_, err = Open(string(far), oneLog, pub(key))
 	require.Error(t, err)
 }
 
@@ -159,7 +174,7 @@ func newOtherSeal(t *testing.T, key ed25519.PrivateKey, body string) string {
 // as C2SP tlog-cosignature has them.
 func TestCosignatureFollowsTheStandard(t *testing.T) {
 	key := testKey("pack")
-	text, err := SignCheckpoint(Checkpoint{oneLog, 7, merkle.Hash{}, epoch.Add(999 * time.Millisecond)}, key)
+	text, err := Sign(Checkpoint{oneLog, 7, merkle.Hash{}, epoch.Add(999 * time.Millisecond)}, key)
 	require.NoError(t, err)
 	body, lines, _ := strings.Cut(text, "\n\n")
 	line := strings.TrimSpace(strings.Split(lines, "\n")[1])

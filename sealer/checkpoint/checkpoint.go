@@ -1,4 +1,8 @@
-package sealer
+// Package checkpoint has the signed checkpoints of a tenant's Merkle log, C2SP tlog-checkpoint with a cosignature of the
+// second in which they were sealed, and the proofs that belong to them: that an event is under a
+// checkpoint, and that a checkpoint extends another. Package sealer specifies their texts, package merkle has
+// the hashes; package verify judges them. It is pure and keeps no state.
+package checkpoint
 
 import (
 	"crypto"
@@ -7,21 +11,32 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/transparency-dev/formats/log"
-	tlogproof "github.com/transparency-dev/formats/proof"
 	"golang.org/x/mod/sumdb/note"
 
+	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/merkle"
 )
 
 // Origin names a tenant's Merkle log: the first line of its checkpoints, and the
 // name under which they are signed.
-func Origin(tenantID string) string { return "muniment/" + tenantID }
+func Origin(tenantID string) string { return originPrefix + tenantID }
+
+// originPrefix begins the name of every log of ours.
+const originPrefix = "muniment/"
+
+// CheckOrigin checks that origin names the log of a tenant.
+func CheckOrigin(origin string) error {
+	tenantID, ok := strings.CutPrefix(origin, originPrefix)
+	if !ok {
+		return fmt.Errorf("%q is not an origin of the form %s + tenant", origin, originPrefix)
+	}
+	return sealer.CheckTenant(tenantID)
+}
 
 // Checkpoint states the size and the root of a log, and when that was sealed.
 type Checkpoint struct {
@@ -38,10 +53,10 @@ func (c *Checkpoint) text() string {
 	return string(log.Checkpoint{Origin: c.Origin, Size: c.Size, Hash: c.Root[:]}.Marshal())
 }
 
-// SignCheckpoint returns c as a C2SP signed note with two signatures by key: that of the log,
+// Sign returns c as a C2SP signed note with two signatures by key: that of the log,
 // under the origin's name, and a C2SP cosignature/v1 under the name muniment/sealed, which
 // states SealedAt, truncated to the second. The origin must be one that Origin returns.
-func SignCheckpoint(c Checkpoint, key crypto.Signer) (string, error) {
+func Sign(c Checkpoint, key crypto.Signer) (string, error) {
 	text, err := c.sign(key)
 	if err != nil {
 		return "", fmt.Errorf("cannot sign checkpoint of %s: %w", c.Origin, err)
@@ -53,7 +68,7 @@ func (c *Checkpoint) sign(key crypto.Signer) (string, error) {
 	if err := CheckOrigin(c.Origin); err != nil {
 		return "", err
 	}
-	signer, err := NewNoteSigner(c.Origin, key)
+	signer, err := sealer.NewNoteSigner(c.Origin, key)
 	if err != nil {
 		return "", err
 	}
@@ -65,26 +80,26 @@ func (c *Checkpoint) sign(key crypto.Signer) (string, error) {
 	return string(text), err
 }
 
-// OpenCheckpoint reads a signed checkpoint of origin and verifies both signatures by pub.
+// Open reads a signed checkpoint of origin and verifies both signatures by pub.
 // It refuses extension lines, but accepts further signatures.
-func OpenCheckpoint(text, origin string, pub ed25519.PublicKey) (Checkpoint, error) {
-	c, err := openCheckpoint(text, origin, pub)
+func Open(text, origin string, pub ed25519.PublicKey) (Checkpoint, error) {
+	c, err := open(text, origin, pub)
 	if err != nil {
 		return Checkpoint{}, fmt.Errorf("cannot open checkpoint of %s: %w", origin, err)
 	}
 	return c, nil
 }
 
-func openCheckpoint(text, origin string, pub ed25519.PublicKey) (Checkpoint, error) {
-	log, err := NewNoteVerifier(origin, pub)
+func open(text, origin string, pub ed25519.PublicKey) (Checkpoint, error) {
+	log, err := sealer.NewNoteVerifier(origin, pub)
 	if err != nil {
 		return Checkpoint{}, err
 	}
-	signed, err := OpenNote(text, log, newSealVerifier(pub))
+	signed, err := sealer.OpenNote(text, log, newSealVerifier(pub))
 	if err != nil {
 		return Checkpoint{}, err
 	}
-	c, err := parseCheckpoint(signed.Text)
+	c, err := parse(signed.Text)
 	switch {
 	case err != nil:
 		return Checkpoint{}, err
@@ -95,9 +110,9 @@ func openCheckpoint(text, origin string, pub ed25519.PublicKey) (Checkpoint, err
 	return c, err
 }
 
-// parseCheckpoint reads the three lines of a checkpoint. SealedAt stays zero, because only a
+// parse reads the three lines of a checkpoint. SealedAt stays zero, because only a
 // signature states it. It verifies nothing.
-func parseCheckpoint(body string) (Checkpoint, error) {
+func parse(body string) (Checkpoint, error) {
 	var parsed log.Checkpoint
 	if _, err := parsed.Unmarshal([]byte(body)); err != nil {
 		return Checkpoint{}, err
@@ -112,10 +127,10 @@ func parseCheckpoint(body string) (Checkpoint, error) {
 	return c, CheckOrigin(c.Origin)
 }
 
-// ReadCheckpoint reads a signed checkpoint and verifies nothing. SealedAt is zero if no signature states it.
-func ReadCheckpoint(note string) (Checkpoint, error) {
+// Read reads a signed checkpoint and verifies nothing. SealedAt is zero if no signature states it.
+func Read(note string) (Checkpoint, error) {
 	body, signatures, _ := strings.Cut(note, "\n\n")
-	c, err := parseCheckpoint(body + "\n")
+	c, err := parse(body + "\n")
 	if err != nil {
 		return Checkpoint{}, err
 	}
@@ -125,119 +140,6 @@ func ReadCheckpoint(note string) (Checkpoint, error) {
 		}
 	}
 	return c, err
-}
-
-// InclusionProof proves that an event is under a signed checkpoint of its log.
-type InclusionProof struct {
-	// Index is the leaf of the event.
-	Index uint64
-	// Hashes are the RFC 6962 inclusion proof.
-	Hashes []merkle.Hash
-	// Checkpoint is the signed note, verbatim.
-	Checkpoint string
-}
-
-// Text is the C2SP tlog-proof, https://c2sp.org/tlog-proof. It has no extra line,
-// because no signature would cover that.
-func (p *InclusionProof) Text() string {
-	hashes := make([][len(merkle.Hash{})]byte, len(p.Hashes))
-	for i, h := range p.Hashes {
-		hashes[i] = h
-	}
-	return string(tlogproof.TLogProof{Index: p.Index, Hashes: hashes, Checkpoint: []byte(p.Checkpoint)}.Marshal())
-}
-
-// ParseInclusionProof reads exactly what Text writes. It verifies nothing.
-func ParseInclusionProof(text string) (InclusionProof, error) {
-	p, err := parseInclusionProof(text)
-	if err != nil {
-		return InclusionProof{}, fmt.Errorf("cannot read inclusion proof: %w", err)
-	}
-	return p, nil
-}
-
-func parseInclusionProof(text string) (p InclusionProof, err error) {
-	var parsed tlogproof.TLogProof
-	if err := parsed.Unmarshal([]byte(text)); err != nil {
-		return p, err
-	}
-	p = InclusionProof{Index: parsed.Index, Checkpoint: string(parsed.Checkpoint)}
-	for _, h := range parsed.Hashes {
-		p.Hashes = append(p.Hashes, h)
-	}
-	if p.Text() != text {
-		return p, canonical.ErrNotCanonical
-	}
-	return p, nil
-}
-
-// ConsistencyProof shows that one checkpoint of a log extends another.
-type ConsistencyProof struct {
-	// Hashes are the RFC 6962 consistency proof between the two sizes.
-	Hashes []merkle.Hash
-	// From and To are the signed notes, verbatim.
-	From, To string
-}
-
-// Append appends the canonical text: {"consistency":[…],"from":NOTE,"to":NOTE}.
-func (p *ConsistencyProof) Append(dst []byte) []byte {
-	dst = append(dst, `{"consistency":`...)
-	dst = AppendHashes(dst, p.Hashes)
-	dst = append(dst, `,"from":`...)
-	dst = canonical.AppendString(dst, p.From)
-	dst = append(dst, `,"to":`...)
-	dst = canonical.AppendString(dst, p.To)
-	return append(dst, '}')
-}
-
-// ParseConsistencyProof reads exactly what Append writes. It verifies nothing.
-func ParseConsistencyProof(text []byte) (p ConsistencyProof, err error) {
-	s := NewScanner(string(text))
-	s.Lit(`{"consistency":`)
-	p.Hashes = s.Hashes()
-	s.Lit(`,"from":`)
-	p.From = s.Name()
-	s.Lit(`,"to":`)
-	p.To = s.Name()
-	s.Lit(`}`)
-	if err := s.End(); err != nil {
-		return ConsistencyProof{}, fmt.Errorf("cannot read consistency proof: %w", err)
-	}
-	return p, nil
-}
-
-// ParseProvenEvent reads {"event":…,"proof":…}, as the service returns it. The event is
-// verbatim: it is the leaf. It verifies nothing.
-func ParseProvenEvent(text string) (event []byte, p InclusionProof, err error) {
-	s := NewScanner(text)
-	s.Lit(`{"event":`)
-	event = []byte(s.Object())
-	s.Lit(`,"proof":`)
-	proof := s.Name()
-	s.Lit(`}`)
-	if err := s.End(); err != nil {
-		return nil, p, fmt.Errorf("cannot read inclusion proof: %w", err)
-	}
-	p, err = ParseInclusionProof(proof)
-	return event, p, err
-}
-
-// FormatProvenEvent writes what ParseProvenEvent reads.
-func FormatProvenEvent(event []byte, p *InclusionProof) ([]byte, error) {
-	proof, err := canonical.JSON(p.Text())
-	if err != nil {
-		return nil, err
-	}
-	return slices.Concat([]byte(`{"event":`), event, []byte(`,"proof":`), proof, []byte("}")), nil
-}
-
-// ParseNote reads {"checkpoint":NOTE}, as the service returns it. It verifies nothing.
-func ParseNote(text string) (note string, err error) {
-	s := NewScanner(text)
-	s.Lit(`{"checkpoint":`)
-	note = s.Name()
-	s.Lit(`}`)
-	return note, s.End()
 }
 
 // sealName is the name of the signature that states when a checkpoint was sealed: a
@@ -281,7 +183,7 @@ type sealSigner struct {
 }
 
 func newSealSigner(key crypto.Signer, at time.Time) (note.Signer, error) {
-	pub, err := PublicKey(key)
+	pub, err := sealer.PublicKey(key)
 	if err != nil {
 		return nil, err
 	}
@@ -292,7 +194,7 @@ func newSealSigner(key crypto.Signer, at time.Time) (note.Signer, error) {
 }
 
 func (s sealSigner) Sign(msg []byte) ([]byte, error) {
-	sig, err := Sign(s.key, cosigned(msg, s.at))
+	sig, err := sealer.Sign(s.key, cosigned(msg, s.at))
 	if err != nil {
 		return nil, err
 	}
