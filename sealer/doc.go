@@ -11,11 +11,10 @@
 //   - Totals and amounts are recomputed from the entries, never trusted.
 //   - Personal data is not hashed, so erasing it breaks no proof.
 //
-// The package keeps no state, reads no clock, and uses randomness only in GenerateRoot and
-// pack.History. Keys are passed in as crypto.Signer and may be in another process. All functions are
-// safe for concurrent use. Package canonical writes and reads JSON in its one
-// form, package merkle has the tree that the events of a log are leaves of. Package verify judges
-// what was signed.
+// The package keeps no state, reads no clock, and uses no randomness. Keys are passed in as crypto.Signer and may be
+// in another process. All functions are safe for concurrent use. Package canonical writes and reads JSON in its one
+// form, package merkle has the tree that the events of a log are leaves of. What is made of events has packages of its
+// own, which import this one: keydir, checkpoint, settlement, pack, statement. Package verify judges what was signed.
 //
 // # Encoding
 //

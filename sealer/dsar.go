@@ -39,8 +39,8 @@ type DSARManifest struct {
 	// Pending counts, by node, the acknowledged records of all tenants that were only in the
 	// node's spool: the bundle may lack some of them.
 	Pending map[string]int64 `json:"pending"`
-	// SigningKeyID names the key of the signature, of PurposePack or, for a sandbox,
-	// PurposeSandbox.
+	// SigningKeyID names the key of the signature, of keydir.PurposePack or, for a sandbox,
+	// keydir.PurposeSandbox.
 	SigningKeyID string `json:"signingKeyId"`
 	TenantID     string `json:"tenantId"`
 	Version      int    `json:"v"` // 1

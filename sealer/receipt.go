@@ -135,7 +135,7 @@ type Delivery struct {
 
 // Signer seals deliveries for one node. It is safe for concurrent use if its key is.
 type Signer struct {
-	// KeyID is KeyID of the key's public half.
+	// KeyID is keydir.KeyID of the key's public half.
 	KeyID string
 	// Node is the id of the node, as it stands in each witness.
 	Node string

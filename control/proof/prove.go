@@ -10,8 +10,8 @@ import (
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/auth"
 	"muniment.example/pipeline"
-	"muniment.example/sealer"
 	"muniment.example/sealer/checkpoint"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/merkle"
 )
 
@@ -62,7 +62,7 @@ func (s *prover) sound(ctx context.Context, p Pack) (Pack, error) {
 	if err != nil {
 		return Pack{}, err
 	}
-	directory, err := sealer.ReadDirectory(text)
+	directory, err := keydir.Read(text)
 	if err != nil {
 		return Pack{}, err
 	}
@@ -74,9 +74,9 @@ func (s *prover) sound(ctx context.Context, p Pack) (Pack, error) {
 }
 
 // revoked lists the revoked keys of packs, of tenants and of the sandbox.
-func revoked(d *sealer.Directory) (keyIDs []string) {
+func revoked(d *keydir.Directory) (keyIDs []string) {
 	for i := range d.Keys {
-		if k := &d.Keys[i]; sealer.PurposeOf(k.Purpose).Packs && k.RevokedAt != nil {
+		if k := &d.Keys[i]; keydir.PurposeOf(k.Purpose).Packs && k.RevokedAt != nil {
 			keyIDs = append(keyIDs, k.KeyID)
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"muniment.example/pipeline"
 	"muniment.example/pipeline/conform"
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
 	"muniment.example/sealer/settlement"
@@ -63,12 +64,12 @@ func newFixture(t *testing.T, dir string) *fixture {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)
-	h := &fixture{t: t, clock: roomtest.NewClock(on(20).Time), warehouse: new(conform.MemoryWarehouse), loaded: sealer.Position{Generation: 1}, played: map[string]store.Instant{}, ends: map[uint64]*proof.End{}, key: &sealer.Signer{KeyID: sealer.KeyID(public), Key: private}}
+	h := &fixture{t: t, clock: roomtest.NewClock(on(20).Time), warehouse: new(conform.MemoryWarehouse), loaded: sealer.Position{Generation: 1}, played: map[string]store.Instant{}, ends: map[uint64]*proof.End{}, key: &sealer.Signer{KeyID: keydir.KeyID(public), Key: private}}
 	db := roomtest.Open(t, dir, h.clock.Now)
 	h.Service, err = New(Config{
 		DB: db, Sums: h.warehouse, Checked: h.warehouse, Warehouse: h.warehouse, Log: new(conform.MemoryLog), Packs: h, Keys: h,
 		Titles:  func(context.Context, string, []string) (map[string]paper.Right, error) { return nil, nil },
-		Purpose: func(context.Context, store.Querier, string) (string, error) { return sealer.PackPurpose(false), nil },
+		Purpose: func(context.Context, store.Querier, string) (string, error) { return keydir.PackPurpose(false), nil },
 	})
 	require.NoError(t, err)
 	h.change(`INSERT INTO tenants (tenant_id, org_id, created_at, updated_at, revision) VALUES ($1, 'org_b', 0, 0, 0) ON CONFLICT DO NOTHING`, tenantID)

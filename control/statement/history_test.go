@@ -40,6 +40,7 @@ import (
 	"muniment.example/pipeline/sqlite"
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
@@ -113,7 +114,7 @@ func newHistory(t *testing.T, warehouse loadable) *history {
 	h.Service, err = New(Config{
 		DB: db, Sums: sums, Checked: sums.Checked(), Warehouse: warehouse, Log: new(conform.MemoryLog), Packs: h, Keys: h.stage.Keys,
 		Titles:  func(context.Context, string, []string) (map[string]paper.Right, error) { return nil, nil },
-		Purpose: func(context.Context, store.Querier, string) (string, error) { return sealer.PackPurpose(false), nil },
+		Purpose: func(context.Context, store.Querier, string) (string, error) { return keydir.PackPurpose(false), nil },
 	})
 	require.NoError(t, err)
 	return h

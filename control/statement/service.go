@@ -44,7 +44,7 @@ type Packs interface {
 
 // Keys signs statements.
 type Keys interface {
-	// Signer returns the current key of a sealer.PackPurpose.
+	// Signer returns the current key of a keydir.PackPurpose.
 	Signer(ctx context.Context, purpose string) (*sealer.Signer, error)
 	// Vouches reports whether the transaction may still commit a signature by the key.
 	Vouches(ctx context.Context, tx *store.Tx, keyID string) (bool, error)
@@ -63,7 +63,7 @@ type Config struct {
 	Keys      Keys
 	// Titles returns how people name rights. Those that the tenant does not have are left out.
 	Titles func(ctx context.Context, tenantID string, rightIDs []string) (map[string]paper.Right, error)
-	// Purpose returns the sealer.PackPurpose of a tenant.
+	// Purpose returns the keydir.PackPurpose of a tenant.
 	Purpose func(ctx context.Context, q store.Querier, tenantID string) (string, error)
 }
 

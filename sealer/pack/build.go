@@ -13,6 +13,7 @@ import (
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/checkpoint"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/settlement"
 	"muniment.example/sealer/signature"
@@ -29,8 +30,8 @@ type Config struct {
 	Previous *Ref
 	// SealedAt must not be earlier than any entry.
 	SealedAt time.Time
-	// Directory is a signed key directory as SignDirectory returns it. It must list
-	// Key, with a PackPurpose, and the keys of all receipts, with the ReceiptPurpose of
+	// Directory is a signed key directory as keydir.Sign returns it. It must list
+	// Key, with a keydir.PackPurpose, and the keys of all receipts, with the keydir.ReceiptPurpose of
 	// the same: of the sandbox, or not.
 	Directory []byte
 	// Key is the Ed25519 key that signs the pack.
@@ -75,7 +76,7 @@ func NewBuilder(cfg Config) (*Builder, error) {
 }
 
 func newBuilder(cfg Config) (*Builder, error) {
-	directory, err := sealer.ReadDirectory(cfg.Directory)
+	directory, err := keydir.Read(cfg.Directory)
 	if err != nil {
 		return nil, err
 	}
@@ -83,9 +84,9 @@ func newBuilder(cfg Config) (*Builder, error) {
 	if err != nil {
 		return nil, err
 	}
-	sandbox := directory.OfSandbox(sealer.KeyID(pub))
-	if _, code := directory.Find(sealer.KeyID(pub), sealer.PackPurpose(sandbox), cfg.SealedAt); code != "" {
-		return nil, fmt.Errorf("key %s: %s", sealer.KeyID(pub), code)
+	sandbox := directory.OfSandbox(keydir.KeyID(pub))
+	if _, code := directory.Find(keydir.KeyID(pub), keydir.PackPurpose(sandbox), cfg.SealedAt); code != "" {
+		return nil, fmt.Errorf("key %s: %s", keydir.KeyID(pub), code)
 	}
 	if p := cfg.Previous; p != nil && (p.TreeSize != cfg.Before.Size() || p.RootHash != cfg.Before.Root()) {
 		return nil, fmt.Errorf("the previous pack %s does not end with the given tree", p.PackID)
@@ -95,7 +96,7 @@ func newBuilder(cfg Config) (*Builder, error) {
 	b.ledger.Settles, b.ledger.Keeps = true, true
 	b.ledger.Adopt(cfg.Rules)
 	b.ledger.Claim, b.ledger.Counted = b.claim, cfg.Counted
-	in := &Inspector{Directory: directory, Purpose: sealer.ReceiptPurpose(sandbox), SealedAt: cfg.SealedAt, Signatures: new(signature.Checker)}
+	in := &Inspector{Directory: directory, Purpose: keydir.ReceiptPurpose(sandbox), SealedAt: cfg.SealedAt, Signatures: new(signature.Checker)}
 	b.workers = NewWorkers(cmp.Or(cfg.Workers, runtime.GOMAXPROCS(0)), in.Inspect, b.ledger.Fold)
 	return b, nil
 }
@@ -182,7 +183,7 @@ func (b *Builder) sign() (*Pack, error) {
 		RootHash:     l.Tree.Root(),
 		SealedAt:     b.cfg.SealedAt,
 		Settlement:   settlement,
-		SigningKeyID: sealer.KeyID(pub),
+		SigningKeyID: keydir.KeyID(pub),
 		TenantID:     b.cfg.TenantID,
 		TreeSize:     l.Tree.Size(),
 	}
@@ -217,7 +218,7 @@ type Finding struct {
 // Inspector examines entries. A finding depends on these fields and the text only.
 // It is safe for concurrent use.
 type Inspector struct {
-	Directory *sealer.Directory
+	Directory *keydir.Directory
 	// Purpose is the purpose of the keys that may sign receipts.
 	Purpose string
 	// SealedAt is the moment by which a checkpoint covered all entries. An entry that is

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/pack"
 	"muniment.example/sealer/sealertest"
@@ -41,7 +42,7 @@ func TestSealRefuses(t *testing.T) {
 		}, "entry 1: key.revoked"},
 		"sandbox receipt": {func(w *sealertest.World) [][]byte {
 			key := sealertest.PrivateKey("sandbox")
-			w.Nodes[1] = &sealer.Signer{KeyID: sealer.KeyID(sealertest.Public(key)), Node: "nod_b", Key: key}
+			w.Nodes[1] = &sealer.Signer{KeyID: keydir.KeyID(sealertest.Public(key)), Node: "nod_b", Key: key}
 			return w.Run(2)
 		}, "entry 1: key.purpose"},
 		"moved receipt": {func(w *sealertest.World) [][]byte {

@@ -12,6 +12,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/merkle"
 )
 
@@ -94,7 +95,7 @@ type Reader struct {
 	header     Header
 	headerText []byte
 	signature  []byte
-	beside     *sealer.Key // from the sandbox's response; nil in other forms
+	beside     *keydir.Key // from the sandbox's response; nil in other forms
 
 	lines   *bufio.Reader // of a bundle
 	entries []string      // of an object, those not read yet
@@ -167,7 +168,7 @@ func (p *Reader) readObject(r io.Reader) error {
 	s.Lit(`}`)
 	if beside {
 		s.Lit(`,"verificationKey":`)
-		k := sealer.ReadAnsweredKey(&s)
+		k := keydir.ReadAnsweredKey(&s)
 		p.beside = &k
 		s.Lit(`}`)
 		if answer {
@@ -196,7 +197,7 @@ func (p *Reader) setSignature(keyID string, signature []byte) error {
 func (p *Reader) Header() *Header { return &p.header }
 
 // KeyBeside returns the key that a response of the sandbox has besides the pack; nil in other forms.
-func (p *Reader) KeyBeside() *sealer.Key { return p.beside }
+func (p *Reader) KeyBeside() *keydir.Key { return p.beside }
 
 // HeaderText returns the canonical text of the header, which the signature covers.
 func (p *Reader) HeaderText() []byte { return p.headerText }

@@ -49,7 +49,7 @@ type Header struct {
 	// Settlement is what the settlement rules make of the pack; nil if there are none.
 	Settlement *settlement.Settlement
 	// SigningKeyID names the key of the signature and of the checkpoint, of
-	// PurposePack or, for a sandbox, PurposeSandbox.
+	// keydir.PurposePack or, for a sandbox, keydir.PurposeSandbox.
 	SigningKeyID string
 	TenantID     string
 	// TreeSize is FirstIndex + Count.

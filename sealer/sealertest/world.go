@@ -20,6 +20,7 @@ import (
 
 	"muniment.example/gate"
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
@@ -60,7 +61,7 @@ type World struct {
 	Tenant   string
 	RootName string
 	VKey     string
-	Keys     []sealer.Key
+	Keys     []keydir.Key
 	Nodes    []*sealer.Signer
 	PackKey  ed25519.PrivateKey
 	Officer  string    // name of the directory key
@@ -94,19 +95,19 @@ func NewWorld(tb testing.TB) *World {
 		PackKey: PrivateKey("pack"), Officer: "directory", Until: Epoch.AddDate(2, 0, 0)}
 	_, w.VKey = RootKey(tb, w.RootName)
 	w.Keys = append(w.Keys,
-		sealer.NewKey(Public(PrivateKey(w.Officer)), sealer.PurposeDirectory, Epoch),
-		sealer.NewKey(Public(w.PackKey), sealer.PurposePack, Epoch),
-		sealer.NewKey(Public(PrivateKey("sandbox")), sealer.PurposeSandbox, Epoch))
+		keydir.NewKey(Public(PrivateKey(w.Officer)), keydir.PurposeDirectory, Epoch),
+		keydir.NewKey(Public(w.PackKey), keydir.PurposePack, Epoch),
+		keydir.NewKey(Public(PrivateKey("sandbox")), keydir.PurposeSandbox, Epoch))
 	for _, name := range []string{"nod_a", "nod_b"} {
 		key := PrivateKey(name)
-		w.Keys = append(w.Keys, sealer.NewKey(Public(key), sealer.PurposeReceipt, Epoch))
-		w.Nodes = append(w.Nodes, &sealer.Signer{KeyID: sealer.KeyID(Public(key)), Node: name, Key: key})
+		w.Keys = append(w.Keys, keydir.NewKey(Public(key), keydir.PurposeReceipt, Epoch))
+		w.Nodes = append(w.Nodes, &sealer.Signer{KeyID: keydir.KeyID(Public(key)), Node: name, Key: key})
 	}
 	return w
 }
 
 // Key returns the directory's entry of a key, to be changed.
-func (w *World) Key(id string) *sealer.Key {
+func (w *World) Key(id string) *keydir.Key {
 	for i := range w.Keys {
 		if w.Keys[i].KeyID == id {
 			return &w.Keys[i]
@@ -121,10 +122,10 @@ func (w *World) Directory() []byte {
 	w.TB.Helper()
 	root, _ := RootKey(w.TB, w.RootName)
 	key := PrivateKey(w.Officer)
-	delegation, err := sealer.Delegate(root, Public(key), w.Key(sealer.KeyID(Public(key))).NotBefore, w.Until)
+	delegation, err := keydir.Delegate(root, Public(key), w.Key(keydir.KeyID(Public(key))).NotBefore, w.Until)
 	require.NoError(w.TB, err)
-	text, err := sealer.SignDirectory(&sealer.Directory{
-		Keys: w.Keys, IssuedAt: w.Now, SnapshotID: sealer.KeyID(Public(key)), Delegation: delegation,
+	text, err := keydir.Sign(&keydir.Directory{
+		Keys: w.Keys, IssuedAt: w.Now, SnapshotID: keydir.KeyID(Public(key)), Delegation: delegation,
 	}, key)
 	require.NoError(w.TB, err)
 	return text

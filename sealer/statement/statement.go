@@ -19,6 +19,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/settlement"
 )
 
@@ -181,7 +182,7 @@ func Sign(s *Statement, key crypto.Signer) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot sign the statement %s: %w", s.StatementID, err)
 	}
-	return slices.Concat(text, []byte("\n"), sealer.SignatureLine(sealer.KeyID(pub), signature), []byte("\n")), nil
+	return slices.Concat(text, []byte("\n"), sealer.SignatureLine(keydir.KeyID(pub), signature), []byte("\n")), nil
 }
 
 // Parse reads the text of a statement and checks its sums. It verifies no signature,

@@ -15,6 +15,7 @@ import (
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/checkpoint"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/pack"
 )
 
@@ -22,7 +23,7 @@ import (
 type head struct {
 	checkpoint.Checkpoint
 	// key has signed it.
-	key *sealer.Key
+	key *keydir.Key
 	// revoked is set if the key was revoked after SealedAt. As a thief of the key can write any
 	// SealedAt, something else has to vouch for the head.
 	revoked bool
@@ -30,7 +31,7 @@ type head struct {
 
 // openHead opens a signed checkpoint of any log with the keys of d. A code says why it
 // can't be trusted.
-func openHead(d *sealer.Directory, text string) (head, sealer.Code, error) {
+func openHead(d *keydir.Directory, text string) (head, sealer.Code, error) {
 	origin, _, _ := strings.Cut(text, "\n")
 	keys, err := signers(d, text, origin)
 	if err == nil {
@@ -41,7 +42,7 @@ func openHead(d *sealer.Directory, text string) (head, sealer.Code, error) {
 	}
 	code := sealer.KeyUnknown
 	for _, key := range keys {
-		if !sealer.PurposeOf(key.Purpose).Packs {
+		if !keydir.PurposeOf(key.Purpose).Packs {
 			code = sealer.KeyPurpose
 			continue
 		}
@@ -60,7 +61,7 @@ func openHead(d *sealer.Directory, text string) (head, sealer.Code, error) {
 }
 
 // signers are the keys of d with the key hash of a note's first signature, which must be by name.
-func signers(d *sealer.Directory, text, name string) (keys []*sealer.Key, err error) {
+func signers(d *keydir.Directory, text, name string) (keys []*keydir.Key, err error) {
 	_, signatures, _ := strings.Cut(text, "\n\n")
 	id, err := firstKeyHash(signatures, name)
 	if err != nil {
@@ -107,7 +108,7 @@ func (h *head) latest() time.Time { return h.SealedAt.Add(time.Second - time.Mil
 
 // judge checks that the key may have signed. SealedAt is cut to the second, and may so be just
 // before the key's window.
-func (h *head) judge(d *sealer.Directory) sealer.Code {
+func (h *head) judge(d *keydir.Directory) sealer.Code {
 	at := h.SealedAt
 	if h.key.NotBefore.Truncate(time.Second).Equal(at) {
 		at = h.key.NotBefore
@@ -121,10 +122,10 @@ func (h *head) judge(d *sealer.Directory) sealer.Code {
 }
 
 // ofSandbox says whether the head is of a log of the sandbox.
-func (h *head) ofSandbox() bool { return sealer.PurposeOf(h.key.Purpose).Sandbox }
+func (h *head) ofSandbox() bool { return keydir.PurposeOf(h.key.Purpose).Sandbox }
 
 // receipts is the purpose of the keys that sign the receipts under the head.
-func (h *head) receipts() string { return sealer.ReceiptPurpose(h.ofSandbox()) }
+func (h *head) receipts() string { return keydir.ReceiptPurpose(h.ofSandbox()) }
 
 // checkpoint judges a signed checkpoint that a file holds, whose key may be revoked
 // and then needs something else that proves it. by is when it stood at the latest.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/pack"
 )
 
@@ -122,7 +123,7 @@ func worst(verdicts []Verdict) string {
 // KeyFault corrects a code that a directory gives about a key at a moment. By its own word the signature
 // of a revoked key may be later than the revocation: then nothing can prove it older. And a key may be
 // in its window, and only the directory at hand not reach that far.
-func KeyFault(d *sealer.Directory, keyID string, at time.Time, code sealer.Code) sealer.Code {
+func KeyFault(d *keydir.Directory, keyID string, at time.Time, code sealer.Code) sealer.Code {
 	k := d.Key(keyID)
 	revoked := k != nil && k.RevokedAt != nil && !at.Before(*k.RevokedAt)
 	switch {
@@ -135,7 +136,7 @@ func KeyFault(d *sealer.Directory, keyID string, at time.Time, code sealer.Code)
 }
 
 // entryFault is KeyFault for an entry.
-func entryFault(d *sealer.Directory, f *pack.Finding) sealer.Code {
+func entryFault(d *keydir.Directory, f *pack.Finding) sealer.Code {
 	if f.Delivery == nil {
 		return f.Code
 	}

@@ -17,6 +17,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/merkle"
 )
 
@@ -108,7 +109,7 @@ func (c *dsarCheck) verify(ctx context.Context, v *verification) {
 		return
 	}
 	c.say(SignatureOK, "the manifest of %s, of %s", c.manifest.JobID, c.manifest.CreatedAt)
-	if k := v.trust.newer.Key(c.manifest.SigningKeyID); k.Purpose == sealer.PurposeSandbox {
+	if k := v.trust.newer.Key(c.manifest.SigningKeyID); k.Purpose == keydir.PurposeSandbox {
 		c.noteSandbox(k.KeyID)
 	}
 	c.withBundle(func(file *os.File, size int64, r *zip.Reader) error {
@@ -120,10 +121,10 @@ func (c *dsarCheck) verify(ctx context.Context, v *verification) {
 }
 
 // packKey is the key for packs, or for a sandbox, that may have signed at a moment.
-func packKey(d *sealer.Directory, keyID string, at time.Time) (ed25519.PublicKey, sealer.Code) {
-	key, code := d.Find(keyID, sealer.PurposePack, at)
+func packKey(d *keydir.Directory, keyID string, at time.Time) (ed25519.PublicKey, sealer.Code) {
+	key, code := d.Find(keyID, keydir.PurposePack, at)
 	if code == sealer.KeyPurpose {
-		key, code = d.Find(keyID, sealer.PurposeSandbox, at)
+		key, code = d.Find(keyID, keydir.PurposeSandbox, at)
 	}
 	return key, KeyFault(d, keyID, at, code)
 }

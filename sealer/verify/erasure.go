@@ -11,6 +11,7 @@ import (
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/checkpoint"
+	"muniment.example/sealer/keydir"
 )
 
 // tombstone is what an event of an erasure says.
@@ -119,7 +120,7 @@ func (e *erasureFile) verify(v *verification) {
 		beside = "; not signed is what the response has besides, such as who requested it"
 	}
 	e.say(SignatureOK, "person %s of %s was erased up to %s, signed by key %s at %s%s", e.said.SubjectHash, e.said.TenantID, canonical.FormatTime(e.said.Until), key.KeyID, canonical.FormatTime(e.said.CompletedAt), beside)
-	if sealer.PurposeOf(key.Purpose).Sandbox {
+	if keydir.PurposeOf(key.Purpose).Sandbox {
 		e.noteSandbox(key.KeyID)
 	}
 	e.about = fmt.Sprintf("The service signed on %s that it has erased a person's data up to %s.", moment(e.said.CompletedAt), moment(e.said.Until))
@@ -127,14 +128,14 @@ func (e *erasureFile) verify(v *verification) {
 }
 
 // signedBy is the key that has signed the certificate, or a code that says why none counts.
-func (e *erasureFile) signedBy(d *sealer.Directory) (*sealer.Key, sealer.Code) {
+func (e *erasureFile) signedBy(d *keydir.Directory) (*keydir.Key, sealer.Code) {
 	keys, err := signers(d, e.text, "muniment/erasure")
 	switch {
 	case err != nil:
 		return nil, FormatInvalid
 	case len(keys) == 0:
 		return nil, sealer.KeyUnknown
-	case !sealer.PurposeOf(keys[0].Purpose).Packs:
+	case !keydir.PurposeOf(keys[0].Purpose).Packs:
 		return nil, sealer.KeyPurpose
 	}
 	key := keys[0]

@@ -11,6 +11,7 @@ import (
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/checkpoint"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/pack"
 )
@@ -47,7 +48,7 @@ func (e *exportCheck) open(v *verification) error {
 }
 
 // signers are the ids of the keys of d by which checkpoints are signed; "" for those of no key.
-func (e *exportCheck) signers(d *sealer.Directory) []string {
+func (e *exportCheck) signers(d *keydir.Directory) []string {
 	ids := []string{""}
 	for _, text := range e.header.Checkpoints {
 		if d == nil {
@@ -63,7 +64,7 @@ func (e *exportCheck) signers(d *sealer.Directory) []string {
 
 // sign opens the checkpoints and checks their sizes: they rise, each covers an entry that the
 // one before does not, and the last covers all.
-func (e *exportCheck) sign(v *verification, d *sealer.Directory) {
+func (e *exportCheck) sign(v *verification, d *keydir.Directory) {
 	if !e.ok() {
 		return
 	}

@@ -13,6 +13,7 @@ import (
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/checkpoint"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
 	"muniment.example/sealer/sealertest"
@@ -24,7 +25,7 @@ import (
 func (w *world) signAnyway(events [][]byte, earlier map[string]uint64) []byte {
 	w.TB.Helper()
 	text := w.Directory()
-	directory, err := sealer.ReadDirectory(text)
+	directory, err := keydir.Read(text)
 	require.NoError(w.TB, err)
 	l := pack.NewLedger(w.Tenant, w.Tree.Size(), w.Tree, nil)
 	l.Settles, l.Keeps = true, true
@@ -33,7 +34,7 @@ func (w *world) signAnyway(events [][]byte, earlier map[string]uint64) []byte {
 		first, ok := earlier[e.EventID]
 		return first, ok
 	}
-	in := pack.Inspector{Directory: directory, Purpose: sealer.PurposeReceipt, SealedAt: w.Now}
+	in := pack.Inspector{Directory: directory, Purpose: keydir.PurposeReceipt, SealedAt: w.Now}
 	for _, e := range events {
 		l.Fold(in.Inspect(e)[0])
 	}
@@ -44,7 +45,7 @@ func (w *world) signAnyway(events [][]byte, earlier map[string]uint64) []byte {
 	h := pack.Header{
 		Consistency: consistency, Count: len(events), Directory: text, Duplicates: l.Duplicates, FirstIndex: w.Tree.Size(),
 		Metering: l.Meter.Rows(), PackID: w.PackID(w.Packs + 1), Previous: w.Previous, RootHash: l.Tree.Root(), SealedAt: w.Now,
-		Settlement: settlement, SigningKeyID: sealer.KeyID(sealertest.Public(w.PackKey)), TenantID: w.Tenant, TreeSize: l.Tree.Size(),
+		Settlement: settlement, SigningKeyID: keydir.KeyID(sealertest.Public(w.PackKey)), TenantID: w.Tenant, TreeSize: l.Tree.Size(),
 	}
 	h.Checkpoint, err = checkpoint.Sign(checkpoint.Checkpoint{Origin: checkpoint.Origin(w.Tenant), Size: h.TreeSize, Root: h.RootHash, SealedAt: w.Now}, w.PackKey)
 	require.NoError(w.TB, err)

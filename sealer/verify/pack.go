@@ -13,6 +13,7 @@ import (
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/checkpoint"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/pack"
 	"muniment.example/sealer/settlement"
@@ -118,10 +119,10 @@ func (c *packCheck) run(ctx context.Context, r io.Reader, known *pack.History) e
 
 // key finds the pack's key, nil if it must not have signed, and the purpose that
 // its receipts' keys must have.
-func (c *packCheck) key(d *sealer.Directory) (pub ed25519.PublicKey, receipts string) {
+func (c *packCheck) key(d *keydir.Directory) (pub ed25519.PublicKey, receipts string) {
 	h := c.header
 	sandbox := d.OfSandbox(h.SigningKeyID)
-	purpose, receipts := sealer.PackPurpose(sandbox), sealer.ReceiptPurpose(sandbox)
+	purpose, receipts := keydir.PackPurpose(sandbox), keydir.ReceiptPurpose(sandbox)
 	pub, code := d.Find(h.SigningKeyID, purpose, h.SealedAt)
 	if code == sealer.KeyRevoked {
 		pub, code = d.FindSealed(h.SigningKeyID, purpose, h.SealedAt, h.SealedAt)
@@ -137,7 +138,7 @@ func (c *packCheck) key(d *sealer.Directory) (pub ed25519.PublicKey, receipts st
 
 // beside compares the key that came with the pack with the trusted keys. It proves nothing, but
 // its end or revocation counts: an answer may be newer than the keys at hand.
-func (c *packCheck) beside(k *sealer.Key, d *sealer.Directory) {
+func (c *packCheck) beside(k *keydir.Key, d *keydir.Directory) {
 	if k == nil {
 		return
 	}

@@ -17,6 +17,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/checkpoint"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
@@ -242,7 +243,7 @@ func TestAlteredPacks(t *testing.T) {
 		"header proof":      {replace(0, p.Header.Consistency[0].String(), p.Header.RootHash.String()), []sealer.Code{ConsistencyMismatch, sealer.SignatureInvalid, RootMismatch}},
 		"header checkpoint": {replace(0, `{"checkpoint":"`, `{"checkpoint":"x`), []sealer.Code{sealer.SignatureInvalid, CheckpointMismatch}},
 		"no signature":      {edit(func(l [][]byte) [][]byte { return l[:len(l)-1] }), []sealer.Code{FormatInvalid}},
-		"signed by another": {replace(11, p.Header.SigningKeyID, sealer.KeyID(sealertest.Public(sealertest.PrivateKey("sandbox")))), []sealer.Code{FormatInvalid}},
+		"signed by another": {replace(11, p.Header.SigningKeyID, keydir.KeyID(sealertest.Public(sealertest.PrivateKey("sandbox")))), []sealer.Code{FormatInvalid}},
 		"two signatures":    {edit(func(l [][]byte) [][]byte { return append(l, l[len(l)-1]) }), []sealer.Code{FormatInvalid}},
 		"blank line at end": {edit(func(l [][]byte) [][]byte { return append(l, nil) }), []sealer.Code{FormatInvalid}},
 		"blank line within": {edit(func(l [][]byte) [][]byte { return slices.Insert(l, 3, []byte{}) }), []sealer.Code{FormatInvalid}},
@@ -278,17 +279,17 @@ func TestForgedPacks(t *testing.T) {
 		events := w.Run(4)
 		p := w.Seal(events)
 		thief := sealertest.PrivateKey("thief")
-		header := bytes.ReplaceAll(p.HeaderText, []byte(p.Header.SigningKeyID), []byte(sealer.KeyID(sealertest.Public(thief))))
+		header := bytes.ReplaceAll(p.HeaderText, []byte(p.Header.SigningKeyID), []byte(keydir.KeyID(sealertest.Public(thief))))
 		signature, err := sign(thief, header)
 		require.NoError(t, err)
-		bundle := forge(slices.Concat([][]byte{header}, events, [][]byte{signatureLine(sealer.KeyID(sealertest.Public(thief)), signature)})...)
+		bundle := forge(slices.Concat([][]byte{header}, events, [][]byte{signatureLine(keydir.KeyID(sealertest.Public(thief)), signature)})...)
 		require.Equal(t, []sealer.Code{DirectoryInvalid}, failures(w.verdicts(bundle)))
 
 		// The directory as it was, and only the name of the key changed.
-		header = bytes.Replace(p.HeaderText, []byte(`"signingKeyId":"`+p.Header.SigningKeyID), []byte(`"signingKeyId":"`+sealer.KeyID(sealertest.Public(thief))), 1)
+		header = bytes.Replace(p.HeaderText, []byte(`"signingKeyId":"`+p.Header.SigningKeyID), []byte(`"signingKeyId":"`+keydir.KeyID(sealertest.Public(thief))), 1)
 		signature, err = sign(thief, header)
 		require.NoError(t, err)
-		bundle = forge(slices.Concat([][]byte{header}, events, [][]byte{signatureLine(sealer.KeyID(sealertest.Public(thief)), signature)})...)
+		bundle = forge(slices.Concat([][]byte{header}, events, [][]byte{signatureLine(keydir.KeyID(sealertest.Public(thief)), signature)})...)
 		require.Equal(t, []sealer.Code{sealer.KeyUnknown}, failures(w.verdicts(bundle)))
 	})
 	t.Run("under another root", func(t *testing.T) {
@@ -351,11 +352,11 @@ func (w *world) unbilled(p *pack.Pack, events [][]byte) []byte {
 // revokePackKey lets another key take over from the pack key, which is revoked.
 func (w *world) revokePackKey() {
 	w.TB.Helper()
-	stolen := sealer.KeyID(sealertest.Public(w.PackKey))
+	stolen := keydir.KeyID(sealertest.Public(w.PackKey))
 	revoked := w.Now.Add(time.Minute)
 	w.Now = revoked.Add(time.Minute)
 	w.PackKey = sealertest.PrivateKey("second pack key")
-	w.Keys = append(w.Keys, sealer.NewKey(sealertest.Public(w.PackKey), sealer.PurposePack, revoked))
+	w.Keys = append(w.Keys, keydir.NewKey(sealertest.Public(w.PackKey), keydir.PurposePack, revoked))
 	w.Key(stolen).RevokedAt = &revoked
 }
 
@@ -420,7 +421,7 @@ func TestSandboxPack(t *testing.T) {
 	w := newWorld(t)
 	key := sealertest.PrivateKey("sandbox")
 	w.PackKey = key
-	w.Nodes = []*sealer.Signer{{KeyID: sealer.KeyID(sealertest.Public(key)), Node: "nod_control", Key: key}}
+	w.Nodes = []*sealer.Signer{{KeyID: keydir.KeyID(sealertest.Public(key)), Node: "nod_control", Key: key}}
 	events := w.Run(5)
 	p := w.Seal(events)
 	require.Empty(t, failures(w.verdicts(pack.AppendObject(nil, p, events))))

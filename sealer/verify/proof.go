@@ -10,6 +10,7 @@ import (
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/checkpoint"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/pack"
 )
@@ -174,7 +175,7 @@ func (p *proofFiles) noDirectory() {
 
 // sign verifies the signatures of the checkpoint and who made them. A checkpoint
 // that needs nothing else is learned.
-func (c *headFile) sign(v *verification, d *sealer.Directory) {
+func (c *headFile) sign(v *verification, d *keydir.Directory) {
 	h, code, err := openHead(d, c.note)
 	switch {
 	case err != nil:

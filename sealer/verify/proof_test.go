@@ -14,6 +14,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/checkpoint"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/pack"
 	"muniment.example/sealer/sealertest"
@@ -70,7 +71,7 @@ func TestSandboxProof(t *testing.T) {
 	a := newArchive(t)
 	a.Tenant = sealertest.TenantID("sandbox")
 	key := sealertest.PrivateKey("sandbox")
-	a.PackKey, a.Nodes = key, []*sealer.Signer{{KeyID: sealer.KeyID(sealertest.Public(key)), Node: "nod_control", Key: key}}
+	a.PackKey, a.Nodes = key, []*sealer.Signer{{KeyID: keydir.KeyID(sealertest.Public(key)), Node: "nod_control", Key: key}}
 	a.add(3)
 	require.True(t, a.verify(a.Directory(), nil, file{"proof", a.proofAnswer(1, 0)}, file{"export", a.export(0, 3)}).OK)
 	note, err := checkpoint.Sign(checkpoint.Checkpoint{Origin: checkpoint.Origin(a.Tenant), Size: 3, Root: a.grown.Root(), SealedAt: a.Now}, sealertest.PrivateKey("pack"))
@@ -208,8 +209,8 @@ func TestSignersOfCheckpoints(t *testing.T) {
 		return []byte(text)
 	}
 	soon := a.Now.Add(time.Hour)
-	a.Key(sealer.KeyID(sealertest.Public(a.PackKey))).NotAfter = &soon
-	a.Key(sealer.KeyID(sealertest.Public(sealertest.PrivateKey("sandbox")))).NotBefore = sealertest.Epoch.Add(500 * time.Millisecond)
+	a.Key(keydir.KeyID(sealertest.Public(a.PackKey))).NotAfter = &soon
+	a.Key(keydir.KeyID(sealertest.Public(sealertest.PrivateKey("sandbox")))).NotBefore = sealertest.Epoch.Add(500 * time.Millisecond)
 	a.Now = soon.Add(time.Hour)
 	keys := a.Directory()
 	for about, x := range map[string]struct {
@@ -250,7 +251,7 @@ func TestRevokedWithinTheSecond(t *testing.T) {
 	a.Now = a.Now.Add(time.Hour)
 	for after, want := range map[time.Duration][]sealer.Code{0: {sealer.KeyRevoked}, 999 * time.Millisecond: {sealer.KeyRevoked}, time.Second: nil} {
 		revoked := sealed.Add(after)
-		for _, key := range []string{a.Nodes[1].KeyID, sealer.KeyID(sealertest.Public(a.PackKey))} {
+		for _, key := range []string{a.Nodes[1].KeyID, keydir.KeyID(sealertest.Public(a.PackKey))} {
 			a.Key(key).RevokedAt = &revoked
 			r := a.verify(a.Directory(), nil, file{"proof", a.proofAnswer(1, 0)}, file{"by", a.consistency(0, 0)})
 			if key == a.Nodes[1].KeyID {
@@ -328,12 +329,12 @@ func TestRevokedPackKey(t *testing.T) {
 	a := newArchive(t, 3)
 	old := a.PackKey
 	a.PackKey = sealertest.PrivateKey("pack 2")
-	a.Keys = append(a.Keys, sealer.NewKey(sealertest.Public(a.PackKey), sealer.PurposePack, sealertest.Epoch))
+	a.Keys = append(a.Keys, keydir.NewKey(sealertest.Public(a.PackKey), keydir.PurposePack, sealertest.Epoch))
 	a.add(5)
 	a.add(2)
 	revoked := a.Now
 	a.Now = a.Now.Add(time.Hour)
-	a.Key(sealer.KeyID(sealertest.Public(old))).RevokedAt = &revoked
+	a.Key(keydir.KeyID(sealertest.Public(old))).RevokedAt = &revoked
 	keys := a.Directory()
 
 	proof, note := file{"proof", a.proofAnswer(1, 0)}, file{"note", []byte(a.packs[0].Header.Checkpoint)}

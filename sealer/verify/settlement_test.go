@@ -17,6 +17,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
@@ -294,9 +295,9 @@ func ledgerOf(t testing.TB, w *world, h *pack.Header, events [][]byte) *pack.Led
 	l := pack.NewLedger(h.TenantID, h.FirstIndex, merkle.NewTree(), nil)
 	l.Claim, l.Settles = claimOf(h), true
 	l.Adopt(h.Rules())
-	d, err := sealer.ReadDirectory(w.Directory())
+	d, err := keydir.Read(w.Directory())
 	require.NoError(t, err)
-	in := pack.Inspector{Directory: d, Purpose: sealer.PurposeReceipt, SealedAt: w.Now}
+	in := pack.Inspector{Directory: d, Purpose: keydir.PurposeReceipt, SealedAt: w.Now}
 	for _, e := range events {
 		l.Fold(in.Inspect(e)[0])
 	}

@@ -15,6 +15,7 @@ import (
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/checkpoint"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/settlement"
 	"muniment.example/sealer/statement"
@@ -186,7 +187,7 @@ func (s *statementFile) authenticate(v *verification) {
 	s.signed = true
 	s.findPacks(v)
 	s.say(SignatureOK, "statement %s of %s, issued %s", said.StatementID, said.TenantID, canonical.FormatTime(said.IssuedAt.Time))
-	if sealer.PurposeOf(v.trust.newer.Key(s.keyID).Purpose).Sandbox {
+	if keydir.PurposeOf(v.trust.newer.Key(s.keyID).Purpose).Sandbox {
 		s.noteSandbox(s.keyID)
 	}
 	if s.issue == nil {

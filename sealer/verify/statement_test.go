@@ -16,6 +16,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
@@ -198,7 +199,7 @@ func (b *books) signed(s *statement.Statement) []byte {
 	require.NoError(b.TB, err)
 	signature, err := sign(b.PackKey, text)
 	require.NoError(b.TB, err)
-	return slices.Concat(text, []byte("\n"), signatureLine(sealer.KeyID(sealertest.Public(b.PackKey)), signature), []byte("\n"))
+	return slices.Concat(text, []byte("\n"), signatureLine(keydir.KeyID(sealertest.Public(b.PackKey)), signature), []byte("\n"))
 }
 
 // clone is a statement of its own.

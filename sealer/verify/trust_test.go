@@ -12,6 +12,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/checkpoint"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/pack"
 	"muniment.example/sealer/sealertest"
@@ -22,14 +23,14 @@ import (
 func (w *world) nextOfficer(name string) {
 	w.Now = w.Now.Add(time.Second)
 	w.Officer, w.Until = name, w.Now.AddDate(2, 0, 0)
-	w.Keys = append(w.Keys, sealer.NewKey(sealertest.Public(sealertest.PrivateKey(name)), sealer.PurposeDirectory, w.Now))
+	w.Keys = append(w.Keys, keydir.NewKey(sealertest.Public(sealertest.PrivateKey(name)), keydir.PurposeDirectory, w.Now))
 }
 
 // revoke has all later directories list a key as revoked.
 func (w *world) revoke(name string) {
 	w.Now = w.Now.Add(time.Second)
 	at := w.Now
-	w.Key(sealer.KeyID(sealertest.Public(sealertest.PrivateKey(name)))).RevokedAt = &at
+	w.Key(keydir.KeyID(sealertest.Public(sealertest.PrivateKey(name)))).RevokedAt = &at
 }
 
 // thief is a world in the hands of the thief of its directory key: it has a pack
@@ -39,15 +40,15 @@ func (a *archive) thief() *archive {
 	stolen := *a.world
 	b := &archive{world: &stolen, grown: merkle.NewTree()}
 	b.Tenant, b.Tree, b.Previous = sealertest.TenantID("stolen"), merkle.NewTree(), nil
-	b.PackKey, b.Nodes = sealertest.PrivateKey("thief"), []*sealer.Signer{{KeyID: sealer.KeyID(sealertest.Public(sealertest.PrivateKey("thief's node"))), Node: "nod_thief", Key: sealertest.PrivateKey("thief's node")}}
+	b.PackKey, b.Nodes = sealertest.PrivateKey("thief"), []*sealer.Signer{{KeyID: keydir.KeyID(sealertest.Public(sealertest.PrivateKey("thief's node"))), Node: "nod_thief", Key: sealertest.PrivateKey("thief's node")}}
 	b.Keys = slices.Clone(a.Keys)
 	b.Now = b.Until.Add(-time.Hour)
 	for i := range b.Keys {
-		if b.Keys[i].KeyID != sealer.KeyID(sealertest.Public(sealertest.PrivateKey(b.Officer))) {
+		if b.Keys[i].KeyID != keydir.KeyID(sealertest.Public(sealertest.PrivateKey(b.Officer))) {
 			b.Keys[i].RevokedAt = &sealertest.Epoch
 		}
 	}
-	b.Keys = append(b.Keys, sealer.NewKey(sealertest.Public(b.PackKey), sealer.PurposePack, sealertest.Epoch), sealer.NewKey(sealertest.Public(sealertest.PrivateKey("thief's node")), sealer.PurposeReceipt, sealertest.Epoch))
+	b.Keys = append(b.Keys, keydir.NewKey(sealertest.Public(b.PackKey), keydir.PurposePack, sealertest.Epoch), keydir.NewKey(sealertest.Public(sealertest.PrivateKey("thief's node")), keydir.PurposeReceipt, sealertest.Epoch))
 	return b
 }
 
@@ -77,8 +78,8 @@ func TestStolenDirectoryKey(t *testing.T) {
 	// The successor, which the thief lists and revokes.
 	a.nextOfficer("second directory")
 	rotated := file{"rotated", a.Directory()}
-	thief.Keys = append(thief.Keys, sealer.NewKey(sealertest.Public(sealertest.PrivateKey(a.Officer)), sealer.PurposeDirectory, a.Now))
-	thief.Key(sealer.KeyID(sealertest.Public(sealertest.PrivateKey(a.Officer)))).RevokedAt = &a.Now
+	thief.Keys = append(thief.Keys, keydir.NewKey(sealertest.Public(sealertest.PrivateKey(a.Officer)), keydir.PurposeDirectory, a.Now))
+	thief.Key(keydir.KeyID(sealertest.Public(sealertest.PrivateKey(a.Officer)))).RevokedAt = &a.Now
 	forgedKeys.text = thief.Directory()
 	a.revoke("directory")
 	revoked := file{"revoked", a.Directory()}
@@ -117,8 +118,8 @@ func TestOnlyLaterDelegationsRevoke(t *testing.T) {
 	a.nextOfficer("second directory")
 	thief := a.thief() // revokes the first key, with all others
 	a.nextOfficer("third directory")
-	thief.Keys = append(thief.Keys, sealer.NewKey(sealertest.Public(sealertest.PrivateKey(a.Officer)), sealer.PurposeDirectory, a.Now))
-	thief.Key(sealer.KeyID(sealertest.Public(sealertest.PrivateKey(a.Officer)))).RevokedAt = &a.Now
+	thief.Keys = append(thief.Keys, keydir.NewKey(sealertest.Public(sealertest.PrivateKey(a.Officer)), keydir.PurposeDirectory, a.Now))
+	thief.Key(keydir.KeyID(sealertest.Public(sealertest.PrivateKey(a.Officer)))).RevokedAt = &a.Now
 	two := file{"two", thief.Directory()}
 	require.Equal(t, [][]sealer.Code{{DirectoryRevoked}, nil}, fails(a.verify(nil, nil, one, two)), "by these two")
 	a.revoke("second directory")
@@ -130,8 +131,8 @@ func TestOnlyLaterDelegationsRevoke(t *testing.T) {
 // later delegated, though its key signs nothing later.
 func TestDelegationsOrder(t *testing.T) {
 	w := newWorld(t)
-	read := func() *sealer.Directory {
-		d, err := sealer.VerifyDirectory(w.Directory(), w.VKey)
+	read := func() *keydir.Directory {
+		d, err := keydir.Verify(w.Directory(), w.VKey)
 		require.NoError(t, err)
 		return d
 	}
@@ -142,7 +143,7 @@ func TestDelegationsOrder(t *testing.T) {
 	w.nextOfficer("second directory")
 	second := read()
 	require.True(t, newer.IssuedAt.After(second.IssuedAt))
-	order := []*sealer.Directory{first, newer, second}
+	order := []*keydir.Directory{first, newer, second}
 	for i, d := range order {
 		for j, other := range order {
 			require.Equal(t, i > j, d.Outranks(other), "%d and %d", i, j)
@@ -247,7 +248,7 @@ func TestNewlineBehindADirectory(t *testing.T) {
 // where keys are read.
 func TestWeakAnchors(t *testing.T) {
 	weak := ed25519.PublicKey(make([]byte, ed25519.PublicKeySize))
-	_, err := readKeys([]byte(keysAnswer(sealer.NewKey(weak, sealer.PurposeReceipt, sealertest.Epoch))))
+	_, err := readKeys([]byte(keysAnswer(keydir.NewKey(weak, keydir.PurposeReceipt, sealertest.Epoch))))
 	require.ErrorContains(t, err, `"/data/keys/0/publicKey"`)
 	vkey, err := note.NewEd25519VerifierKey("weak.example", weak)
 	require.NoError(t, err)

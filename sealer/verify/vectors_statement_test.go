@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/sealertest"
 	"muniment.example/sealer/statement"
@@ -84,7 +85,7 @@ func (v *vectors) statements() {
 	add("statement-altered", "a number of receipts was changed", []sealer.Code{sealer.EntryAltered, sealer.SignatureInvalid}, with(v.put("bad/statement-altered.json", altered))...)
 	cut := bytes.TrimSuffix(c.signed(&c.first), []byte("\n"))
 	add("statement-cut", "the last newline is missing", []sealer.Code{FormatInvalid}, with(v.put("bad/statement-cut.json", cut))...)
-	stranger := strings.Replace(string(c.signed(&c.first)), sealer.KeyID(sealertest.Public(c.PackKey)), strings.Repeat("0", 32), 1)
+	stranger := strings.Replace(string(c.signed(&c.first)), keydir.KeyID(sealertest.Public(c.PackKey)), strings.Repeat("0", 32), 1)
 	add("statement-by-a-stranger", "signed by a key that the directory does not list", []sealer.Code{sealer.KeyUnknown}, v.put("bad/statement-by-a-stranger.json", []byte(stranger)), packs[0], packs[1])
 	lie := func(name, about string, from *statement.Statement, change func(*statement.Statement), codes []sealer.Code, before ...string) {
 		s := clone(v.t, from)

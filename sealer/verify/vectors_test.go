@@ -19,6 +19,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/checkpoint"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
@@ -216,11 +217,11 @@ func (v *vectors) altered(p *pack.Pack, events [][]byte) {
 // forged signs what it must not.
 func (v *vectors) forged(p *pack.Pack, events [][]byte, before pack.Header) {
 	thief := sealertest.PrivateKey("thief")
-	header := bytes.Replace(p.HeaderText, []byte(`"signingKeyId":"`+p.Header.SigningKeyID), []byte(`"signingKeyId":"`+sealer.KeyID(sealertest.Public(thief))), 1)
+	header := bytes.Replace(p.HeaderText, []byte(`"signingKeyId":"`+p.Header.SigningKeyID), []byte(`"signingKeyId":"`+keydir.KeyID(sealertest.Public(thief))), 1)
 	signature, err := sign(thief, header)
 	require.NoError(v.t, err)
 	v.bad("signed-by-a-stranger", "the header is signed again by a key that the directory does not list",
-		forge(slices.Concat([][]byte{header}, events, [][]byte{signatureLine(sealer.KeyID(sealertest.Public(thief)), signature)})...), sealer.KeyUnknown)
+		forge(slices.Concat([][]byte{header}, events, [][]byte{signatureLine(keydir.KeyID(sealertest.Public(thief)), signature)})...), sealer.KeyUnknown)
 
 	lie := func(name, about string, change func(*pack.Header), codes ...sealer.Code) {
 		v.bad(name, about+"; signed by the pack's own key", v.w.resign(p, events, func(h *pack.Header) {
@@ -280,7 +281,7 @@ func (v *vectors) receipts(event []byte) {
 	bad("receipt-dwell", "another dwell", `"dwellMs":1500.25`, `"dwellMs":9500.25`, sealer.SignatureInvalid)
 	bad("receipt-witness", "another witness", `edge:nod_b`, `edge:nod_a`, sealer.SignatureInvalid)
 	bad("receipt-key", "the id of another node's key", d.KeyID, v.w.Nodes[0].KeyID, sealer.SignatureInvalid)
-	bad("receipt-pack-key", "the id of a key that is for packs", d.KeyID, sealer.KeyID(sealertest.Public(v.w.PackKey)), sealer.KeyPurpose)
+	bad("receipt-pack-key", "the id of a key that is for packs", d.KeyID, keydir.KeyID(sealertest.Public(v.w.PackKey)), sealer.KeyPurpose)
 	bad("receipt-unknown-key", "the id of no key", d.KeyID, strings.Repeat("0", 32), sealer.KeyUnknown)
 	bad("receipt-extra-field", "an eleventh field", `"version":"1"`, `"version":"1","more":1`, FormatInvalid)
 	bad("receipt-not-ok", "the answer says that the request was refused", `"ok": true`, `"ok": false`, FormatInvalid)

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/pack"
 	"muniment.example/sealer/sealertest"
 )
@@ -269,7 +270,7 @@ func TestVerifyReceipts(t *testing.T) {
 	require.Equal(t, "receipt !signature.invalid", verify(1, change(`edge:nod_a:`, `edge:nod_b:`)))
 	require.Equal(t, "receipt !key.unknown", verify(2, change(f.w.Nodes[0].KeyID, strings.Repeat("0", 32))))
 	require.Equal(t, "receipt !signature.invalid", verify(1, change(f.w.Nodes[0].KeyID, f.w.Nodes[1].KeyID)))
-	require.Equal(t, "receipt !key.purpose", verify(1, change(f.w.Nodes[0].KeyID, sealer.KeyID(sealertest.Public(f.w.PackKey)))))
+	require.Equal(t, "receipt !key.purpose", verify(1, change(f.w.Nodes[0].KeyID, keydir.KeyID(sealertest.Public(f.w.PackKey)))))
 	require.Equal(t, "receipt !format.invalid !key.outside_window", verify(1, change(`"issuedAt":"2026`, `"issuedAt":"2025`)))
 	for _, text := range [][]byte{nil, []byte("{}"), []byte("hello"), []byte("[]")} {
 		require.Equal(t, "unknown !format.unknown", verify(2, text))

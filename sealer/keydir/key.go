@@ -1,4 +1,4 @@
-package sealer
+package keydir
 
 import (
 	"bytes"
@@ -14,13 +14,14 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
+	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 )
 
 // Key is one entry of the key directory.
 type Key struct {
 	KeyID     string // KeyID of the public key
-	Algorithm string // Algorithm
+	Algorithm string // sealer.Algorithm
 	PublicKey string // 32 bytes, base64url
 	// NotBefore ≤ moment of signing < NotAfter; a nil NotAfter is open.
 	NotBefore time.Time
@@ -34,7 +35,7 @@ type Key struct {
 func NewKey(pub ed25519.PublicKey, purpose string, notBefore time.Time) Key {
 	return Key{
 		KeyID:     KeyID(pub),
-		Algorithm: Algorithm,
+		Algorithm: sealer.Algorithm,
 		PublicKey: canonical.Base64.EncodeToString(pub),
 		NotBefore: notBefore,
 		Purpose:   purpose,
@@ -54,7 +55,7 @@ func (k *Key) Public() (ed25519.PublicKey, error) {
 	if err != nil {
 		return nil, fmt.Errorf("key %s: %w", k.KeyID, err)
 	}
-	if k.KeyID != KeyID(pub) || k.Algorithm != Algorithm {
+	if k.KeyID != KeyID(pub) || k.Algorithm != sealer.Algorithm {
 		return nil, fmt.Errorf("key %s: id or algorithm is not that of its public key", k.KeyID)
 	}
 	return pub, nil
@@ -293,7 +294,7 @@ func delegationLines(text string) string {
 
 // checkRoot checks that the root has signed the delegation.
 func checkRoot(delegation string, root note.Verifier) error {
-	signed, err := OpenNote(delegation, root)
+	signed, err := sealer.OpenNote(delegation, root)
 	if _, unsigned := errors.AsType[*note.UnverifiedNoteError](err); unsigned {
 		return fmt.Errorf("delegation by the root: %w: it has no signature by %s", ErrOtherRoot, root.Name())
 	}

@@ -1,4 +1,10 @@
-package sealer
+// Package keydir has the key directory: the public keys that ever signed, each with its purpose and its window, signed by
+// a key to which the root has delegated. A signature is judged by it: which key, for what, and when.
+// Package sealer specifies its text. Private keys are not here: they are passed in as crypto.Signer
+// (package keyfile keeps them on disk, package control/signing those of control).
+//
+// It keeps no state and reads no clock; only GenerateRoot uses randomness.
+package keydir
 
 import (
 	"crypto"
@@ -7,6 +13,7 @@ import (
 	"fmt"
 	"time"
 
+	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 )
 
@@ -26,13 +33,13 @@ type Directory struct {
 	byID      map[string]int
 }
 
-// SignDirectory returns the canonical text of d, signed by the delegated key:
+// Sign returns the canonical text of d, signed by the delegated key:
 //
 //	{"delegation":…,"issuedAt":…,"keys":[…],"signature":{…},"snapshotId":…}
 //
-// The signature is over the same object without its member signature. SignDirectory fails
+// The signature is over the same object without its member signature. Sign fails
 // when Delegation is for another key, a key is malformed, or an id is twice there.
-func SignDirectory(d *Directory, key crypto.Signer) ([]byte, error) {
+func Sign(d *Directory, key crypto.Signer) ([]byte, error) {
 	text, err := d.sign(key)
 	if err != nil {
 		return nil, fmt.Errorf("cannot sign key directory: %w", err)
@@ -41,17 +48,17 @@ func SignDirectory(d *Directory, key crypto.Signer) ([]byte, error) {
 }
 
 func (d *Directory) sign(key crypto.Signer) ([]byte, error) {
-	pub, err := PublicKey(key)
+	pub, err := sealer.PublicKey(key)
 	if err != nil {
 		return nil, err
 	}
-	signature, err := Sign(key, d.append(nil, nil))
+	signature, err := sealer.Sign(key, d.append(nil, nil))
 	if err != nil {
 		return nil, err
 	}
-	text := d.append(nil, func(dst []byte) []byte { return AppendSignature(dst, KeyID(pub), signature) })
+	text := d.append(nil, func(dst []byte) []byte { return sealer.AppendSignature(dst, KeyID(pub), signature) })
 	// No directory is published that readers refuse.
-	if _, err := ReadDirectory(text); err != nil {
+	if _, err := Read(text); err != nil {
 		return nil, err
 	}
 	return text, nil
@@ -105,11 +112,11 @@ func appendNullTime(dst []byte, t *time.Time) []byte {
 	return canonical.AppendQuotedTime(dst, *t)
 }
 
-// ReadDirectory reads a signed directory strictly and verifies its signature by the directory
+// Read reads a signed directory strictly and verifies its signature by the directory
 // key that its delegation names. It does not verify the delegation's signature: see
-// VerifyDirectory.
-func ReadDirectory(text []byte) (*Directory, error) {
-	d, err := readDirectory(text)
+// Verify.
+func Read(text []byte) (*Directory, error) {
+	d, err := read(text)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read key directory: %w", err)
 	}
@@ -119,14 +126,14 @@ func ReadDirectory(text []byte) (*Directory, error) {
 // ErrOtherRoot: a directory is sound by itself, and does not claim that this root has delegated to it.
 var ErrOtherRoot = errors.New("the directory is of another root key")
 
-// VerifyDirectory reads as ReadDirectory does, and verifies that the root key, a C2SP vkey,
+// Verify reads as Read does, and verifies that the root key, a C2SP vkey,
 // has delegated to the directory key for the moment of issue; ErrOtherRoot if another one has.
-func VerifyDirectory(text []byte, rootVkey string) (*Directory, error) {
+func Verify(text []byte, rootVkey string) (*Directory, error) {
 	root, err := ReadRoot(rootVkey)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read root key: %w", err)
 	}
-	d, err := readDirectory(text)
+	d, err := read(text)
 	if err == nil {
 		err = checkRoot(d.Delegation, root)
 	}
@@ -136,9 +143,9 @@ func VerifyDirectory(text []byte, rootVkey string) (*Directory, error) {
 	return d, nil
 }
 
-func readDirectory(text []byte) (*Directory, error) {
+func read(text []byte) (*Directory, error) {
 	d := new(Directory)
-	s := NewScanner(string(text))
+	s := sealer.NewScanner(string(text))
 	s.Lit(`{"delegation":`)
 	d.Delegation = s.Name()
 	s.Lit(`,"issuedAt":`)
@@ -175,9 +182,9 @@ func readDirectory(text []byte) (*Directory, error) {
 	return d, d.checkDelegation(pub)
 }
 
-// NewDirectory returns an unsigned directory of keys that are taken on trust. It fails if a
+// New returns an unsigned directory of keys that are taken on trust. It fails if a
 // key id is there twice.
-func NewDirectory(keys []Key, issuedAt time.Time, snapshotID string) (*Directory, error) {
+func New(keys []Key, issuedAt time.Time, snapshotID string) (*Directory, error) {
 	d := &Directory{Keys: keys, IssuedAt: issuedAt, SnapshotID: snapshotID}
 	return d, d.index()
 }
@@ -224,7 +231,7 @@ func (d *Directory) Outranks(other *Directory) bool {
 	return d.IssuedAt.After(other.IssuedAt)
 }
 
-func readKey(s *Scanner) (k Key) {
+func readKey(s *sealer.Scanner) (k Key) {
 	s.Lit(`{"algorithm":`)
 	k.Algorithm = s.Name()
 	s.Lit(`,"keyId":`)
@@ -244,7 +251,7 @@ func readKey(s *Scanner) (k Key) {
 }
 
 // ReadAnsweredKey consumes a key as the sandbox returns it, whose members are in another order.
-func ReadAnsweredKey(s *Scanner) (k Key) {
+func ReadAnsweredKey(s *sealer.Scanner) (k Key) {
 	s.Lit(`{"keyId":`)
 	k.KeyID = s.Name()
 	s.Lit(`,"algorithm":`)
@@ -264,35 +271,35 @@ func ReadAnsweredKey(s *Scanner) (k Key) {
 }
 
 // Find returns the public key if it may have signed for purpose at the moment at, and
-// otherwise KeyUnknown, KeyPurpose, KeyOutsideWindow or KeyRevoked. After the end of its
+// otherwise sealer.KeyUnknown, KeyPurpose, KeyOutsideWindow or KeyRevoked. After the end of its
 // delegation the directory is valid for no key. A revoked key is refused at every moment,
 // because a thief of the key can write any; see FindSealed.
-func (d *Directory) Find(keyID, purpose string, at time.Time) (ed25519.PublicKey, Code) {
+func (d *Directory) Find(keyID, purpose string, at time.Time) (ed25519.PublicKey, sealer.Code) {
 	return d.find(keyID, purpose, at, nil)
 }
 
 // FindSealed is Find for a signature that a checkpoint of sealedAt covers: a key that was
 // revoked only after that is accepted.
-func (d *Directory) FindSealed(keyID, purpose string, at, sealedAt time.Time) (ed25519.PublicKey, Code) {
+func (d *Directory) FindSealed(keyID, purpose string, at, sealedAt time.Time) (ed25519.PublicKey, sealer.Code) {
 	return d.find(keyID, purpose, at, &sealedAt)
 }
 
-func (d *Directory) find(keyID, purpose string, at time.Time, sealedAt *time.Time) (ed25519.PublicKey, Code) {
+func (d *Directory) find(keyID, purpose string, at time.Time, sealedAt *time.Time) (ed25519.PublicKey, sealer.Code) {
 	k := d.Key(keyID)
 	if k == nil {
-		return nil, KeyUnknown
+		return nil, sealer.KeyUnknown
 	}
 	pub, err := k.Public()
 	switch {
 	case err != nil:
-		return nil, KeyUnknown
+		return nil, sealer.KeyUnknown
 	case k.Purpose != purpose:
-		return nil, KeyPurpose
+		return nil, sealer.KeyPurpose
 	case at.Before(k.NotBefore), k.NotAfter != nil && !at.Before(*k.NotAfter),
 		d.delegated != nil && !at.Before(d.delegated.NotAfter):
-		return nil, KeyOutsideWindow
+		return nil, sealer.KeyOutsideWindow
 	case k.RevokedAt != nil && (sealedAt == nil || !sealedAt.Before(*k.RevokedAt) || !at.Before(*k.RevokedAt)):
-		return nil, KeyRevoked
+		return nil, sealer.KeyRevoked
 	}
 	return pub, ""
 }

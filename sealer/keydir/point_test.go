@@ -1,4 +1,4 @@
-package sealer
+package keydir
 
 import (
 	"crypto/ed25519"
@@ -62,7 +62,7 @@ func TestWeakKeys(t *testing.T) {
 
 		vkey, err := note.NewEd25519VerifierKey("weak.example", pub)
 		require.NoError(t, err)
-		_, err = VerifyDirectory(nil, vkey)
+		_, err = Verify(nil, vkey)
 		require.ErrorContains(t, err, "root key", "%x", pub)
 		_, err = ReadDelegation("", vkey)
 		require.ErrorContains(t, err, "root key", "%x", pub)

@@ -1,4 +1,4 @@
-package sealer
+package keydir
 
 import (
 	"crypto/ed25519"

@@ -1,4 +1,4 @@
-package sealer
+package keydir
 
 import (
 	"strings"
