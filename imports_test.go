@@ -58,7 +58,7 @@ var packages = map[string][]string{
 	"control/console":           {"control/assets", "control/member", "control/playground", "control/route", "control/store", "gate", "gateway/api", "gateway/auth", "gateway/client", "sealer", "sealer/calendar", "sealer/canonical", "sealer/rate"},
 	"control/operator":          {"control/access", "control/assets", "control/node", "control/proof", "control/route", "control/store", "gateway/api", "pipeline", "sealer", "sealer/terminal"},
 	"control/dispute":           {"control/right", "control/route", "control/store", "gateway/api", "gateway/auth", "pipeline", "sealer", "sealer/canonical"},
-	"control/dsar":              {"control/challenge", "control/dispute", "control/erasure", "control/ingest", "control/member", "control/objects", "control/offer", "control/payable", "control/payeelink", "control/proof", "control/right", "control/route", "control/settle", "control/statement", "control/store", "control/table", "control/tenant", "control/webhook", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer", "sealer/canonical", "sealer/settlement"},
+	"control/dsar":              {"control/challenge", "control/dispute", "control/erasure", "control/ingest", "control/member", "control/objects", "control/offer", "control/payable", "control/payeelink", "control/proof", "control/right", "control/route", "control/settle", "control/statement", "control/store", "control/table", "control/tenant", "control/webhook", "gate", "gateway/api", "gateway/auth", "pipeline", "sealer", "sealer/canonical", "sealer/dsar", "sealer/settlement"},
 	"control/erasure":           {"control/route", "control/store", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/event":             {"control/analyst", "control/proof", "control/route", "control/store", "control/table", "gateway/api", "gateway/auth", "pipeline", "sealer"},
 	"control/export":            {"control/analyst", "control/reserve", "control/route", "control/table", "gateway/api", "gateway/remote", "sealer", "sealer/keyfile", "sealer/rate", "sealer/settlement"},
@@ -133,6 +133,7 @@ var packages = map[string][]string{
 	"sealer/calendar":           {},
 	"sealer/canonical":          {},
 	"sealer/checkpoint":         {"sealer", "sealer/canonical", "sealer/merkle"},
+	"sealer/dsar":               {"sealer", "sealer/canonical"},
 	"sealer/independent":        {},
 	"sealer/keydir":             {"sealer", "sealer/canonical"},
 	"sealer/keyfile":            {"sealer/keydir"},
@@ -144,7 +145,7 @@ var packages = map[string][]string{
 	"sealer/signature":          {},
 	"sealer/statement":          {"sealer", "sealer/canonical", "sealer/keydir", "sealer/settlement"},
 	"sealer/terminal":           {},
-	"sealer/verify":             {"gate", "sealer", "sealer/canonical", "sealer/checkpoint", "sealer/keydir", "sealer/merkle", "sealer/pack", "sealer/settlement", "sealer/signature", "sealer/statement", "sealer/terminal"},
+	"sealer/verify":             {"gate", "sealer", "sealer/canonical", "sealer/checkpoint", "sealer/dsar", "sealer/keydir", "sealer/merkle", "sealer/pack", "sealer/settlement", "sealer/signature", "sealer/statement", "sealer/terminal"},
 
 	// Programs of their own.
 	"deploy/stack/asks":             {},

@@ -1,4 +1,16 @@
-package sealer
+// Package dsar has bundles of personal data: it writes them, and reads their manifest. Package verify judges them.
+//
+// A bundle is a zip file: one file a section, all in one format, README.txt, which says what
+// they are, and manifest.json, which is signed:
+//
+//	{"manifest":{…},"signature":{"algorithm":"ed25519","keyId":…,"value":…}}
+//
+// The signature, by a key for packs, is over the RFC 8785 text of the manifest. For each file
+// that states its name, its number of rows, and length and SHA-256 of its bytes, both plain and
+// as compressed in the zip file. All else of the zip file follows from that, so each byte is
+// covered: entries have no time, comment or extra field, only flags 8 and version 20, and
+// follow each other in the order of the manifest, manifest.json last.
+package dsar
 
 import (
 	"archive/zip"
@@ -12,27 +24,17 @@ import (
 	"hash"
 	"io"
 
+	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 )
 
-// A DSAR bundle is a zip file: one file a section, all in one format, README.txt, which says what
-// they are, and manifest.json, which is signed:
-//
-//	{"manifest":{…},"signature":{"algorithm":"ed25519","keyId":…,"value":…}}
-//
-// The signature, by a key for packs, is over the RFC 8785 text of the manifest. For each file
-// that states its name, its number of rows, and length and SHA-256 of its bytes, both plain and
-// as compressed in the zip file. All else of the zip file follows from that, so each byte is
-// covered: entries have no time, comment or extra field, only flags 8 and version 20, and
-// follow each other in the order of the manifest, manifest.json last.
-
-// DSARManifest describes a bundle.
-type DSARManifest struct {
+// Manifest describes a bundle.
+type Manifest struct {
 	// AsOf is the log position before which everything is in the bundle.
 	AsOf      string          `json:"asOf"`
 	CreatedAt string          `json:"createdAt"`
 	Directory json.RawMessage `json:"directory"` // the signed key directory, verbatim
-	Files     []DSARFile      `json:"files"`
+	Files     []File          `json:"files"`
 	Format    string          `json:"format"` // JSON, CSV, NDJSON or PARQUET
 	JobID     string          `json:"jobId"`
 	Kind      string          `json:"kind"` // of the job
@@ -46,8 +48,8 @@ type DSARManifest struct {
 	Version      int    `json:"v"` // 1
 }
 
-// DSARFile is a section of a bundle.
-type DSARFile struct {
+// File is a section of a bundle.
+type File struct {
 	Bytes        int64  `json:"bytes"`
 	Name         string `json:"name"`
 	PackedBytes  int64  `json:"packedBytes"`
@@ -57,9 +59,9 @@ type DSARFile struct {
 }
 
 const (
-	DSARManifestName     = "manifest.json"
-	DSARReadmeName       = "README.txt"
-	MaxDSARManifestBytes = 16 << 20
+	ManifestName     = "manifest.json"
+	ReadmeName       = "README.txt"
+	MaxManifestBytes = 16 << 20
 )
 
 // sum counts and hashes the bytes that are written through it.
@@ -80,20 +82,20 @@ func (s *sum) Write(p []byte) (int, error) {
 
 func (s *sum) text() string { return canonical.Base64.EncodeToString(s.hash.Sum(nil)) }
 
-// DSARWriter writes a bundle. Its memory doesn't grow with the rows.
-type DSARWriter struct {
+// Writer writes a bundle. Its memory doesn't grow with the rows.
+type Writer struct {
 	zip    *zip.Writer
 	whole  *sum
 	packed *sum // of the file that is being written
 	plain  *sum
 	rows   int64
-	files  []DSARFile
+	files  []File
 	name   string
 }
 
-// NewDSARWriter begins a bundle.
-func NewDSARWriter(w io.Writer) *DSARWriter {
-	b := &DSARWriter{whole: newSum(w), files: []DSARFile{}}
+// NewWriter begins a bundle.
+func NewWriter(w io.Writer) *Writer {
+	b := &Writer{whole: newSum(w), files: []File{}}
 	b.zip = zip.NewWriter(b.whole)
 	begin := func(pack func(io.Writer) (io.WriteCloser, error)) zip.Compressor {
 		return func(w io.Writer) (io.WriteCloser, error) {
@@ -113,7 +115,7 @@ func (plainWriter) Close() error { return nil }
 
 // File begins the next file; the one before must not be written to any more. A file that is
 // packed already is stored uncompressed.
-func (b *DSARWriter) File(name string, packed bool) (io.Writer, error) {
+func (b *Writer) File(name string, packed bool) (io.Writer, error) {
 	method := zip.Deflate
 	if packed {
 		method = zip.Store
@@ -127,15 +129,15 @@ func (b *DSARWriter) File(name string, packed bool) (io.Writer, error) {
 }
 
 // Rows adds n to the number of rows of the file that is being written.
-func (b *DSARWriter) Rows(n int64) { b.rows += n }
+func (b *Writer) Rows(n int64) { b.rows += n }
 
 // Bytes is how many bytes of the bundle were written so far, without those in buffers.
-func (b *DSARWriter) Bytes() int64 { return b.whole.n }
+func (b *Writer) Bytes() int64 { return b.whole.n }
 
 // end adds the file that is complete to the manifest's list.
-func (b *DSARWriter) end() {
+func (b *Writer) end() {
 	if b.plain != nil {
-		b.files = append(b.files, DSARFile{Bytes: b.plain.n, Name: b.name, PackedBytes: b.packed.n, PackedSHA256: b.packed.text(), Rows: b.rows, SHA256: b.plain.text()})
+		b.files = append(b.files, File{Bytes: b.plain.n, Name: b.name, PackedBytes: b.packed.n, PackedSHA256: b.packed.text(), Rows: b.rows, SHA256: b.plain.text()})
 		b.plain = nil
 	}
 }
@@ -143,8 +145,8 @@ func (b *DSARWriter) end() {
 // Close ends the bundle with its manifest, and returns the bundle's length and its SHA-256 in
 // base64url. The caller has set all of m but Files, SigningKeyID and Version. It does not close
 // the underlying writer.
-func (b *DSARWriter) Close(m DSARManifest, signer *Signer) (bytes int64, digest string, err error) {
-	w, err := b.zip.CreateHeader(&zip.FileHeader{Name: DSARManifestName, Method: zip.Store})
+func (b *Writer) Close(m Manifest, signer *sealer.Signer) (bytes int64, digest string, err error) {
+	w, err := b.zip.CreateHeader(&zip.FileHeader{Name: ManifestName, Method: zip.Store})
 	if err != nil {
 		return 0, "", err
 	}
@@ -158,17 +160,17 @@ func (b *DSARWriter) Close(m DSARManifest, signer *Signer) (bytes int64, digest 
 		return 0, "", fmt.Errorf("cannot sign the manifest: %w", err)
 	}
 	whole := append([]byte(`{"manifest":`), text...)
-	whole = append(AppendSignature(append(whole, `,"signature":`...), signer.KeyID, signature), '}')
+	whole = append(sealer.AppendSignature(append(whole, `,"signature":`...), signer.KeyID, signature), '}')
 	if _, err = w.Write(whole); err == nil {
 		err = b.zip.Close()
 	}
 	return b.whole.n, b.whole.text(), err
 }
 
-// ParseDSARManifest reads manifest.json strictly, and also returns the signed text and its
+// ParseManifest reads manifest.json strictly, and also returns the signed text and its
 // signature. It verifies nothing.
-func ParseDSARManifest(text []byte) (m DSARManifest, signed, signature []byte, err error) {
-	s := NewScanner(string(text))
+func ParseManifest(text []byte) (m Manifest, signed, signature []byte, err error) {
+	s := sealer.NewScanner(string(text))
 	s.Lit(`{"manifest":`)
 	from := s.At
 	s.Object()
