@@ -361,25 +361,26 @@ func (r *reconciler) compare(ctx context.Context, tenantID string, span *proof.S
 
 // reconcileStatement recomputes a statement, adds the result to the response, and returns the record.
 func (r *reconciler) reconcileStatement(ctx context.Context, tenantID, id string, answer *Reconciliation) (*fullStatement, error) {
-	s, err := r.restate(ctx, tenantID, id)
+	again, err := r.restate(ctx, tenantID, id)
 	if err != nil {
 		return nil, err
 	}
+	s := again.record
 	one := ReconciledStatement{
 		StatementID: s.ID, State: s.State, From: s.From, To: s.To, Currency: s.Currency, CounterpartyID: s.CounterpartyID, Corrects: s.Corrects,
 		Stated: Stated{s.Receipts, s.Total, s.HeldAmount}, Months: []MonthDue{},
 	}
-	if s.now != nil {
-		one.Recomputed = &Recomputed{Stated: Stated{receiptsOf(s.now), s.now.Total, s.now.HeldAmount}}
+	if again.now != nil {
+		one.Recomputed = &Recomputed{Stated: Stated{receiptsOf(again.now), again.now.Total, again.now.HeldAmount}}
 	}
-	if s.differs != "" {
-		answer.Differences = append(answer.Differences, ReconciledDifference{statementDiffers, s.ID, s.differs})
+	if again.differs != "" {
+		answer.Differences = append(answer.Differences, ReconciledDifference{statementDiffers, s.ID, again.differs})
 	}
 	if one.Late, err = r.late(ctx, &s.Statement); err != nil {
 		return nil, err
 	}
 	answer.Statements = append(answer.Statements, one)
-	return s.fullStatement, nil
+	return s, nil
 }
 
 // late counts the metered receipts of a statement's period that are after its asOf.

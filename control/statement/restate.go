@@ -45,7 +45,7 @@ func (r *reconciler) Restate(ctx context.Context, tenantID, id string) (*Differe
 
 // restatement is an issued statement with its recomputed document.
 type restatement struct {
-	*fullStatement
+	record *fullStatement
 	// now is nil if it can't be computed: a restored database lacks the data, or the statement's
 	// record or text was edited.
 	now *statement.Statement
@@ -65,7 +65,7 @@ func (r *reconciler) restate(ctx context.Context, tenantID, id string) (again re
 	if err != nil {
 		return again, err
 	}
-	again = restatement{fullStatement: s, by: Difference{0, "0", "0"}}
+	again = restatement{record: s, by: Difference{0, "0", "0"}}
 	switch {
 	case !logged:
 		again.differs = "the statement's record in the database differs from its event in the log: the signed file that was handed out is the proof"
