@@ -22,6 +22,7 @@ import (
 	"muniment.example/pipeline/segment"
 	"muniment.example/pipeline/sqlite"
 	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/terminal"
 )
 
@@ -109,11 +110,11 @@ func readEvents(name string, take func(event []byte) error) (err error) {
 		return nil
 	}
 	var in interface{ Next() ([]byte, error) }
-	if in, err = sealer.ReadPack(start); err != nil {
+	if in, err = pack.Read(start); err != nil {
 		if _, err := file.Seek(0, io.SeekStart); err != nil {
 			return err
 		}
-		if in, err = sealer.ReadExport(file); err != nil {
+		if in, err = pack.ReadExport(file); err != nil {
 			return errors.New("it is neither an export of events nor a proof pack")
 		}
 	}

@@ -22,6 +22,7 @@ import (
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/certs/certstest"
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 )
 
 // shown is a handler whose requests come over connections that showed certificates.
@@ -82,7 +83,7 @@ func TestJoinByCertificate(t *testing.T) {
 	first := get[string](t, h.joinOver(chain, struct {
 		api.JoinRequest
 		Purpose string `json:"purpose"`
-	}{q, sealer.PurposePack}).ok(), "notBefore")
+	}{q, keydir.PurposePack}).ok(), "notBefore")
 	require.Equal(t, []string{"node.joined", "key.enrolled"}, h.newest(api.SystemTenant, 2))
 	events := h.events(api.SystemTenant)
 	joined := events[len(events)-2]
@@ -92,7 +93,7 @@ func TestJoinByCertificate(t *testing.T) {
 	require.NoError(t, err)
 	key := keys.Keys[len(keys.Keys)-1]
 	require.Equal(t, n.id, key.NodeID)
-	require.Equal(t, sealer.PurposeReceipt, key.Purpose, "whatever was requested")
+	require.Equal(t, keydir.PurposeReceipt, key.Purpose, "whatever was requested")
 
 	// The answer was lost, or the node was restarted, and its certificate renewed meanwhile.
 	require.Equal(t, first, get[string](t, h.joinOver(chain, q).ok(), "notBefore"))
@@ -171,7 +172,7 @@ func TestJoinByCertificateIsRefused(t *testing.T) {
 
 	// A key that was revoked, or is another node's, joins no more.
 	h.joinOver(chain, seen).ok()
-	keyID := sealer.KeyID(n.key.Public().(ed25519.PublicKey))
+	keyID := keydir.KeyID(n.key.Public().(ed25519.PublicKey))
 	_, err := h.keys.Revoke(t.Context(), keyID, signing.Revocation{Force: true}, store.ByOperator())
 	require.NoError(t, err)
 	again := newNewcomer(t)

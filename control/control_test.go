@@ -52,6 +52,8 @@ import (
 	"muniment.example/pipeline"
 	"muniment.example/pipeline/conform"
 	"muniment.example/sealer"
+	"muniment.example/sealer/checkpoint"
+	"muniment.example/sealer/settlement"
 )
 
 const adminToken = "adm_secret_of_the_test"
@@ -197,8 +199,8 @@ type noEvents struct{}
 func (noEvents) Events(context.Context, pipeline.EventQuery) ([]pipeline.Row, error) { return nil, nil }
 
 // Inclusion implements payeelink.Log.
-func (noEvents) Inclusion(context.Context, pipeline.Row, bool) (sealer.InclusionProof, bool, error) {
-	return sealer.InclusionProof{}, false, nil
+func (noEvents) Inclusion(context.Context, pipeline.Row, bool) (checkpoint.InclusionProof, bool, error) {
+	return checkpoint.InclusionProof{}, false, nil
 }
 
 // noPacks are those of tenants without a delivery.
@@ -208,7 +210,7 @@ type noPacks struct{}
 func (noPacks) SealToEnd(context.Context, string, sealer.Ref) (*proof.End, error) { return nil, nil }
 
 // RulesAt implements statement.Packs.
-func (noPacks) RulesAt(context.Context, string, uint64) ([]sealer.SettlementRule, error) {
+func (noPacks) RulesAt(context.Context, string, uint64) ([]settlement.Rule, error) {
 	return nil, api.NotFound("proof pack")
 }
 
@@ -223,7 +225,7 @@ func (noPacks) Span(context.Context, string, int64, int64) (*proof.Span, error) 
 }
 
 // Scopes implements statement.Packs.
-func (noPacks) Scopes(context.Context, string, *sealer.ScopeNames, []string) ([]sealer.SettlementRight, error) {
+func (noPacks) Scopes(context.Context, string, *settlement.ScopeNames, []string) ([]settlement.Right, error) {
 	return nil, nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 )
 
 // TestExpelNode: only force removes a node that does not answer, and what is out
@@ -116,7 +117,7 @@ func TestLeavingNodeGetsNoKey(t *testing.T) {
 		t.Run(first+" first", func(t *testing.T) {
 			h := newFixture(t)
 			n, next := newNewcomer(t), newNewcomer(t).key
-			id := sealer.KeyID(n.key.Public().(ed25519.PublicKey))
+			id := keydir.KeyID(n.key.Public().(ed25519.PublicKey))
 			credential := h.admit(n, h.invite())
 			start := func() api.Started {
 				body, err := json.Marshal(api.StartRequest{SigningKeys: []string{id}})
@@ -134,7 +135,7 @@ func TestLeavingNodeGetsNoKey(t *testing.T) {
 			expelled := false
 			expel := func() {
 				_, err := h.nodes.Expel(t.Context(), n.id, node.Expulsion{Revocation: signing.Revocation{Seal: func(_ context.Context, _, purpose string) ([]signing.Unsealed, error) {
-					require.Equal(t, sealer.PurposeReceipt, purpose)
+					require.Equal(t, keydir.PurposeReceipt, purpose)
 					message := n.enrolVouched(h, credential, next, nil, time.Now().Add(time.Second)).refused(409, api.StateConflict)
 					require.Contains(t, message, "is to leave")
 					v := start()
@@ -165,7 +166,7 @@ func TestLeavingNodeDisownsNothing(t *testing.T) {
 	h := newFixture(t)
 	n := newNewcomer(t)
 	credential := h.admit(n, h.invite())
-	id := sealer.KeyID(n.key.Public().(ed25519.PublicKey))
+	id := keydir.KeyID(n.key.Public().(ed25519.PublicKey))
 	h.admin("POST", "/admin/nodes/"+n.id+"/expel", "").refused(409, api.StateConflict)
 	signed := time.Now().UTC().Truncate(time.Millisecond)
 	v := h.retire(credential, id, signed.Add(-time.Hour)).ok()

@@ -19,6 +19,7 @@ import (
 	"muniment.example/pipeline/segment"
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/keydir"
 )
 
 // admin sends a request of the operator's.
@@ -490,7 +491,7 @@ func TestOperatorChangesSigningKeys(t *testing.T) {
 		for _, k := range get[[]any](t, h.admin("GET", "/admin/signing-keys", "").ok(), "keys") {
 			k := k.(map[string]any)
 			// Only a directory key has an end from the beginning on.
-			if k["purpose"] == purpose && k["state"] == "ACTIVE" && (k["notAfter"] == nil || purpose == sealer.PurposeDirectory) {
+			if k["purpose"] == purpose && k["state"] == "ACTIVE" && (k["notAfter"] == nil || purpose == keydir.PurposeDirectory) {
 				return get[string](t, k, "keyId")
 			}
 		}
@@ -500,7 +501,7 @@ func TestOperatorChangesSigningKeys(t *testing.T) {
 	require.Equal(t, h.keys.RootVkey(), get[string](t, list.ok(), "root"))
 	require.NotContains(t, list.text, "PRIVATE")
 
-	for _, purpose := range []string{sealer.PurposeWebhook, sealer.PurposePack, sealer.PurposeDirectory} {
+	for _, purpose := range []string{keydir.PurposeWebhook, keydir.PurposePack, keydir.PurposeDirectory} {
 		old := current(purpose)
 		rotated := h.admin("POST", "/admin/signing-keys/"+old+"/rotate", "").ok()
 		next := get[string](t, rotated, "key", "keyId")
@@ -524,6 +525,6 @@ func TestOperatorChangesSigningKeys(t *testing.T) {
 	}
 	d, err := h.keys.Directory(context.Background())
 	require.NoError(t, err)
-	_, err = sealer.VerifyDirectory(d, h.keys.RootVkey())
+	_, err = keydir.Verify(d, h.keys.RootVkey())
 	require.NoError(t, err)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/gateway/api"
-	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 )
 
 // enrol enrols a next key of the node, in force from a time on, for which the one
@@ -51,7 +51,7 @@ func TestNodeKeys(t *testing.T) {
 	credential := h.admit(n, h.invite())
 	other := newNewcomer(t)
 	foreign := h.admit(other, h.invite())
-	id := func(key ed25519.PrivateKey) string { return sealer.KeyID(key.Public().(ed25519.PublicKey)) }
+	id := func(key ed25519.PrivateKey) string { return keydir.KeyID(key.Public().(ed25519.PublicKey)) }
 	keyOf := func(a answer) (k api.SigningKey) {
 		text, err := json.Marshal(a.ok())
 		require.NoError(t, err)
@@ -111,7 +111,7 @@ func TestStolenCredential(t *testing.T) {
 	n.enrolVouched(h, credential, second, n.key, time.Now()).ok()
 	steal(nil, thief, n.key)                                    // the old key vouches no more
 	n.enrolVouched(h, credential, second, nil, time.Now()).ok() // the answer was lost: nothing is enrolled again
-	id := sealer.KeyID(second.Public().(ed25519.PublicKey))
+	id := keydir.KeyID(second.Public().(ed25519.PublicKey))
 	h.admin("POST", "/admin/signing-keys/"+id+"/revoke", `{"force":true}`).ok()
 	n.enrolVouched(h, credential, third, nil, time.Now().Add(time.Second)).ok()
 	steal(nil, second)
@@ -121,7 +121,7 @@ func TestStolenCredential(t *testing.T) {
 // force, or the node itself, lets the key go.
 func TestRevokeKeyOfANodeThatHasGone(t *testing.T) {
 	h := newFixture(t)
-	id := func(key ed25519.PrivateKey) string { return sealer.KeyID(key.Public().(ed25519.PublicKey)) }
+	id := func(key ed25519.PrivateKey) string { return keydir.KeyID(key.Public().(ed25519.PublicKey)) }
 	revoke := func(key ed25519.PrivateKey, body string) answer {
 		return h.admin("POST", "/admin/signing-keys/"+id(key)+"/revoke", body)
 	}

@@ -19,7 +19,7 @@ import (
 	"muniment.example/control/store"
 	"muniment.example/deploy/stack/stacktest"
 	"muniment.example/gateway/api"
-	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 )
 
 // newcomer is a node that wants to join.
@@ -79,9 +79,9 @@ func TestJoin(t *testing.T) {
 	n.start(h).refused(401, api.AuthInvalid)
 	joined := h.join(n.request(invitation)).ok()
 
-	directory, err := sealer.ReadDirectory([]byte(h.call("", "GET", "/.well-known/muniment/keys.json", "").text))
+	directory, err := keydir.Read([]byte(h.call("", "GET", "/.well-known/muniment/keys.json", "").text))
 	require.NoError(t, err)
-	keyID := sealer.KeyID(n.key.Public().(ed25519.PublicKey))
+	keyID := keydir.KeyID(n.key.Public().(ed25519.PublicKey))
 	i := -1
 	for at, k := range directory.Keys {
 		if k.KeyID == keyID {
@@ -89,7 +89,7 @@ func TestJoin(t *testing.T) {
 		}
 	}
 	require.GreaterOrEqual(t, i, 0, "the node's key is in the directory")
-	require.Equal(t, sealer.PurposeReceipt, directory.Keys[i].Purpose)
+	require.Equal(t, keydir.PurposeReceipt, directory.Keys[i].Purpose)
 	require.Equal(t, directory.Keys[i].NotBefore.Format(time.RFC3339Nano), get[string](t, joined, "notBefore"))
 	require.Equal(t, []string{"node.invited", "node.joined", "key.enrolled"}, h.newest(api.SystemTenant, 3))
 	for epoch := 1.; epoch < 3; epoch++ {
@@ -201,7 +201,7 @@ func TestJoinAfterRestore(t *testing.T) {
 	}
 }
 
-func (n newcomer) keyID() string { return sealer.KeyID(n.key.Public().(ed25519.PublicKey)) }
+func (n newcomer) keyID() string { return keydir.KeyID(n.key.Public().(ed25519.PublicKey)) }
 
 // key is what operators see of a signing key.
 func (h *fixture) key(id string) signing.SigningKey {
@@ -336,13 +336,13 @@ func TestSandboxNode(t *testing.T) {
 	credential := h.admit(n, invitation.Token)
 	n.enrol(h, credential, next, time.Now().UTC().Truncate(time.Millisecond).Add(time.Second)).ok()
 
-	directory, err := sealer.ReadDirectory([]byte(h.call("", "GET", "/.well-known/muniment/keys.json", "").text))
+	directory, err := keydir.Read([]byte(h.call("", "GET", "/.well-known/muniment/keys.json", "").text))
 	require.NoError(t, err)
 	for _, key := range []ed25519.PrivateKey{n.key, next} {
-		id := sealer.KeyID(key.Public().(ed25519.PublicKey))
-		i := slices.IndexFunc(directory.Keys, func(k sealer.Key) bool { return k.KeyID == id })
+		id := keydir.KeyID(key.Public().(ed25519.PublicKey))
+		i := slices.IndexFunc(directory.Keys, func(k keydir.Key) bool { return k.KeyID == id })
 		require.GreaterOrEqual(t, i, 0)
-		require.Equal(t, sealer.PurposeSandbox, directory.Keys[i].Purpose)
+		require.Equal(t, keydir.PurposeSandbox, directory.Keys[i].Purpose)
 	}
 	expelled := h.admin("POST", "/admin/nodes/"+n.id+"/expel", `{"force":true}`).ok()
 	require.Len(t, get[[]any](t, expelled, "keys"), 2)

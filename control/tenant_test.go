@@ -12,7 +12,7 @@ import (
 	"muniment.example/control/store"
 	"muniment.example/control/tenant"
 	"muniment.example/gateway/api"
-	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 )
 
 func TestAdminHandler(t *testing.T) {
@@ -170,12 +170,12 @@ func TestKeyDirectoryIsPublicAndVerifies(t *testing.T) {
 	a := h.call("", "GET", "/.well-known/muniment/keys.json", "")
 	require.Equal(t, 200, a.status, a.text)
 	require.Equal(t, "application/json", a.header.Get("Content-Type"))
-	d, err := sealer.VerifyDirectory([]byte(a.text), h.keys.RootVkey())
+	d, err := keydir.Verify([]byte(a.text), h.keys.RootVkey())
 	require.NoError(t, err)
 	require.Len(t, d.Keys, 5)
-	signer, err := h.keys.Signer(t.Context(), sealer.PurposePack)
+	signer, err := h.keys.Signer(t.Context(), keydir.PurposePack)
 	require.NoError(t, err)
-	_, code := d.Find(signer.KeyID, sealer.PurposePack, time.Now())
+	_, code := d.Find(signer.KeyID, keydir.PurposePack, time.Now())
 	require.Empty(t, code)
 }
 

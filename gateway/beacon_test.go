@@ -18,6 +18,7 @@ import (
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/issue/issuetest"
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 )
 
 // beaconSigner signs beacons, and is known to the node.
@@ -29,7 +30,7 @@ type beaconSigner struct {
 func (w *world) beaconSigner(seed byte, edit func(*api.BeaconKey)) beaconSigner {
 	private := ed25519.NewKeyFromSeed([]byte(strings.Repeat(string(rune(seed)), ed25519.SeedSize)))
 	public := private.Public().(ed25519.PublicKey)
-	k := api.BeaconKey{ID: sealer.KeyID(public), PublicKey: public, NotBefore: today.Add(-24 * time.Hour)}
+	k := api.BeaconKey{ID: keydir.KeyID(public), PublicKey: public, NotBefore: today.Add(-24 * time.Hour)}
 	if edit != nil {
 		edit(&k)
 	}

@@ -15,6 +15,7 @@ import (
 	"muniment.example/gate"
 	"muniment.example/pipeline"
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -25,7 +26,7 @@ func delivered(tb testing.TB, tenant string, n int) sealer.Record {
 	tb.Helper()
 	seed := sha256.Sum256([]byte("node"))
 	key := ed25519.NewKeyFromSeed(seed[:])
-	signer := sealer.Signer{KeyID: sealer.KeyID(key.Public().(ed25519.PublicKey)), Node: "nod_1", Key: key}
+	signer := sealer.Signer{KeyID: keydir.KeyID(key.Public().(ed25519.PublicKey)), Node: "nod_1", Key: key}
 
 	issued := noon.Add(time.Duration(n) * time.Second)
 	var entropy [16]byte

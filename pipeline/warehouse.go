@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 )
 
 // Warehouse keeps the loaded events and answers queries. Every result is computed from
@@ -322,8 +323,8 @@ type MeterRow struct {
 }
 
 // Sealed is the row as in the header of a pack, which has fewer names.
-func (r *MeterRow) Sealed() sealer.MeterRow {
-	return sealer.MeterRow{
+func (r *MeterRow) Sealed() pack.MeterRow {
+	return pack.MeterRow{
 		RightID: r.RightID, Substrate: r.Substrate, BasisID: r.BasisID, MeteringBasis: r.MeteringBasis, Reason: r.Reason,
 		Receipts: r.Receipts, QuantityMs: r.QuantityMs, Impressions: r.Impressions,
 	}

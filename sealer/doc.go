@@ -11,12 +11,10 @@
 //   - Totals and amounts are recomputed from the entries, never trusted.
 //   - Personal data is not hashed, so erasing it breaks no proof.
 //
-// The package keeps no state, reads no clock, and uses randomness only in GenerateRoot and
-// History. Keys are passed in as crypto.Signer and may be in another process. All functions are
-// safe for concurrent use; a Meter, a Ledger, a History, a PackBuilder, a BundleWriter
-// and a PackReader belong to one goroutine. Package canonical writes and reads JSON in its one
-// form, package merkle has the tree that the events of a log are leaves of. Package verify judges
-// what was signed.
+// The package keeps no state, reads no clock, and uses no randomness. Keys are passed in as crypto.Signer and may be
+// in another process. All functions are safe for concurrent use. Package canonical writes and reads JSON in its one
+// form, package merkle has the tree that the events of a log are leaves of. What is made of events has packages of its
+// own, which import this one: keydir, checkpoint, settlement, pack, statement. Package verify judges what was signed.
 //
 // # Encoding
 //
@@ -538,7 +536,7 @@
 // # Decisions
 //
 //   - The objects have fixed members in a fixed order, so a reader is a row of literals
-//     (scanner) and has nothing to be lenient about.
+//     (Scanner) and has nothing to be lenient about.
 //   - Ed25519 of the standard library, one signature at a time. Batch verification
 //     accepts signatures that single verification refuses.
 //   - A pack has no list of leaf hashes. If the root does not match and every

@@ -34,6 +34,10 @@ type Event struct {
 	PrivateCommitment string
 }
 
+// MaxEventBytes is the most bytes of an event. A longer one is neither written nor read, so that
+// every event of a log fits in a pack.
+const MaxEventBytes = 1 << 20
+
 // AppendEvent appends the canonical text of e. It fails when Data is not a
 // canonical object, when a string is empty or not UTF-8, when the id is not of the
 // moment At, or when the text is longer than MaxEventBytes.
@@ -48,14 +52,14 @@ func AppendEvent(dst []byte, e *Event) ([]byte, error) {
 	dst = e.appendHead(dst)
 	dst = append(dst, e.Data...)
 	dst = e.appendTail(dst)
-	if err := checkLength(dst[start:]); err != nil {
+	if err := CheckLength(dst[start:]); err != nil {
 		return dst[:start], fmt.Errorf("cannot write event: %w", err)
 	}
 	return dst, nil
 }
 
-// checkLength checks that an event fits in a line of a pack.
-func checkLength(event []byte) error {
+// CheckLength checks that an event fits in a line of a pack.
+func CheckLength(event []byte) error {
 	if len(event) > MaxEventBytes {
 		return fmt.Errorf("the event has %d bytes, more than %d", len(event), MaxEventBytes)
 	}
@@ -100,7 +104,7 @@ func appendRef(dst []byte, r Ref) []byte {
 
 // check checks all of an event except its data.
 func (e *Event) check() error {
-	if err := checkID(eventPrefix, e.EventID, e.At); err != nil {
+	if err := checkID(EventPrefix, e.EventID, e.At); err != nil {
 		return err
 	}
 	return e.checkText()
@@ -145,11 +149,11 @@ type envelope struct {
 }
 
 func parseEnvelope(b []byte) (e envelope, err error) {
-	if err := checkLength(b); err != nil {
+	if err := CheckLength(b); err != nil {
 		return e, err
 	}
 	e.text = string(b)
-	s := newScanner(e.text)
+	s := NewScanner(e.text)
 	s.Lit(`{"actor":`)
 	e.Actor = readRef(&s)
 	s.Lit(`,"at":`)
@@ -177,7 +181,7 @@ func parseEnvelope(b []byte) (e envelope, err error) {
 	return e, err
 }
 
-func readRef(s *scanner) (r Ref) {
+func readRef(s *Scanner) (r Ref) {
 	s.Lit(`{"id":`)
 	r.ID = s.Name()
 	s.Lit(`,"kind":`)

@@ -49,15 +49,3 @@ func FuzzParseReceipt(f *testing.F) {
 		}
 	})
 }
-
-// FuzzVerifyDirectory: only the directory that was signed verifies.
-func FuzzVerifyDirectory(f *testing.F) {
-	w := sealertest.NewWorld(f)
-	good := w.Directory()
-	f.Add(good)
-	f.Fuzz(func(t *testing.T, text []byte) {
-		if _, err := sealer.VerifyDirectory(text, w.VKey); err == nil {
-			require.Equal(t, string(good), string(text))
-		}
-	})
-}

@@ -12,14 +12,11 @@ import (
 
 // Prefixes of ids.
 const (
-	eventPrefix   = "evt_"
+	EventPrefix   = "evt_"
 	ReceiptPrefix = "rcp_"
 	PackPrefix    = "ppk_"
 	tenantPrefix  = "tnt_"
 )
-
-// originPrefix begins the name of every log of ours.
-const originPrefix = "muniment/"
 
 // systemTenant owns the events of nodes and operators. Only its id has no ULID.
 const systemTenant = "tnt_system"
@@ -34,22 +31,13 @@ func ParseID(prefix, id string) (ulid.ULID, error) {
 	return u, nil
 }
 
-// checkTenant checks that id is the id of a tenant.
-func checkTenant(id string) error {
+// CheckTenant checks that id is the id of a tenant.
+func CheckTenant(id string) error {
 	if id == systemTenant {
 		return nil
 	}
 	_, err := ParseID(tenantPrefix, id)
 	return err
-}
-
-// CheckOrigin checks that origin names the log of a tenant.
-func CheckOrigin(origin string) error {
-	tenantID, ok := strings.CutPrefix(origin, originPrefix)
-	if !ok {
-		return fmt.Errorf("%q is not an origin of the form %s + tenant", origin, originPrefix)
-	}
-	return checkTenant(tenantID)
 }
 
 // checkID checks that id is prefix + a ULID of the moment at, to the millisecond.

@@ -64,7 +64,7 @@ func ReadDelivery(event []byte) (RecordedDelivery, error) {
 // delivery parses the data that parseEnvelope has delimited.
 func (e *envelope) delivery(event []byte) (*RecordedDelivery, error) {
 	d := &RecordedDelivery{Event: e.Event}
-	s := newScanner(e.text[:e.dataAt+len(e.Data)])
+	s := NewScanner(e.text[:e.dataAt+len(e.Data)])
 	s.At = e.dataAt
 	s.Lit(`{"basisId":`)
 	d.BasisID = s.Name()
@@ -74,7 +74,7 @@ func (e *envelope) delivery(event []byte) (*RecordedDelivery, error) {
 	s.Name()
 	s.Lit(`}`)
 	if s.Has(`,"idempotency":`) {
-		h := s.hash()
+		h := s.Hash()
 		d.Idempotency = h.String()
 	} else if s.Has(`,"identity":`) {
 		d.Identity = readIdentity(&s)
@@ -92,7 +92,7 @@ func (e *envelope) delivery(event []byte) (*RecordedDelivery, error) {
 	d.RightRevision = s.Integer()
 	signatureFrom := s.At
 	s.Lit(`,"signature":`)
-	d.KeyID, d.Signature = s.signature()
+	d.KeyID, d.Signature = s.Signature()
 	signatureTo := s.At
 	s.Lit(`,"substrate":`)
 	d.Substrate = s.Name()
@@ -136,18 +136,18 @@ func (m *RecordedMetering) Equal(o *RecordedMetering) bool {
 
 // ParseMetering reads the canonical text of a delivery's metering.
 func ParseMetering(text []byte) (RecordedMetering, error) {
-	s := newScanner(string(text))
+	s := NewScanner(string(text))
 	m := readMetering(&s)
 	return m, s.End()
 }
 
-func readMetering(s *scanner) (m RecordedMetering) {
+func readMetering(s *Scanner) (m RecordedMetering) {
 	s.Lit(`{"basis":`)
 	m.Basis = s.Name()
 	s.Lit(`,"completion":`)
 	m.Completion = s.completion()
 	s.Lit(`,"impressions":`)
-	if m.Impressions = s.impressions(); m.Impressions > MaxMultiplier {
+	if m.Impressions = s.Impressions(); m.Impressions > MaxMultiplier {
 		s.Fail("impressions of one delivery")
 	}
 	s.Lit(`,"metered":`)
@@ -163,7 +163,7 @@ func readMetering(s *scanner) (m RecordedMetering) {
 }
 
 // completion consumes the name of a completion.
-func (s *scanner) completion() string {
+func (s *Scanner) completion() string {
 	c, ok := gate.ParseCompletion(s.Str())
 	if !ok {
 		s.Fail("a completion")
@@ -189,7 +189,7 @@ func (d *RecordedDelivery) checkWitness(sum merkle.Hash) error {
 func (d *RecordedDelivery) check() error {
 	r, e := &d.Receipt, &d.Event
 	switch {
-	case e.EventID[len(eventPrefix):] != strings.TrimPrefix(r.ReceiptID, ReceiptPrefix):
+	case e.EventID[len(EventPrefix):] != strings.TrimPrefix(r.ReceiptID, ReceiptPrefix):
 		return fmt.Errorf("event %s carries receipt %s", e.EventID, r.ReceiptID)
 	case e.Subject != Ref{SubjectRight, d.RightID}:
 		return fmt.Errorf("subject %s %s is not the right %s", e.Subject.Kind, e.Subject.ID, d.RightID)
@@ -294,6 +294,21 @@ func cutObject(text, sep []byte) (object, rest []byte, found bool) {
 	return text[:i+1], text[i+len(sep):], true
 }
 
+// A delivery is a duplicate if a lower leaf holds a delivery with the same identity, however
+// old; or one with the same idempotency hash that is at most DuplicateWindow older, by the
+// events' own times, or younger, as a clock may be ahead. A warehouse decides by the same rule
+// while it loads (pipeline.Sink): the order of leaves is that of the events' lowest positions.
+// A duplicate is kept as evidence and metered zero, with ReasonDuplicate and BasisNone in
+// place of its own reason and basis.
+const (
+	DuplicateWindow = 24 * time.Hour
+	ReasonDuplicate = "DUPLICATE"
+	BasisNone       = "none"
+)
+
+// Keyed reports whether a delivery can be a duplicate.
+func (d *RecordedDelivery) Keyed() bool { return d.Idempotency != "" || d.Identity != RowIdentity{} }
+
 // RowIdentity identifies the row of a vendor's report that a delivery is: all deliveries with
 // one identity are the same play, whenever they are sent. The zero value is for a delivery that
 // is not a row.
@@ -337,7 +352,7 @@ func (i RowIdentity) append(dst []byte) []byte {
 }
 
 // readIdentity reads what RowIdentity.append writes.
-func readIdentity(s *scanner) (i RowIdentity) {
+func readIdentity(s *Scanner) (i RowIdentity) {
 	s.Lit(`{`)
 	if s.Has(`"day":`) {
 		if i.Day = s.Str(); !isDay(i.Day) {
@@ -346,7 +361,7 @@ func readIdentity(s *scanner) (i RowIdentity) {
 		s.Lit(`,`)
 	}
 	s.Lit(`"hash":`)
-	hash := s.hash()
+	hash := s.Hash()
 	i.Hash = hash.String()
 	s.Lit(`}`)
 	return i

@@ -66,7 +66,7 @@ func AppendReceipt(dst []byte, r *Receipt) []byte {
 // ParseReceipt reads exactly what AppendReceipt writes; anything else is
 // ErrNotCanonical. The receipt owns its strings.
 func ParseReceipt(b []byte) (Receipt, error) {
-	s := newScanner(string(b))
+	s := NewScanner(string(b))
 	r := readReceipt(&s)
 	if err := s.End(); err != nil {
 		return Receipt{}, fmt.Errorf("cannot read receipt: %w", err)
@@ -74,7 +74,7 @@ func ParseReceipt(b []byte) (Receipt, error) {
 	return r, nil
 }
 
-func readReceipt(s *scanner) (r Receipt) {
+func readReceipt(s *Scanner) (r Receipt) {
 	s.Lit(`{"correlationId":`)
 	r.CorrelationID = s.NullStr()
 	s.Lit(`,"dwellMs":`)
@@ -104,9 +104,8 @@ const (
 	// refused, with nothing of what was observed: data.counts is a list of {count,
 	// rule, rightId?}. rightId is missing where the node had too many counts to keep.
 	TypeRefusals = "gate.refusals"
-	// Algorithm is the only signature algorithm, RFC 8032.
-	Algorithm = "ed25519"
-
+	// TypeRightIssued is the type of the event of a new right, whose data has its scope.
+	TypeRightIssued = "right.issued"
 	// SubjectRight is the kind of the subject of events about rights.
 	SubjectRight = "right"
 )
@@ -136,7 +135,7 @@ type Delivery struct {
 
 // Signer seals deliveries for one node. It is safe for concurrent use if its key is.
 type Signer struct {
-	// KeyID is KeyID of the key's public half.
+	// KeyID is keydir.KeyID of the key's public half.
 	KeyID string
 	// Node is the id of the node, as it stands in each witness.
 	Node string
@@ -166,7 +165,7 @@ func (s *Signer) SealDelivery(dst []byte, d *Delivery, r *Receipt) ([]byte, erro
 		return dst, fmt.Errorf("cannot seal delivery: %w", err)
 	}
 	e := Event{
-		EventID:           eventPrefix + r.ReceiptID[len(ReceiptPrefix):],
+		EventID:           EventPrefix + r.ReceiptID[len(ReceiptPrefix):],
 		TenantID:          d.TenantID,
 		Type:              TypeDelivery,
 		At:                r.IssuedAt,
@@ -199,13 +198,13 @@ func (s *Signer) SealDelivery(dst []byte, d *Delivery, r *Receipt) ([]byte, erro
 	dst = append(dst[:receipt], `,"receipt":`...)
 	receipt = len(dst)
 	dst = AppendReceipt(dst, r)
-	signature, err := sign(s.Key, dst[receipt:])
+	signature, err := Sign(s.Key, dst[receipt:])
 	if err != nil {
 		return dst[:start], fmt.Errorf("cannot sign receipt: %w", err)
 	}
 	dst = append(dst, rest[:right]...)
 	dst = append(dst, `,"signature":`...)
-	dst = appendSignature(dst, s.KeyID, signature)
+	dst = AppendSignature(dst, s.KeyID, signature)
 	return append(dst, rest[right:]...), nil
 }
 
@@ -298,15 +297,6 @@ func (d *Delivery) appendSubstrate(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// appendSignature appends {"algorithm":…,"keyId":…,"value":…}.
-func appendSignature(dst []byte, keyID string, signature []byte) []byte {
-	dst = append(dst, `{"algorithm":"`+Algorithm+`","keyId":`...)
-	dst = canonical.AppendString(dst, keyID)
-	dst = append(dst, `,"value":"`...)
-	dst = canonical.Base64.AppendEncode(dst, signature)
-	return append(dst, `"}`...)
-}
-
 func appendWitness(dst []byte, node string, sum merkle.Hash) []byte {
 	dst = append(dst, "edge:"...)
 	dst = append(dst, node...)
@@ -364,8 +354,8 @@ func ParseImpressions(s string) (int64, error) {
 	return n, nil
 }
 
-// impressions consumes a quoted decimal.
-func (s *scanner) impressions() int64 {
+// Impressions consumes a quoted decimal.
+func (s *Scanner) Impressions() int64 {
 	n, err := ParseImpressions(s.Str())
 	if err != nil {
 		s.Fail("impressions")

@@ -1,19 +1,19 @@
 package sealer
 
 import (
-	"crypto/ed25519"
-
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/merkle"
 )
 
-// scanner reads canonical texts of this package.
-type scanner struct{ canonical.Scanner }
+// Scanner reads canonical texts of the formats: besides all that canonical.Scanner reads, ids, hashes, signatures
+// and impressions.
+type Scanner struct{ canonical.Scanner }
 
-func newScanner(text string) scanner { return scanner{canonical.Scanner{Text: text}} }
+// NewScanner returns the scanner of a text.
+func NewScanner(text string) Scanner { return Scanner{canonical.Scanner{Text: text}} }
 
-// packID consumes the id of a pack.
-func (s *scanner) packID() string {
+// PackID consumes the id of a pack.
+func (s *Scanner) PackID() string {
 	id := s.Str()
 	if _, err := ParseID(PackPrefix, id); err != nil {
 		s.Fail("the id of a pack")
@@ -21,24 +21,37 @@ func (s *scanner) packID() string {
 	return id
 }
 
-// tenantID consumes the id of a tenant.
-func (s *scanner) tenantID() string {
+// TenantID consumes the id of a tenant.
+func (s *Scanner) TenantID() string {
 	id := s.Str()
-	if checkTenant(id) != nil {
+	if CheckTenant(id) != nil {
 		s.Fail("the id of a tenant")
 	}
 	return id
 }
 
-// hash consumes a base64url SHA-256.
-func (s *scanner) hash() merkle.Hash { return merkle.Hash(s.Bytes(len(merkle.Hash{}))) }
+// Hash consumes a base64url SHA-256.
+func (s *Scanner) Hash() merkle.Hash { return merkle.Hash(s.Bytes(len(merkle.Hash{}))) }
 
-// signature consumes what appendSignature writes.
-func (s *scanner) signature() (keyID string, value []byte) {
-	s.Lit(`{"algorithm":"` + Algorithm + `","keyId":`)
-	keyID = s.Name()
-	s.Lit(`,"value":`)
-	value = s.Bytes(ed25519.SignatureSize)
-	s.Lit(`}`)
-	return keyID, value
+// AppendHashes appends a list of hashes, as JSON.
+func AppendHashes(dst []byte, list []merkle.Hash) []byte {
+	dst = append(dst, '[')
+	for i, h := range list {
+		dst = canonical.AppendComma(dst, i)
+		dst = AppendHash(dst, h)
+	}
+	return append(dst, ']')
+}
+
+// Hashes consumes a list of hashes.
+func (s *Scanner) Hashes() (list []merkle.Hash) {
+	s.List(func() { list = append(list, s.Hash()) })
+	return list
+}
+
+// AppendHash appends a hash, as a string in JSON.
+func AppendHash(dst []byte, h merkle.Hash) []byte {
+	dst = append(dst, '"')
+	dst = canonical.Base64.AppendEncode(dst, h[:])
+	return append(dst, '"')
 }

@@ -26,6 +26,7 @@ import (
 	"muniment.example/bench/measure"
 	"muniment.example/bench/system"
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 )
 
 // Variant is one of the servers that are compared.
@@ -237,7 +238,7 @@ func receiptKeys(ctx context.Context, client system.Client, server *system.Serve
 	if err != nil {
 		return nil, err
 	}
-	directory, err := sealer.VerifyDirectory(text, strings.TrimSpace(string(root)))
+	directory, err := keydir.Verify(text, strings.TrimSpace(string(root)))
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ import (
 	"muniment.example/gate"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 )
 
 // rowsChanged has somebody write to ClickHouse beside the loaders.
@@ -43,7 +44,7 @@ func forged(s *stage) act {
 	rights := systemtest.IssueRights(s.T, client)
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(s, err)
-	signer := sealer.Signer{KeyID: sealer.KeyID(private.Public().(ed25519.PublicKey)), Node: api.NewID(api.PrefixNode, time.Now()), Key: private}
+	signer := sealer.Signer{KeyID: keydir.KeyID(private.Public().(ed25519.PublicKey)), Node: api.NewID(api.PrefixNode, time.Now()), Key: private}
 	right, err := gate.ParseRight(gate.DOOH, nil)
 	require.NoError(s, err)
 	const dwellMs = 4200

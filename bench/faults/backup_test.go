@@ -30,6 +30,7 @@ import (
 	"muniment.example/gateway/api"
 	"muniment.example/pipeline/segment"
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 )
 
 // TestBackupUnderLoad backs up a service again and again, while 64 clients deliver
@@ -125,7 +126,7 @@ func TestBackupDuringRotation(t *testing.T) {
 		_, err := backup.Backup{Data: h.Data, To: to, OpenLog: func(dir string) (backup.LogCopier, error) {
 			for range 2 {
 				load.Await(systemtest.Times(30, 100))
-				systemtest.Command(h.T, "signing-key", "rotate", "--data", h.Data, systemtest.Current(t, h.Data, sealer.PurposeReceipt))
+				systemtest.Command(h.T, "signing-key", "rotate", "--data", h.Data, systemtest.Current(t, h.Data, keydir.PurposeReceipt))
 			}
 			return segment.OpenReader(dir)
 		}}.Run(t.Context())
@@ -154,7 +155,7 @@ func TestBackupBeforeTheNewKeyIsTold(t *testing.T) {
 	require.NoError(t, err)
 	signer := newSigner(t, "nod_a")
 	require.NoError(t, db.Change(t.Context(), func(tx *store.Tx) error {
-		_, err := signing.Admit(t.Context(), tx, signer.Node, sealer.PurposeReceipt, signer.Key.Public().(ed25519.PublicKey), store.BySystem())
+		_, err := signing.Admit(t.Context(), tx, signer.Node, keydir.PurposeReceipt, signer.Key.Public().(ed25519.PublicKey), store.BySystem())
 		return err
 	}))
 	log, err := segment.Open(segment.Config{Dir: filepath.Join(h.Data, "log"), Log: quiet})
@@ -213,7 +214,7 @@ func TestBackupBeforeTheNewKeyIsTold(t *testing.T) {
 func newSigner(t *testing.T, nodeID string) *sealer.Signer {
 	public, private, err := ed25519.GenerateKey(nil)
 	require.NoError(t, err)
-	return &sealer.Signer{KeyID: sealer.KeyID(public), Node: nodeID, Key: private}
+	return &sealer.Signer{KeyID: keydir.KeyID(public), Node: nodeID, Key: private}
 }
 
 // TestBackupNamesAMissingPack: a backup that lacks a pack would be none.

@@ -13,6 +13,7 @@ import (
 	"muniment.example/bench/system"
 	"muniment.example/bench/system/systemtest"
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 )
 
 // TestKeysUnderLoad rotates and revokes keys of every kind through the admin
@@ -28,20 +29,20 @@ func TestKeysUnderLoad(t *testing.T) {
 	enough := systemtest.Times(80, 500)
 	load := systemtest.StartLoad(t, client, s.Rights)
 	load.Await(enough)
-	rotated := systemtest.Current(t, data, sealer.PurposeReceipt)
+	rotated := systemtest.Current(t, data, keydir.PurposeReceipt)
 	systemtest.Command(t, "signing-key", "rotate", "--data", data, rotated)
 	load.Await(enough)
-	systemtest.Command(t, "signing-key", "rotate", "--data", data, systemtest.Current(t, data, sealer.PurposePack))
+	systemtest.Command(t, "signing-key", "rotate", "--data", data, systemtest.Current(t, data, keydir.PurposePack))
 	systemtest.Seal(t, client, nil)
-	systemtest.Command(t, "signing-key", "rotate", "--data", data, systemtest.Current(t, data, sealer.PurposeDirectory))
+	systemtest.Command(t, "signing-key", "rotate", "--data", data, systemtest.Current(t, data, keydir.PurposeDirectory))
 	load.Await(enough)
-	revoked := systemtest.Current(t, data, sealer.PurposeReceipt)
+	revoked := systemtest.Current(t, data, keydir.PurposeReceipt)
 	require.NotEqual(t, rotated, revoked)
 	systemtest.Command(t, "signing-key", "revoke", "--data", data, "--reason", "drill", revoked)
 	load.Await(enough)
 	systemtest.Command(t, "signing-key", "revoke", "--data", data, rotated)
 	load.Await(enough)
-	stolen := systemtest.Current(t, data, sealer.PurposePack)
+	stolen := systemtest.Current(t, data, keydir.PurposePack)
 	quiet := sealedTenant(t, data, client.API)
 	systemtest.Command(t, "signing-key", "revoke", "--data", data, stolen)
 	quiet.isSound(t, data)
@@ -53,7 +54,7 @@ func TestKeysUnderLoad(t *testing.T) {
 	directory := filepath.Join(t.TempDir(), "keys.json")
 	require.NoError(t, client.Download(t.Context(), "/.well-known/muniment/keys.json", directory))
 	vkey := strings.TrimSpace(string(systemtest.ReadFile(t, filepath.Join(data, "keys", "root.vkey"))))
-	d, err := sealer.VerifyDirectory(systemtest.ReadFile(t, directory), vkey)
+	d, err := keydir.Verify(systemtest.ReadFile(t, directory), vkey)
 	require.NoError(t, err)
 	signed := map[string][]byte{} // key id → one answer
 	receipts := 0
@@ -109,14 +110,14 @@ func TestKeysUnderLoad(t *testing.T) {
 		left = append(left, e.Name())
 	}
 	require.ElementsMatch(t, []string{
-		"root.skey", "root.vkey", "directory-" + systemtest.Current(t, data, sealer.PurposeDirectory) + ".key",
-		"beacon-" + systemtest.Current(t, data, sealer.PurposeBeacon) + ".key", "webhook-" + systemtest.Current(t, data, sealer.PurposeWebhook) + ".key",
-		"pack-" + systemtest.Current(t, data, sealer.PurposePack) + ".key",
-		"sandbox-" + systemtest.CurrentOf(t, data, sealer.PurposeSandbox, "control") + ".key",
+		"root.skey", "root.vkey", "directory-" + systemtest.Current(t, data, keydir.PurposeDirectory) + ".key",
+		"beacon-" + systemtest.Current(t, data, keydir.PurposeBeacon) + ".key", "webhook-" + systemtest.Current(t, data, keydir.PurposeWebhook) + ".key",
+		"pack-" + systemtest.Current(t, data, keydir.PurposePack) + ".key",
+		"sandbox-" + systemtest.CurrentOf(t, data, keydir.PurposeSandbox, "control") + ".key",
 	}, left)
 	own, err := filepath.Glob(filepath.Join(data, "node", "1", "*.key"))
 	require.NoError(t, err)
-	require.Equal(t, []string{filepath.Join(data, "node", "1", systemtest.Current(t, data, sealer.PurposeReceipt)+".key")}, own)
+	require.Equal(t, []string{filepath.Join(data, "node", "1", systemtest.Current(t, data, keydir.PurposeReceipt)+".key")}, own)
 	require.NoError(t, client.Do(t.Context(), "GET", "/v1/tenant", nil, nil), "the new API key")
 	quiet.isSound(t, data)
 }
@@ -198,9 +199,9 @@ func signature(t *testing.T, body []byte) (keyID string, issuedAt time.Time) {
 }
 
 // validAt lists the receipt keys whose windows hold a moment.
-func validAt(d *sealer.Directory, at time.Time) (keyIDs []string) {
+func validAt(d *keydir.Directory, at time.Time) (keyIDs []string) {
 	for _, k := range d.Keys {
-		if k.Purpose == sealer.PurposeReceipt && !at.Before(k.NotBefore) && (k.NotAfter == nil || at.Before(*k.NotAfter)) {
+		if k.Purpose == keydir.PurposeReceipt && !at.Before(k.NotBefore) && (k.NotAfter == nil || at.Before(*k.NotAfter)) {
 			keyIDs = append(keyIDs, k.KeyID)
 		}
 	}

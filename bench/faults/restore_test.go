@@ -19,7 +19,7 @@ import (
 	"muniment.example/bench/system/systemtest"
 	"muniment.example/control/backup"
 	"muniment.example/pipeline"
-	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 )
 
 // TestRestoreIsHeldAgainstAPack restores a backup beside packs and checkpoints that
@@ -85,9 +85,9 @@ func TestRestoreIsHeldAgainstAPack(t *testing.T) {
 }
 
 // checkpoint takes the signed note out of a pack.
-func checkpoint(t *testing.T, pack string) (file string) {
+func checkpoint(t *testing.T, name string) (file string) {
 	t.Helper()
-	p, err := sealer.ReadPack(bytes.NewReader(systemtest.ReadFile(t, pack)))
+	p, err := pack.Read(bytes.NewReader(systemtest.ReadFile(t, name)))
 	require.NoError(t, err)
 	file = filepath.Join(t.TempDir(), "checkpoint")
 	require.NoError(t, os.WriteFile(file, []byte(p.Header().Checkpoint), 0o600))

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/bench/system/systemtest"
-	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 )
 
 // TestRootOffline serves with a root key that never was on the server.
@@ -31,7 +31,7 @@ func TestRootOffline(t *testing.T) {
 	require.NoError(t, os.WriteFile(strings.TrimSuffix(request[0], ".pub")+".delegation", []byte(note), 0o600))
 
 	s.Start()
-	old := systemtest.Current(t, data, sealer.PurposeDirectory)
+	old := systemtest.Current(t, data, keydir.PurposeDirectory)
 	waiting := systemtest.Command(t, "signing-key", "rotate", "--data", data, old)
 	require.Contains(t, waiting, "waits for the root's delegation")
 	carried := filepath.Join(offline, "key.pub")
@@ -39,7 +39,7 @@ func TestRootOffline(t *testing.T) {
 	answer := filepath.Join(offline, "answer")
 	require.NoError(t, os.WriteFile(answer, []byte(systemtest.Command(t, "root", "delegate", "--skey", skey, carried)), 0o600))
 	require.Contains(t, systemtest.Command(t, "signing-key", "delegate", "--data", data, answer), old+" is valid until")
-	require.NotEqual(t, old, systemtest.Current(t, data, sealer.PurposeDirectory))
+	require.NotEqual(t, old, systemtest.Current(t, data, keydir.PurposeDirectory))
 
 	made := systemtest.CreateTenant(t, data)
 	list := systemtest.Parse[struct{ Keys []struct{ KeyID string } }](t, systemtest.Command(t, "key", "list", "--data", data, "--tenant", made.TenantID, "--json"))

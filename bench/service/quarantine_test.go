@@ -11,7 +11,7 @@ import (
 	"muniment.example/bench/system"
 	"muniment.example/bench/system/systemtest"
 	"muniment.example/gateway/api"
-	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 )
 
 // TestQuarantineHoldsOneTenant: a record that can't be trusted holds one tenant. A
@@ -47,7 +47,7 @@ func TestQuarantineHoldsOneTenant(t *testing.T) {
 	require.ErrorContains(t, seal(heldClient), string(api.Quarantined))
 	require.Contains(t, s.Note("sealing"), "quarantined records: 1 (muniment quarantine list)")
 
-	stolen := systemtest.Current(t, data, sealer.PurposeReceipt)
+	stolen := systemtest.Current(t, data, keydir.PurposeReceipt)
 	said := systemtest.Fails(t, "signing-key", "revoke", "--data", data, stolen)
 	require.Contains(t, said, held.TenantID)
 	require.NotContains(t, said, other.TenantID)

@@ -28,7 +28,7 @@ import (
 	"muniment.example/gateway/certs/certstest"
 	"muniment.example/gateway/snapshot"
 	"muniment.example/pipeline/kafka"
-	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 )
 
 // TestControlProcessesOnTheStack has two of them, a node at the second, and a caller who revokes
@@ -94,7 +94,7 @@ func TestControlSealsOnTheStack(t *testing.T) {
 	systemtest.VerifyPacks(t, s.Data, before)
 
 	// The one that started last rotates, the other seals on.
-	rotated := systemtest.Current(t, s.Data, sealer.PurposePack)
+	rotated := systemtest.Current(t, s.Data, keydir.PurposePack)
 	systemtest.Command(t, "signing-key", "rotate", rotated, "--data", s.Data)
 	require.NoError(t, two.Do(t.Context(), "POST", "/v1/rights/"+rightID+"/suspend", map[string]any{}, nil))
 	packs := systemtest.SealAndExport(t, one)

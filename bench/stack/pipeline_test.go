@@ -25,6 +25,7 @@ import (
 	"muniment.example/pipeline/clickhouse"
 	"muniment.example/pipeline/kafka"
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 )
 
 // sealedDelivery is the n-th delivery of a tenant, of n+1 ms. Every third one has the key of
@@ -33,7 +34,7 @@ func sealedDelivery(t *testing.T, tenant string, n int) sealer.Record {
 	t.Helper()
 	seed := sha256.Sum256([]byte("node"))
 	key := ed25519.NewKeyFromSeed(seed[:])
-	signer := sealer.Signer{KeyID: sealer.KeyID(key.Public().(ed25519.PublicKey)), Node: "nod_1", Key: key}
+	signer := sealer.Signer{KeyID: keydir.KeyID(key.Public().(ed25519.PublicKey)), Node: "nod_1", Key: key}
 	issued := time.Now().UTC().Truncate(time.Millisecond)
 	var salt [16]byte
 	copy(salt[:], tenant)

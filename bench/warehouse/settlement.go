@@ -19,6 +19,8 @@ import (
 	"muniment.example/pipeline/clickhouse"
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/settlement"
+	sealerstatement "muniment.example/sealer/statement"
 )
 
 // Settlement holds what a tenant's month takes to be settled, in a ClickHouse with many rows,
@@ -35,8 +37,8 @@ type Settlement struct {
 
 	*database
 	rows     *generated
-	rules    []sealer.SettlementRule
-	payees   []sealer.StatementPayee
+	rules    []settlement.Rule
+	payees   []sealerstatement.Payee
 	verdicts []measure.Verdict
 
 	// What of packs is sealed: see seal.
@@ -131,7 +133,7 @@ func (s *Settlement) bare(ctx context.Context, final string, from, to time.Time)
 // settled is a statement, and what its parts took: the question to the warehouse, rating, and
 // the text that is kept.
 type settled struct {
-	statement      *sealer.Statement
+	statement      *sealerstatement.Statement
 	query          measurement
 	sums           int // lines of the answer
 	rates, written time.Duration
@@ -157,10 +159,10 @@ func (t timedSums) Metering(ctx context.Context, q pipeline.MeterQuery) ([]pipel
 
 // settle makes a statement of a tenant's period, as of a position.
 func (s *Settlement) settle(ctx context.Context, sums statement.Sums, asOf sealer.Position, from, to time.Time) (*settled, error) {
-	d := &settled{statement: &sealer.Statement{
+	d := &settled{statement: &sealerstatement.Statement{
 		StatementID: "stm_" + numbered(1), TenantID: tenantOf(0), Currency: "EUR", From: canonical.Moment{Time: from}, To: canonical.Moment{Time: to}, IssuedAt: canonical.Moment{Time: to},
-		Payees: append([]sealer.StatementPayee(nil), s.payees...), Excluded: []sealer.StatementExclusion{}, V: 1,
-		AsOf: sealer.StatementAsOf{PackID: "pck_" + numbered(1), RootHash: strings.Repeat("A", 43), TreeSize: uint64(s.Rows)},
+		Payees: append([]sealerstatement.Payee(nil), s.payees...), Excluded: []sealerstatement.Exclusion{}, V: 1,
+		AsOf: sealerstatement.PackRef{PackID: "pck_" + numbered(1), RootHash: strings.Repeat("A", 43), TreeSize: uint64(s.Rows)},
 	}}
 	begun := time.Now()
 	if err := statement.Compute(ctx, timedSums{sums, d}, asOf, s.rules, scoped, d.statement); err != nil {
@@ -326,9 +328,9 @@ func (s *Settlement) memory(ctx context.Context) error {
 func resetPeak() error { return os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) }
 
 // scoped are the scopes of rights, of which every second has the campaign and every third the label of a rule.
-func scoped(_ *sealer.ScopeNames, rightIDs []string) (list []sealer.SettlementRight, err error) {
+func scoped(_ *settlement.ScopeNames, rightIDs []string) (list []settlement.Right, err error) {
 	for i, id := range rightIDs {
-		r := sealer.SettlementRight{RightID: id, Labels: map[string]string{"venue": "south"}}
+		r := settlement.Right{RightID: id, Labels: map[string]string{"venue": "south"}}
 		if i%2 == 0 {
 			r.Campaigns = []string{"spring"}
 		}
@@ -343,11 +345,11 @@ func scoped(_ *sealer.ScopeNames, rightIDs []string) (list []sealer.SettlementRi
 // pricing is 50 rules for 20 counterparties: a price for each tier on each substrate, others for
 // what was played to its end, for a campaign and a label, for some bases and some rights, of which some begin or end in the
 // month that is settled.
-func pricing() (rules []sealer.SettlementRule, payees []sealer.StatementPayee, err error) {
+func pricing() (rules []settlement.Rule, payees []sealerstatement.Payee, err error) {
 	const counterparties, wanted = 20, 50
 	payee := func(n int) string { return "cpy_" + numbered(n%counterparties) }
 	for n := range counterparties {
-		payees = append(payees, sealer.StatementPayee{CounterpartyID: payee(n), Name: fmt.Sprintf("Payee %d", n)})
+		payees = append(payees, sealerstatement.Payee{CounterpartyID: payee(n), Name: fmt.Sprintf("Payee %d", n)})
 	}
 	begin := canonical.FormatTime(monthsBegin)
 	add := func(match map[string]any, priority int, more map[string]any) {
@@ -369,7 +371,7 @@ func pricing() (rules []sealer.SettlementRule, payees []sealer.StatementPayee, e
 		}
 		text, canonicalErr := canonical.JSON(record)
 		err = errors.Join(err, canonicalErr)
-		rules = append(rules, sealer.SettlementRule{Leaf: uint64(n), Record: text})
+		rules = append(rules, settlement.Rule{Leaf: uint64(n), Record: text})
 	}
 	for _, substrate := range substratesOf {
 		for _, tier := range []string{"viewable", "gross", "audible", "delivered"} {

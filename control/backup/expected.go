@@ -14,7 +14,8 @@ import (
 
 	"muniment.example/control/proof"
 	"muniment.example/control/signing"
-	"muniment.example/sealer"
+	"muniment.example/sealer/checkpoint"
+	"muniment.example/sealer/pack"
 )
 
 // Expected is evidence kept elsewhere: that a tenant's Merkle log once had a root at a size.
@@ -56,15 +57,15 @@ func readExpected(file string) (e Expected, err error) {
 		text = []byte(answer.Data.Checkpoint)
 	}
 	if bytes.HasPrefix(text, []byte("{")) {
-		pack, err := sealer.ReadPack(r)
+		p, err := pack.Read(r)
 		if err != nil {
 			return e, err
 		}
-		h := pack.Header()
+		h := p.Header()
 		return Expected{File: file, TenantID: h.TenantID, TreeSize: h.TreeSize, RootHash: h.RootHash.String()}, nil
 	}
 	origin, _, _ := strings.Cut(string(text), "\n")
-	tenantID, ok := strings.CutPrefix(origin, sealer.Origin(""))
+	tenantID, ok := strings.CutPrefix(origin, checkpoint.Origin(""))
 	if !ok {
 		return e, errors.New("it is neither a proof pack nor a checkpoint")
 	}
@@ -101,7 +102,7 @@ func (e *Expected) open(ctx context.Context, db *sql.DB) error {
 		if err != nil {
 			return err
 		}
-		point, err := sealer.OpenCheckpoint(e.note, sealer.Origin(e.TenantID), pub)
+		point, err := checkpoint.Open(e.note, checkpoint.Origin(e.TenantID), pub)
 		if err == nil {
 			e.TreeSize, e.RootHash = point.Size, point.Root.String()
 			return nil

@@ -20,6 +20,7 @@ import (
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/auth"
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 )
 
 // longest is how long a beacon may live.
@@ -111,7 +112,7 @@ func (s *Service) make(ctx context.Context, by auth.Principal, in *input) (Beaco
 	case right.State != api.RightActive:
 		return BeaconURL{}, api.Conflict("the right is not ACTIVE: it is " + string(right.State))
 	}
-	signer, err := s.cfg.Keys.Signer(ctx, sealer.PurposeBeacon)
+	signer, err := s.cfg.Keys.Signer(ctx, keydir.PurposeBeacon)
 	if err != nil {
 		return BeaconURL{}, fmt.Errorf("cannot make a beacon: %w", err)
 	}

@@ -23,6 +23,7 @@ import (
 	"muniment.example/gate"
 	"muniment.example/pipeline"
 	"muniment.example/sealer"
+	"muniment.example/sealer/settlement"
 )
 
 // configuration is the sections with a tenant's records that are about no person.
@@ -389,7 +390,7 @@ func (c *collection) rights(ctx context.Context) error {
 	}
 	return right.Rights.Each(ctx, c.q, c.job.TenantID, func(row any) error {
 		r := row.(right.Right)
-		scope, err := sealer.ScopeOf(r.ID, r.Scope)
+		scope, err := settlement.ScopeOf(r.ID, r.Scope)
 		if err != nil {
 			return err
 		}

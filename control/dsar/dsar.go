@@ -35,7 +35,7 @@
 //
 // # Bundles
 //
-// A bundle is a zip file with a signed manifest (sealer/export.go), in a folder or a bucket that all
+// A bundle is a zip file with a signed manifest (sealer/dsar), in a folder or a bucket that all
 // processes share. It is deleted when its time is over, or when an erasure makes it void
 // (Service.Void). Backups have none. The bundles of a tenant have a limit of bytes, at which no further job is accepted and
 // an export that would exceed it fails; those of jobs that run at once may each take what was left when they began. No

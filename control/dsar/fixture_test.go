@@ -30,6 +30,7 @@ import (
 	"muniment.example/pipeline/segment"
 	"muniment.example/pipeline/sqlite"
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/verify"
 )
 
@@ -109,24 +110,24 @@ type keyring struct {
 }
 
 func newKeyring(t testing.TB) *keyring {
-	skey, vkey, err := sealer.GenerateRoot("muniment-test-root")
+	skey, vkey, err := keydir.GenerateRoot("muniment-test-root")
 	require.NoError(t, err)
 	root, err := note.NewSigner(skey)
 	require.NoError(t, err)
 	k, since := &keyring{vkey: vkey}, time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond)
-	d := &sealer.Directory{IssuedAt: since, SnapshotID: "test"}
+	d := &keydir.Directory{IssuedAt: since, SnapshotID: "test"}
 	add := func(purpose string) *sealer.Signer {
 		pub, key, err := ed25519.GenerateKey(rand.Reader)
 		require.NoError(t, err)
-		d.Keys = append(d.Keys, sealer.NewKey(pub, purpose, since))
-		return &sealer.Signer{KeyID: sealer.KeyID(pub), Node: "nod_test", Key: key}
+		d.Keys = append(d.Keys, keydir.NewKey(pub, purpose, since))
+		return &sealer.Signer{KeyID: keydir.KeyID(pub), Node: "nod_test", Key: key}
 	}
-	directory := add(sealer.PurposeDirectory)
-	k.pack, k.receipt = add(sealer.PurposePack), add(sealer.PurposeReceipt)
+	directory := add(keydir.PurposeDirectory)
+	k.pack, k.receipt = add(keydir.PurposePack), add(keydir.PurposeReceipt)
 	own := directory.Key.(ed25519.PrivateKey)
-	d.Delegation, err = sealer.Delegate(root, own.Public().(ed25519.PublicKey), since, since.AddDate(10, 0, 0))
+	d.Delegation, err = keydir.Delegate(root, own.Public().(ed25519.PublicKey), since, since.AddDate(10, 0, 0))
 	require.NoError(t, err)
-	k.text, err = sealer.SignDirectory(d, own)
+	k.text, err = keydir.Sign(d, own)
 	require.NoError(t, err)
 	return k
 }

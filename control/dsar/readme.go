@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"muniment.example/sealer"
+	"muniment.example/sealer/dsar"
 )
 
 // abouts say what is in each section.
@@ -79,6 +79,6 @@ func (r *readme) text() string {
 		}
 		fmt.Fprintf(&b, "%s: %s. %s\n", f.section+r.job.Format.extension(), rows, abouts[f.section])
 	}
-	fmt.Fprintf(&b, "%s: The size and the SHA-256 of each file, signed. \"muniment verify\" checks the bundle.\n", sealer.DSARManifestName)
+	fmt.Fprintf(&b, "%s: The size and the SHA-256 of each file, signed. \"muniment verify\" checks the bundle.\n", dsar.ManifestName)
 	return b.String()
 }

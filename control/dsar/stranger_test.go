@@ -16,6 +16,7 @@ import (
 	"muniment.example/gate"
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/dsar"
 	"muniment.example/sealer/verify"
 )
 
@@ -40,7 +41,7 @@ func (h *fixture) collectedAs(requested Job, formats ...Format) (files []string)
 		of.Format = f
 		out, err := os.Create(filepath.Join(h.t.TempDir(), string(f)+".zip"))
 		require.NoError(h.t, err)
-		bundle, manifest := sealer.NewDSARWriter(out), sealer.DSARManifest{Format: string(f), JobID: of.ID, Kind: string(of.Scope.Kind), TenantID: of.TenantID, CreatedAt: canonical.FormatTime(h.clock.Now()), Directory: h.keys.text}
+		bundle, manifest := dsar.NewWriter(out), dsar.Manifest{Format: string(f), JobID: of.ID, Kind: string(of.Scope.Kind), TenantID: of.TenantID, CreatedAt: canonical.FormatTime(h.clock.Now()), Directory: h.keys.text}
 		w := &work{Service: h.Service, job: job, of: &of, beat: h.clock.Now().Add(time.Hour)} // how far it is stands in its own export
 		require.NoError(h.t, w.collect(h.t.Context(), bundle, &manifest))
 		_, _, err = bundle.Close(manifest, h.keys.pack)

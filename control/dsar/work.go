@@ -16,8 +16,8 @@ import (
 	"muniment.example/control/store"
 	"muniment.example/control/tenant"
 	"muniment.example/gateway/api"
-	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/dsar"
 )
 
 // Attempts bounds how often an export is begun.
@@ -223,8 +223,8 @@ func (w *work) move(ctx context.Context, a Action, edit func(*Job) error) error 
 // fill writes the bundle.
 func (w *work) fill(ctx context.Context, to io.Writer) (size int64, digest string, err error) {
 	w.collecting = true
-	manifest := sealer.DSARManifest{Format: string(w.of.Format), JobID: w.of.ID, Kind: string(w.of.Scope.Kind), TenantID: w.of.TenantID}
-	bundle := sealer.NewDSARWriter(to)
+	manifest := dsar.Manifest{Format: string(w.of.Format), JobID: w.of.ID, Kind: string(w.of.Scope.Kind), TenantID: w.of.TenantID}
+	bundle := dsar.NewWriter(to)
 	if err := w.collect(ctx, bundle, &manifest); err != nil {
 		return 0, "", err
 	}
@@ -251,7 +251,7 @@ func (w *work) fill(ctx context.Context, to io.Writer) (size int64, digest strin
 }
 
 // collect writes all sections.
-func (w *work) collect(ctx context.Context, bundle *sealer.DSARWriter, manifest *sealer.DSARManifest) error {
+func (w *work) collect(ctx context.Context, bundle *dsar.Writer, manifest *dsar.Manifest) error {
 	w.progress = w.of.Progress
 	var err error
 	if manifest.Pending, err = w.spools(ctx, w.report); err != nil {
@@ -314,7 +314,7 @@ func (w *work) collect(ctx context.Context, bundle *sealer.DSARWriter, manifest 
 	if err != nil {
 		return err
 	}
-	file, err := bundle.File(sealer.DSARReadmeName, false)
+	file, err := bundle.File(dsar.ReadmeName, false)
 	if err == nil {
 		_, err = io.WriteString(file, about.text())
 	}

@@ -99,7 +99,7 @@ type Counts struct {
 
 // Keys signs certificates.
 type Keys interface {
-	// Signer returns the current key of a sealer.PackPurpose.
+	// Signer returns the current key of a keydir.PackPurpose.
 	Signer(ctx context.Context, purpose string) (*sealer.Signer, error)
 	// Vouches reports whether the transaction may still commit a signature by the key.
 	Vouches(ctx context.Context, tx *store.Tx, keyID string) (bool, error)
@@ -130,7 +130,7 @@ type Config struct {
 	DB        *store.DB
 	Warehouse Warehouse
 	Keys      Keys
-	// Purpose returns the sealer.PackPurpose of a tenant.
+	// Purpose returns the keydir.PackPurpose of a tenant.
 	Purpose func(ctx context.Context, q store.Querier, tenantID string) (string, error)
 	// Tables are the tables of all services.
 	Tables store.Tables

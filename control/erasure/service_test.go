@@ -26,6 +26,7 @@ import (
 	"muniment.example/pipeline/conform"
 	"muniment.example/pipeline/segment"
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 )
 
 const tenantID = "tnt_a"
@@ -37,7 +38,7 @@ type keys struct{ signer *sealer.Signer }
 
 func newKeys() keys {
 	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
-	return keys{&sealer.Signer{KeyID: sealer.KeyID(key.Public().(ed25519.PublicKey)), Node: "control", Key: key}}
+	return keys{&sealer.Signer{KeyID: keydir.KeyID(key.Public().(ed25519.PublicKey)), Node: "control", Key: key}}
 }
 
 func (k keys) Signer(context.Context, string) (*sealer.Signer, error)   { return k.signer, nil }
@@ -138,7 +139,7 @@ func (s *stage) open(t *testing.T, change func(*Config)) {
 	cfg := Config{
 		DB: roomtest.Open(t, s.dir, s.clock.Now), Warehouse: s.warehouse, Keys: newKeys(), Tables: append(people, Tables...), Bundles: s.bundles,
 		LogKeep: func(context.Context) (time.Duration, error) { return 15 * 24 * time.Hour, nil }, CopiesKeep: 28 * time.Hour,
-		Purpose: func(context.Context, store.Querier, string) (string, error) { return sealer.PurposePack, nil },
+		Purpose: func(context.Context, store.Querier, string) (string, error) { return keydir.PurposePack, nil },
 	}
 	if change != nil {
 		change(&cfg)

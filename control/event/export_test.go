@@ -16,10 +16,11 @@ import (
 	"muniment.example/pipeline"
 	"muniment.example/pipeline/segment"
 	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 )
 
 // exportOf downloads an export and returns it with its header and entries.
-func exportOf(t *testing.T, server http.Handler, query string) (text []byte, header *sealer.ExportHeader, entries [][]byte) {
+func exportOf(t *testing.T, server http.Handler, query string) (text []byte, header *pack.ExportHeader, entries [][]byte) {
 	t.Helper()
 	got := send(server, tenant, "GET /v1/events/export"+query)
 	require.Equal(t, 200, got.Code, "%s: %s", query, got.Body)
@@ -27,7 +28,7 @@ func exportOf(t *testing.T, server http.Handler, query string) (text []byte, hea
 	require.Equal(t, fmt.Sprint(got.Body.Len()), got.Header().Get("Content-Length"))
 	text = bytes.Clone(got.Body.Bytes())
 	lines := bytes.Split(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))
-	h, err := sealer.ParseExportHeader(lines[0])
+	h, err := pack.ParseExportHeader(lines[0])
 	require.NoError(t, err)
 	require.Equal(t, fmt.Sprintf(`attachment; filename="events-%d-%d.ndjson"`, h.FirstIndex, h.FirstIndex+h.Count-1), got.Header().Get("Content-Disposition"))
 	return text, &h, lines[1:]

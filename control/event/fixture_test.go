@@ -23,6 +23,7 @@ import (
 	"muniment.example/pipeline"
 	"muniment.example/pipeline/kafka"
 	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 )
 
 type delivery = prooftest.Delivery
@@ -74,15 +75,15 @@ func (h *fixture) reopen(cfg proof.Config) {
 
 // seal seals everything and returns the headers of the packs. The event of the sealing is in the log
 // then.
-func (h *fixture) seal() []sealer.PackHeader {
+func (h *fixture) seal() []pack.Header {
 	h.T.Helper()
 	done, err := h.packs.SealSome(h.T.Context(), h.Tenant, nil, prooftest.Operator)
 	require.NoError(h.T, err)
 	require.False(h.T, done.More)
 	require.NoError(h.T, h.DB.Outbox.Drain(h.T.Context(), h.Tenant))
-	var headers []sealer.PackHeader
+	var headers []pack.Header
 	for _, text := range done.Packs {
-		header, err := sealer.ParsePackHeader(text)
+		header, err := pack.ParseHeader(text)
 		require.NoError(h.T, err)
 		headers = append(headers, header)
 	}

@@ -13,6 +13,7 @@ import (
 	"muniment.example/control/analyst"
 	"muniment.example/sealer"
 	"muniment.example/sealer/rate"
+	"muniment.example/sealer/settlement"
 )
 
 // sums computes the tables of sums.
@@ -47,13 +48,13 @@ func join(names []string) (all string) {
 }
 
 // rules are the newest records of the tenant's settlement rules, and what they may match of rights.
-func (w *work) rules(ctx context.Context) (rules []rate.Rule, scopes map[string]sealer.SettlementRight, err error) {
+func (w *work) rules(ctx context.Context) (rules []rate.Rule, scopes map[string]settlement.Right, err error) {
 	rows, err := w.db.QueryContext(ctx, `SELECT event FROM events ORDER BY generation, position`)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer rows.Close()
-	newest, issued := map[string]rate.Rule{}, map[string]sealer.SettlementRight{}
+	newest, issued := map[string]rate.Rule{}, map[string]settlement.Right{}
 	for rows.Next() {
 		var text []byte
 		if err := rows.Scan(&text); err != nil {
@@ -78,7 +79,7 @@ func (w *work) rules(ctx context.Context) (rules []rate.Rule, scopes map[string]
 		if err := json.Unmarshal(e.Data, &data); err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", e.EventID, err)
 		}
-		issued[e.Subject.ID], _ = sealer.ScopeOf(e.Subject.ID, data.Scope) // nothing if it is of another form
+		issued[e.Subject.ID], _ = settlement.ScopeOf(e.Subject.ID, data.Scope) // nothing if it is of another form
 	}
 	return slices.Collect(maps.Values(newest)), issued, rows.Err()
 }

@@ -45,6 +45,7 @@ import (
 	"muniment.example/control/route"
 	"muniment.example/pipeline"
 	"muniment.example/sealer"
+	"muniment.example/sealer/settlement"
 )
 
 // Warehouse has the methods of pipeline.Warehouse that metering needs, with their contract.
@@ -72,7 +73,7 @@ type Config struct {
 	Log route.LogBounds
 	// Scopes returns what names has of the scopes of rights of a tenant, as the log has them; nil names everything.
 	// Campaigns are each once, in byte order, and always the same. Required.
-	Scopes func(ctx context.Context, tenantID string, names *sealer.ScopeNames, rightIDs []string) ([]sealer.SettlementRight, error)
+	Scopes func(ctx context.Context, tenantID string, names *settlement.ScopeNames, rightIDs []string) ([]settlement.Right, error)
 	// Logger; nil is slog.Default.
 	Logger *slog.Logger
 }
@@ -82,7 +83,7 @@ type Service struct {
 	sums      Sums
 	warehouse Warehouse
 	log       route.LogBounds
-	scopes    func(ctx context.Context, tenantID string, names *sealer.ScopeNames, rightIDs []string) ([]sealer.SettlementRight, error)
+	scopes    func(ctx context.Context, tenantID string, names *settlement.ScopeNames, rightIDs []string) ([]settlement.Right, error)
 	logger    *slog.Logger
 }
 

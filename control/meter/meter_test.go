@@ -26,12 +26,13 @@ import (
 	"muniment.example/pipeline"
 	"muniment.example/pipeline/sqlite"
 	"muniment.example/sealer"
+	"muniment.example/sealer/settlement"
 )
 
 // scopesOfTests are those of any tenant's rights: rgh_a and rgh_d have two campaigns and one.
-func scopesOfTests(_ context.Context, _ string, _ *sealer.ScopeNames, rightIDs []string) ([]sealer.SettlementRight, error) {
-	all := []sealer.SettlementRight{{RightID: "rgh_a", Campaigns: []string{"=1+1", "spring"}}, {RightID: "rgh_d", Campaigns: []string{"spring"}}}
-	return slices.DeleteFunc(all, func(r sealer.SettlementRight) bool { return !slices.Contains(rightIDs, r.RightID) }), nil
+func scopesOfTests(_ context.Context, _ string, _ *settlement.ScopeNames, rightIDs []string) ([]settlement.Right, error) {
+	all := []settlement.Right{{RightID: "rgh_a", Campaigns: []string{"=1+1", "spring"}}, {RightID: "rgh_d", Campaigns: []string{"spring"}}}
+	return slices.DeleteFunc(all, func(r settlement.Right) bool { return !slices.Contains(rightIDs, r.RightID) }), nil
 }
 
 const (

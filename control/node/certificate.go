@@ -16,6 +16,7 @@ import (
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/keydir"
 )
 
 // # Joining by a certificate
@@ -139,9 +140,9 @@ func (c certificate) check(ctx context.Context, from store.Querier, now time.Tim
 	case err != nil:
 		return "", false, err
 	case h == nil:
-		return sealer.PurposeReceipt, false, nil
+		return keydir.PurposeReceipt, false, nil
 	case h.nodeID == nodeID:
-		return sealer.PurposeReceipt, h.joined, nil
+		return keydir.PurposeReceipt, h.joined, nil
 	case h.barredBy != "":
 		return "", false, errBarred(ctx, from, c.name, h.barredBy)
 	}
@@ -155,7 +156,7 @@ func (c certificate) check(ctx context.Context, from store.Querier, now time.Tim
 		held.Field = api.FieldName
 		return "", false, held
 	}
-	return sealer.PurposeReceipt, false, nil
+	return keydir.PurposeReceipt, false, nil
 }
 
 // errBarred refuses a name because of the node that has or had it.

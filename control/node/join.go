@@ -16,6 +16,7 @@ import (
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/keydir"
 )
 
 // # Joining
@@ -54,12 +55,12 @@ type Invitation struct {
 
 // Invite makes an invitation for a node that signs receipts of tenants outside the sandbox.
 func (r *Service) Invite(ctx context.Context, by sealer.Ref) (Invitation, error) {
-	return r.invite(ctx, sealer.PurposeReceipt, by)
+	return r.invite(ctx, keydir.PurposeReceipt, by)
 }
 
 // InviteSandbox makes an invitation for a node that signs only receipts of the sandbox's tenants.
 func (r *Service) InviteSandbox(ctx context.Context) (Invitation, error) {
-	return r.invite(ctx, sealer.PurposeSandbox, store.BySystem())
+	return r.invite(ctx, keydir.PurposeSandbox, store.BySystem())
 }
 
 func (r *Service) invite(ctx context.Context, purpose string, by sealer.Ref) (v Invitation, err error) {
@@ -141,7 +142,7 @@ func (r *Service) Join(ctx context.Context, q api.JoinRequest, presented []*x509
 		if err != nil || m != nil && !m.expelledAt.IsZero() {
 			return cmp.Or[error](err, errExpelled(q.NodeID))
 		}
-		row, err := joinedKey(ctx, tx, q.NodeID, sealer.KeyID(key), q.CredentialHash)
+		row, err := joinedKey(ctx, tx, q.NodeID, keydir.KeyID(key), q.CredentialHash)
 		if err != nil {
 			return err
 		}
@@ -167,7 +168,7 @@ func (r *Service) Join(ctx context.Context, q api.JoinRequest, presented []*x509
 		return api.Joined{}, fmt.Errorf("cannot let the node %q join: %w", q.NodeID, err)
 	}
 	if made {
-		r.cfg.Logger.Info("a node joined", "nodeId", q.NodeID, "keyId", sealer.KeyID(key))
+		r.cfg.Logger.Info("a node joined", "nodeId", q.NodeID, "keyId", keydir.KeyID(key))
 	}
 	return joined, nil
 }
@@ -290,7 +291,7 @@ func (n newcomer) admit(ctx context.Context, tx *store.Tx, m *member) (*signing.
 // node's keys from the log (signing.Replay), but not the node itself. Only the newest of these
 // keys proves that this is the same node; it must be in force, and stays unchanged.
 func (n newcomer) knownKey(ctx context.Context, tx *store.Tx, m *member) (*signing.Key, error) {
-	known, err := signing.Find(ctx, tx, sealer.KeyID(n.key))
+	known, err := signing.Find(ctx, tx, keydir.KeyID(n.key))
 	if err != nil {
 		return nil, err
 	}
@@ -305,7 +306,7 @@ func (n newcomer) knownKey(ctx context.Context, tx *store.Tx, m *member) (*signi
 		return nil, errKnown
 	}
 	newest := &all[len(all)-1]
-	if newest.KeyID != sealer.KeyID(n.key) || newest.Purpose != n.purpose || newest.Retired || !newest.InForce(tx.Now()) {
+	if newest.KeyID != keydir.KeyID(n.key) || newest.Purpose != n.purpose || newest.Retired || !newest.InForce(tx.Now()) {
 		return nil, errKnown
 	}
 	return newest, nil

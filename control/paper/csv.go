@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"muniment.example/control/route"
-	"muniment.example/sealer"
+	"muniment.example/sealer/statement"
 )
 
 // Table is one of the tables of a statement.
@@ -55,7 +55,7 @@ func (p *Paper) CSV(table Table) ([]byte, error) {
 	switch table {
 	case Shares:
 		head("counterpartyId", "counterparty", "kind", "rightId", "right", "campaigns", "meteringBasis", "month", "monthTimeZone", "ruleId", "ruleLeaf", "bps", "share")
-		of := func(shares []sealer.StatementShare, cells ...[]string) {
+		of := func(shares []statement.Share, cells ...[]string) {
 			for _, s := range shares {
 				row(numbers[s.CounterpartyID], append(append([][]string{payee(s.CounterpartyID)}, cells...), []string{fmt.Sprint(s.Bps), s.Amount})...)
 			}

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"muniment.example/control/payable"
-	"muniment.example/sealer"
 	"muniment.example/sealer/rate"
+	"muniment.example/sealer/statement"
 )
 
 //go:embed page.css
@@ -82,7 +82,7 @@ var units = map[string]string{"EVENT": "per receipt", "IMPRESSION": "per impress
 
 // reasons are the texts of the reasons of changes.
 var reasons = map[string]string{
-	sealer.ChangedByDispute: "dispute opened or resolved", sealer.ChangedByRules: "rule made or changed", sealer.ChangedLate: "came late", sealer.Voided: "voided",
+	statement.ChangedByDispute: "dispute opened or resolved", statement.ChangedByRules: "rule made or changed", statement.ChangedLate: "came late", statement.Voided: "voided",
 }
 
 // reason is the text of the reasons of a change.
@@ -122,7 +122,7 @@ func date(text string) (string, error) {
 }
 
 // receipts counts those behind the lines.
-func receipts(all []sealer.StatementLine) (n int64) {
+func receipts(all []statement.Line) (n int64) {
 	for _, l := range all {
 		n += l.Receipts
 	}

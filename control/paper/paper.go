@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"muniment.example/control/payable"
-	"muniment.example/sealer"
 	"muniment.example/sealer/rate"
+	"muniment.example/sealer/statement"
 )
 
 // Paper is what is shown. All texts are as they are, in no language's quotes.
@@ -37,9 +37,9 @@ type Paper struct {
 	PackID string
 	// Reference is the newest payment's; nil for none.
 	Reference *string
-	Document  sealer.Statement
+	Document  statement.Statement
 	// Previous is the document that Document corrects or voids; nil for none, and if its text is lost.
-	Previous *sealer.Statement
+	Previous *statement.Statement
 	// Payables are those of the statement, by number; none for a draft.
 	Payables []payable.Payable
 	// Rights are those of the lines, by id. One that is missing has an id alone.
@@ -83,7 +83,7 @@ func (p *Paper) For(counterpartyID string) (*Paper, error) {
 	}
 	if len(d.Payees) == 0 { // so that it has a name
 		if i := slices.IndexFunc(names, payee(counterpartyID)); i >= 0 {
-			d.Payees = []sealer.StatementPayee{{Amount: "0", CounterpartyID: counterpartyID, Name: names[i].Name}}
+			d.Payees = []statement.Payee{{Amount: "0", CounterpartyID: counterpartyID, Name: names[i].Name}}
 		}
 	}
 	one.Payables = kept(p.Payables, func(of payable.Payable) bool { return of.CounterpartyID == counterpartyID })
@@ -91,11 +91,11 @@ func (p *Paper) For(counterpartyID string) (*Paper, error) {
 	return &one, nil
 }
 
-func payee(counterpartyID string) func(sealer.StatementPayee) bool {
-	return func(p sealer.StatementPayee) bool { return p.CounterpartyID == counterpartyID }
+func payee(counterpartyID string) func(statement.Payee) bool {
+	return func(p statement.Payee) bool { return p.CounterpartyID == counterpartyID }
 }
 
-func total(payees []sealer.StatementPayee) string {
+func total(payees []statement.Payee) string {
 	if len(payees) == 0 {
 		return "0"
 	}
@@ -103,17 +103,17 @@ func total(payees []sealer.StatementPayee) string {
 }
 
 // partOf returns a document with the shares of one payee alone.
-func partOf(whole *sealer.Statement, counterpartyID string) sealer.Statement {
+func partOf(whole *statement.Statement, counterpartyID string) statement.Statement {
 	d := *whole
-	shares := func(all []sealer.StatementShare) []sealer.StatementShare {
-		return kept(all, func(s sealer.StatementShare) bool { return s.CounterpartyID == counterpartyID })
+	shares := func(all []statement.Share) []statement.Share {
+		return kept(all, func(s statement.Share) bool { return s.CounterpartyID == counterpartyID })
 	}
 	d.CounterpartyID = &counterpartyID
-	d.Lines = kept(d.Lines, func(l sealer.StatementLine) bool { return len(shares(l.Shares)) > 0 })
+	d.Lines = kept(d.Lines, func(l statement.Line) bool { return len(shares(l.Shares)) > 0 })
 	for i := range d.Lines {
 		d.Lines[i].Shares = shares(d.Lines[i].Shares)
 	}
-	d.Adjustments = kept(d.Adjustments, func(a sealer.StatementAdjustment) bool { return len(shares(a.Shares)) > 0 })
+	d.Adjustments = kept(d.Adjustments, func(a statement.Adjustment) bool { return len(shares(a.Shares)) > 0 })
 	for i := range d.Adjustments {
 		d.Adjustments[i].Shares = shares(d.Adjustments[i].Shares)
 	}
@@ -125,17 +125,17 @@ func partOf(whole *sealer.Statement, counterpartyID string) sealer.Statement {
 // changes are those between two documents of one payee. The signed text divides the change of a right, a
 // metering basis and a rule by reasons for all payees together: so a change of one has all reasons of those,
 // separated by spaces. Where the text has none, payees changed among themselves, which rules do.
-func changes(whole []sealer.StatementChange, before, after *sealer.Statement) ([]sealer.StatementChange, error) {
+func changes(whole []statement.Change, before, after *statement.Statement) ([]statement.Change, error) {
 	type subject struct{ rightID, meteringBasis, ruleID string }
 	why := map[subject][]string{}
 	for _, c := range whole {
 		of := subject{c.RightID, c.MeteringBasis, c.RuleID}
 		why[of] = append(why[of], c.Reason)
 	}
-	all, err := sealer.Changes(before, sealer.Step{Statement: after})
+	all, err := statement.Changes(before, statement.Step{Statement: after})
 	for i := range all {
 		c := &all[i]
-		c.Reason = cmp.Or(strings.Join(why[subject{c.RightID, c.MeteringBasis, c.RuleID}], " "), sealer.ChangedByRules)
+		c.Reason = cmp.Or(strings.Join(why[subject{c.RightID, c.MeteringBasis, c.RuleID}], " "), statement.ChangedByRules)
 	}
 	return all, err
 }
@@ -272,7 +272,7 @@ func (p *Paper) RightName(id string) string {
 }
 
 // Sum is the sum of shares, exactly.
-func Sum(shares []sealer.StatementShare) (string, error) {
+func Sum(shares []statement.Share) (string, error) {
 	sum := rate.Money(0)
 	for _, s := range shares {
 		part, err := rate.ParseAmount(s.Amount)

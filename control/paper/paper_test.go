@@ -19,24 +19,24 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/control/payable"
-	"muniment.example/sealer"
+	"muniment.example/sealer/statement"
 )
 
 // november is a statement of two payees, with a line of each kind and an adjustment.
 func november() *Paper {
-	share := func(id, amount string, bps int64) sealer.StatementShare {
-		return sealer.StatementShare{Amount: amount, Bps: bps, CounterpartyID: id}
+	share := func(id, amount string, bps int64) statement.Share {
+		return statement.Share{Amount: amount, Bps: bps, CounterpartyID: id}
 	}
-	document := sealer.Statement{
-		AsOf: sealer.StatementAsOf{PackID: "ppk_1", TreeSize: 1234}, Currency: "EUR", StatementID: "stm_1", TenantID: "tnt_a", TimeZone: "Europe/Berlin",
+	document := statement.Statement{
+		AsOf: statement.PackRef{PackID: "ppk_1", TreeSize: 1234}, Currency: "EUR", StatementID: "stm_1", TenantID: "tnt_a", TimeZone: "Europe/Berlin",
 		LocalFrom: "2026-11-01T00:00:00.000+01:00", LocalTo: "2026-12-01T00:00:00.000+01:00", HeldAmount: "0.5", Total: "4.104999",
-		Lines: []sealer.StatementLine{
-			{RightID: "rgh_1", MeteringBasis: "viewable", RuleID: "rule_1", RuleLeaf: 7, Unit: "CPM", Price: "8.5", Receipts: 3, Impressions: "400.5", QuantityMs: 31_500, Amount: "3.404999", Shares: []sealer.StatementShare{share("cp_a", "2.27", 6_667), share("cp_b", "1.134999", 3_333)}},
-			{RightID: "rgh_2", MeteringBasis: "gross", RuleID: "rule_2", RuleLeaf: 9, Unit: "EVENT", Price: "0.1", Receipts: 2, Impressions: "0", Amount: "0.2", Shares: []sealer.StatementShare{share("cp_b", "0.2", 10_000)}},
+		Lines: []statement.Line{
+			{RightID: "rgh_1", MeteringBasis: "viewable", RuleID: "rule_1", RuleLeaf: 7, Unit: "CPM", Price: "8.5", Receipts: 3, Impressions: "400.5", QuantityMs: 31_500, Amount: "3.404999", Shares: []statement.Share{share("cp_a", "2.27", 6_667), share("cp_b", "1.134999", 3_333)}},
+			{RightID: "rgh_2", MeteringBasis: "gross", RuleID: "rule_2", RuleLeaf: 9, Unit: "EVENT", Price: "0.1", Receipts: 2, Impressions: "0", Amount: "0.2", Shares: []statement.Share{share("cp_b", "0.2", 10_000)}},
 		},
-		Adjustments: []sealer.StatementAdjustment{{RuleID: "rule_2", RuleLeaf: 9, Month: "2026-11", TimeZone: "Europe/Berlin", Reason: "MINIMUM", Amount: "0.5", Shares: []sealer.StatementShare{share("cp_b", "0.5", 10_000)}}},
-		Payees:      []sealer.StatementPayee{{Amount: "2.27", CounterpartyID: "cp_a", Name: "=Studio A"}, {Amount: "1.834999", CounterpartyID: "cp_b", Name: "Studio B"}},
-		Unrated:     []sealer.StatementUnrated{{RightID: "rgh_3", MeteringBasis: "gross", Reason: "NO_RULE", Receipts: 5}},
+		Adjustments: []statement.Adjustment{{RuleID: "rule_2", RuleLeaf: 9, Month: "2026-11", TimeZone: "Europe/Berlin", Reason: "MINIMUM", Amount: "0.5", Shares: []statement.Share{share("cp_b", "0.5", 10_000)}}},
+		Payees:      []statement.Payee{{Amount: "2.27", CounterpartyID: "cp_a", Name: "=Studio A"}, {Amount: "1.834999", CounterpartyID: "cp_b", Name: "Studio B"}},
+		Unrated:     []statement.Unrated{{RightID: "rgh_3", MeteringBasis: "gross", Reason: "NO_RULE", Receipts: 5}},
 	}
 	issuer := payable.Party{LegalName: new("Transit Screens AG"), Address: new("Bahnhofplatz 3\n8001 Zürich"), TaxID: new("CHE-1"), Note: new("Self-billing")}
 	return &Paper{
@@ -110,9 +110,9 @@ func TestTables(t *testing.T) {
 		}
 	}
 
-	p.Document.Correction = &sealer.StatementCorrection{
-		Of: "stm_0", Difference: "-1", Payees: []sealer.StatementPayee{{Amount: "-1", CounterpartyID: "cp_a", Name: "=Studio A"}},
-		Changes: []sealer.StatementChange{{Amount: "-1.5", Reason: "DISPUTE", Receipts: -1, RightID: "rgh_1", MeteringBasis: "viewable", RuleID: "rule_1"}, {Amount: "0.5", Reason: "LATE", RuleID: "rule_2"}},
+	p.Document.Correction = &statement.Correction{
+		Of: "stm_0", Difference: "-1", Payees: []statement.Payee{{Amount: "-1", CounterpartyID: "cp_a", Name: "=Studio A"}},
+		Changes: []statement.Change{{Amount: "-1.5", Reason: "DISPUTE", Receipts: -1, RightID: "rgh_1", MeteringBasis: "viewable", RuleID: "rule_1"}, {Amount: "0.5", Reason: "LATE", RuleID: "rule_2"}},
 	}
 	require.Zero(t, sum(t, table(p, Changes), "amount").Cmp(decimal("-1")))
 }
@@ -132,12 +132,12 @@ func TestChangesOfOnePayee(t *testing.T) {
 	d := &p.Document
 	d.Lines[0].Receipts, d.Lines[0].Amount, d.Lines[0].Shares[0].Amount, d.Lines[0].Shares[1].Amount = 2, "2.270000", "1.51", "0.76"
 	d.Lines = d.Lines[:1]
-	d.Adjustments[0].Shares = []sealer.StatementShare{{Amount: "0.4", Bps: 8_000, CounterpartyID: "cp_a"}, {Amount: "0.1", Bps: 2_000, CounterpartyID: "cp_b"}}
+	d.Adjustments[0].Shares = []statement.Share{{Amount: "0.4", Bps: 8_000, CounterpartyID: "cp_a"}, {Amount: "0.1", Bps: 2_000, CounterpartyID: "cp_b"}}
 	d.Payees[0].Amount, d.Payees[1].Amount, d.Total = "1.91", "0.86", "2.77"
-	d.Correction = &sealer.StatementCorrection{
-		Of: "stm_0", Difference: "-1.334999", Previous: sealer.StatementPrevious{StatementID: "stm_0", Total: before.Total},
-		Payees: []sealer.StatementPayee{{Amount: "-0.36", CounterpartyID: "cp_a", Name: "Studio A"}, {Amount: "-0.974999", CounterpartyID: "cp_b", Name: "Studio B"}},
-		Changes: []sealer.StatementChange{
+	d.Correction = &statement.Correction{
+		Of: "stm_0", Difference: "-1.334999", Previous: statement.Predecessor{StatementID: "stm_0", Total: before.Total},
+		Payees: []statement.Payee{{Amount: "-0.36", CounterpartyID: "cp_a", Name: "Studio A"}, {Amount: "-0.974999", CounterpartyID: "cp_b", Name: "Studio B"}},
+		Changes: []statement.Change{
 			{Amount: "-2.134999", Reason: "DISPUTE", Receipts: -2, RightID: "rgh_1", MeteringBasis: "viewable", RuleID: "rule_1"},
 			{Amount: "1", Reason: "LATE", Receipts: 1, RightID: "rgh_1", MeteringBasis: "viewable", RuleID: "rule_1"},
 			{Amount: "-0.2", Reason: "DISPUTE", Receipts: -2, RightID: "rgh_2", MeteringBasis: "gross", RuleID: "rule_2"},
@@ -146,7 +146,7 @@ func TestChangesOfOnePayee(t *testing.T) {
 	require.Nil(t, only(t, p, "cp_a").Document.Correction.Changes, "the text before is not there")
 	p.Previous = &before
 	a, b := only(t, p, "cp_a"), only(t, p, "cp_b")
-	require.Equal(t, []sealer.StatementChange{
+	require.Equal(t, []statement.Change{
 		{Amount: "0.4", Reason: "RULES", RuleID: "rule_2"},
 		{Amount: "-0.76", Reason: "DISPUTE LATE", Receipts: -1, RightID: "rgh_1", MeteringBasis: "viewable", RuleID: "rule_1"},
 	}, a.Document.Correction.Changes)
@@ -267,7 +267,7 @@ func TestLargeAmounts(t *testing.T) {
 			l.Receipts, l.Impressions, l.QuantityMs, l.Price, l.Amount, l.Shares[0].Amount = 1_234_567_890, "12345678901.5", 123_456_789_012_345, "1234567.123456", amount, amount
 		}
 		p.Document.Adjustments[0].Amount = amount
-		p.Document.Correction = &sealer.StatementCorrection{Of: "stm_0", Difference: amount, Changes: []sealer.StatementChange{{Amount: amount, Reason: "LATE", Receipts: 1_234_567_890, RuleID: "rule_2"}}}
+		p.Document.Correction = &statement.Correction{Of: "stm_0", Difference: amount, Changes: []statement.Change{{Amount: amount, Reason: "LATE", Receipts: 1_234_567_890, RuleID: "rule_2"}}}
 		for _, of := range []*Paper{p, only(t, p, "cp_a")} {
 			of.Document.Correction = p.Document.Correction
 			pdf, lacking, err := of.PDF()

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"muniment.example/control/payable"
-	"muniment.example/sealer"
+	"muniment.example/sealer/statement"
 )
 
 // sheet is a PDF in the making: A4, in millimetres.
@@ -343,7 +343,7 @@ func (p *Paper) lines(s *sheet) error {
 		var rows [][]string
 		for _, x := range d.Excluded {
 			state := "upheld: not paid"
-			if x.State == sealer.ExclusionHeld {
+			if x.State == statement.ExclusionHeld {
 				state = "open: held until it is resolved"
 			}
 			rows = append(rows, []string{x.DisputeID, state})

@@ -42,6 +42,7 @@ import (
 	"muniment.example/gateway/api"
 	"muniment.example/pipeline"
 	"muniment.example/sealer"
+	"muniment.example/sealer/checkpoint"
 )
 
 // Path is where pages of links are; the token follows.
@@ -127,7 +128,7 @@ func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, e
 // Log finds and proves events: Events is pipeline.Warehouse's, Inclusion proof.Service's, each with its contract.
 type Log interface {
 	Events(ctx context.Context, q pipeline.EventQuery) ([]pipeline.Row, error)
-	Inclusion(ctx context.Context, row pipeline.Row, latest bool) (proof sealer.InclusionProof, found bool, err error)
+	Inclusion(ctx context.Context, row pipeline.Row, latest bool) (proof checkpoint.InclusionProof, found bool, err error)
 }
 
 // Config of the service. DB, Statements, Log and PublicURL are required.

@@ -16,8 +16,9 @@ import (
 	"muniment.example/control/tenant"
 	"muniment.example/gateway/api"
 	"muniment.example/pipeline"
-	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/checkpoint"
+	sealerstatement "muniment.example/sealer/statement"
 )
 
 // The files of a link, behind its token.
@@ -188,7 +189,7 @@ func (s *Service) proof(ctx context.Context, tenantID, payableID string) ([]byte
 	if err != nil {
 		return nil, err
 	}
-	return sealer.FormatProvenEvent(rows[0].Event, &proof)
+	return checkpoint.FormatProvenEvent(rows[0].Event, &proof)
 }
 
 // data is a payee's part for programs.
@@ -206,9 +207,9 @@ type data struct {
 	CounterpartyID string                       `json:"counterpartyId"`
 	Name           string                       `json:"name"`
 	Payable        *payable.Payable             `json:"payable"`
-	Lines          []sealer.StatementLine       `json:"lines"`
-	Adjustments    []sealer.StatementAdjustment `json:"adjustments"`
-	Correction     *sealer.StatementCorrection  `json:"correction"`
+	Lines          []sealerstatement.Line       `json:"lines"`
+	Adjustments    []sealerstatement.Adjustment `json:"adjustments"`
+	Correction     *sealerstatement.Correction  `json:"correction"`
 	VoidedAt       store.Instant                `json:"voidedAt"`
 	CorrectedAt    store.Instant                `json:"correctedAt"`
 }

@@ -38,6 +38,7 @@ import (
 	"muniment.example/pipeline/segment"
 	"muniment.example/pipeline/trace"
 	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 )
 
 // Config configures the control plane.
@@ -289,7 +290,7 @@ func driftCheck(cfg Config, packs *proof.Service, statements *statement.Service,
 
 // auditedPack is a pack as the check compares it.
 func auditedPack(p proof.Pack) (*drift.Pack, error) {
-	h, err := sealer.ParsePackHeader(p.Header)
+	h, err := pack.ParseHeader(p.Header)
 	if err != nil {
 		return nil, err
 	}

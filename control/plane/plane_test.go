@@ -38,6 +38,7 @@ import (
 	"muniment.example/pipeline/segment"
 	"muniment.example/pipeline/sqlite"
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/verify"
 )
 
@@ -519,10 +520,10 @@ func TestRevocationSealsForWhomTheKeySigned(t *testing.T) {
 		play, real := h.visitor(true), h.visitor(false)
 		h.call("operator", "POST", "/admin/signing-keys/"+k.KeyID+"/revoke", `{"force":true}`) // the nodes are gone
 		of := k.NodeID + "'s key for " + k.Purpose
-		require.Equal(t, k.Purpose == sealer.PurposeSandbox, packsOf(play), of)
-		require.Equal(t, !slices.Contains([]string{sealer.PurposeSandbox, sealer.PurposeBeacon, sealer.PurposeWebhook}, k.Purpose), packsOf(real), of) // what keys of beacons and webhooks sign is in no pack
+		require.Equal(t, k.Purpose == keydir.PurposeSandbox, packsOf(play), of)
+		require.Equal(t, !slices.Contains([]string{keydir.PurposeSandbox, keydir.PurposeBeacon, keydir.PurposeWebhook}, k.Purpose), packsOf(real), of) // what keys of beacons and webhooks sign is in no pack
 	}
-	none, err := h.ctl.tenants.TenantIDs(t.Context(), sealer.PurposeWebhook)
+	none, err := h.ctl.tenants.TenantIDs(t.Context(), keydir.PurposeWebhook)
 	require.NoError(t, err)
 	require.Empty(t, none)
 	_, err = h.ctl.tenants.TenantIDs(t.Context(), "unheard_of")

@@ -13,6 +13,7 @@ import (
 	"muniment.example/control/store"
 	"muniment.example/pipeline"
 	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 )
 
 // CopyEvery is how often Copier.Copy should be called.
@@ -291,7 +292,7 @@ func (s *Sums) hoursOf(ctx context.Context, packs []Pack) ([]*sums.Table, error)
 		return nil, err
 	}
 	for i := range packs {
-		header, err := sealer.ParsePackHeader(packs[i].Header)
+		header, err := pack.ParseHeader(packs[i].Header)
 		if err == nil {
 			if err = tables[i].Agree(header.Metering); err != nil {
 				err = fmt.Errorf("%w: %w", sums.ErrBlock, err)

@@ -16,6 +16,8 @@ import (
 	"muniment.example/pipeline"
 	"muniment.example/sealer"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/pack"
+	"muniment.example/sealer/settlement"
 )
 
 // pageRows is how many rows are read at once; the next ones are read beside the work on
@@ -42,7 +44,7 @@ type draft struct {
 	// promised is set once all entries were verified and the new root was promised. The key must
 	// not sign before.
 	promised bool
-	pack     *sealer.SealedPack
+	pack     *pack.Pack
 	lines    Sum
 	file     Sum
 }
@@ -63,14 +65,14 @@ func (d *draft) build(ctx context.Context) (news bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	config := sealer.PackConfig{
+	config := pack.Config{
 		PackID:    d.packID,
 		TenantID:  d.tenantID,
 		Before:    d.old.tree,
 		Directory: d.directoryText,
 		Key:       promisedKey{d.signer.Key, func() error { return d.promise(ctx) }},
 		Rate:      d.cfg.Rate,
-		Rights: func(names *sealer.ScopeNames, ids []string) ([]sealer.SettlementRight, error) {
+		Rights: func(names *settlement.ScopeNames, ids []string) ([]settlement.Right, error) {
 			return d.Scopes(ctx, d.tenantID, names, ids)
 		},
 		Workers: d.cfg.Workers(),
@@ -119,7 +121,7 @@ func (d *draft) ragged() bool {
 }
 
 // previous reads the header of the previous pack from the database.
-func (d *draft) previous(ctx context.Context) (h sealer.PackHeader, err error) {
+func (d *draft) previous(ctx context.Context) (h pack.Header, err error) {
 	p, found, err := readPack(ctx, d.db.Read(), d.tenantID, d.old.packID)
 	if err == nil && !found {
 		err = fmt.Errorf("the head names pack %s, which does not exist", d.old.packID)
@@ -127,17 +129,17 @@ func (d *draft) previous(ctx context.Context) (h sealer.PackHeader, err error) {
 	if err != nil {
 		return h, err
 	}
-	return sealer.ParsePackHeader(p.Header)
+	return pack.ParseHeader(p.Header)
 }
 
 // fill passes the slice to the builder of a pack sealed at a moment. If a node's clock is ahead, the
 // pack has to be sealed at the moment of its newest entry, since no entry may be younger: fill then
 // passes the slice once more.
-func (d *draft) fill(ctx context.Context, config sealer.PackConfig, roots map[uint64]string, at time.Time) (b *sealer.PackBuilder, news bool, err error) {
+func (d *draft) fill(ctx context.Context, config pack.Config, roots map[uint64]string, at time.Time) (b *pack.Builder, news bool, err error) {
 	d.sealedAt, config.SealedAt = at, at
 	d.counted = new(sums.Table)
 	config.Counted = d.counted.Count
-	if b, err = sealer.NewPackBuilder(config); err != nil {
+	if b, err = pack.NewBuilder(config); err != nil {
 		return nil, false, err
 	}
 	d.next.tree, d.next.position = d.old.tree.Clone(), d.old.position
@@ -155,7 +157,7 @@ func (d *draft) fill(ctx context.Context, config sealer.PackConfig, roots map[ui
 }
 
 // add adds the slice, page by page.
-func (d *draft) add(ctx context.Context, b *sealer.PackBuilder, roots map[uint64]string) (news bool, err error) {
+func (d *draft) add(ctx context.Context, b *pack.Builder, roots map[uint64]string) (news bool, err error) {
 	for p := range d.pages(ctx, d.old.position, d.end, d.cfg.MaxEntries) {
 		if p.err == nil {
 			p.err = d.unmoved(ctx, d.db.Read())
@@ -283,7 +285,7 @@ func (d *draft) promise(ctx context.Context) error {
 // blame finds the rows that the builder could not verify and quarantines them. It returns cause if
 // there are none.
 func (d *draft) blame(ctx context.Context, cause error) error {
-	in := &sealer.Inspector{Directory: d.directory, Purpose: d.receipts, SealedAt: d.sealedAt}
+	in := &pack.Inspector{Directory: d.directory, Purpose: d.receipts, SealedAt: d.sealedAt}
 	var quarantined []pipeline.Quarantined
 	for p := range d.pages(ctx, d.old.position, d.next.position.Next(), d.cfg.MaxEntries) {
 		if p.err != nil {
@@ -319,7 +321,7 @@ func (d *draft) write(ctx context.Context) (err error) {
 		return err
 	}
 	d.lines, d.file, err = d.folder.write(ctx, d.tenantID, d.packID, func(w io.Writer) error {
-		bundle := sealer.NewBundleWriter(w, d.pack)
+		bundle := pack.NewBundleWriter(w, d.pack)
 		if err := d.scratch.each(bundle.Add); err != nil {
 			return err
 		}

@@ -17,9 +17,9 @@ import (
 
 	"muniment.example/control/objects"
 	"muniment.example/gateway/api"
-	"muniment.example/sealer"
 	"muniment.example/sealer/keyfile"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/pack"
 )
 
 // packSuffix ends the name of a pack's file, draftSuffix that of one being written.
@@ -283,10 +283,10 @@ func packEvents(ctx context.Context, packs objects.Place, key string, take func(
 	defer f.Close()
 	file := newCounter(io.Discard)
 	text := io.TeeReader(f, file)
-	pack, err := sealer.ReadPack(text)
+	p, err := pack.Read(text)
 	for err == nil {
 		var event []byte
-		if event, err = pack.Next(); err == nil {
+		if event, err = p.Next(); err == nil {
 			err = take(event)
 		}
 	}

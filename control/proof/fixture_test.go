@@ -20,6 +20,7 @@ import (
 	"muniment.example/pipeline/kafka"
 	"muniment.example/sealer"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/pack"
 	auditor "muniment.example/sealer/verify"
 )
 
@@ -88,7 +89,7 @@ var _ Keys = (*signing.Service)(nil)
 
 // seal must succeed; it returns the headers of the packs. The event of the
 // sealing is in the log then.
-func (h *fixture) seal() []sealer.PackHeader {
+func (h *fixture) seal() []pack.Header {
 	h.T.Helper()
 	sealed, err := h.service.sealWhole(h.T.Context(), h.Tenant, operator)
 	require.NoError(h.T, err)
@@ -96,11 +97,11 @@ func (h *fixture) seal() []sealer.PackHeader {
 	return headers(h.T, sealed)
 }
 
-func headers(t tb, sealed Sealed) []sealer.PackHeader {
+func headers(t tb, sealed Sealed) []pack.Header {
 	t.Helper()
-	list := make([]sealer.PackHeader, 0, len(sealed.Packs))
+	list := make([]pack.Header, 0, len(sealed.Packs))
 	for _, text := range sealed.Packs {
-		header, err := sealer.ParsePackHeader(text)
+		header, err := pack.ParseHeader(text)
 		require.NoError(t, err)
 		list = append(list, header)
 	}
@@ -181,10 +182,10 @@ func (h *fixture) check() [][]byte {
 func (h *fixture) entries() [][]byte {
 	h.T.Helper()
 	var entries [][]byte
-	var previous *sealer.PackRef
+	var previous *pack.Ref
 	for _, p := range h.packs() {
 		text := h.read(p.ID)
-		reader, err := sealer.ReadPack(bytes.NewReader(text))
+		reader, err := pack.Read(bytes.NewReader(text))
 		require.NoError(h.T, err)
 		header := reader.Header()
 		require.EqualValues(h.T, len(entries), header.FirstIndex)
@@ -268,11 +269,11 @@ func (h *fixture) onlyOneRootOfASize() {
 			text, err = os.ReadFile(h.service.folder.name(h.Tenant, name))
 			require.NoError(h.T, err)
 		}
-		pack, err := sealer.ReadPack(bytes.NewReader(text))
+		p, err := pack.Read(bytes.NewReader(text))
 		if err != nil {
 			continue // a draft that was cut off
 		}
-		header := pack.Header()
+		header := p.Header()
 		root, met := roots[header.TreeSize]
 		require.True(h.T, !met || root == header.RootHash, "two roots of size %d", header.TreeSize)
 		roots[header.TreeSize] = header.RootHash

@@ -13,6 +13,7 @@ import (
 	"muniment.example/control/store"
 	"muniment.example/pipeline"
 	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 )
 
 // MendSums counts again what is stored of those of the tenant's packs of which it can't be read or isn't what
@@ -142,7 +143,7 @@ func unmerge(ctx context.Context, tx *store.Tx, tenantID string, sequence int64)
 
 // sumsAreSound reports whether what is stored of a pack can be read, and sums to its header, by hour and by day.
 func (a *archive) sumsAreSound(ctx context.Context, p *Pack) (bool, error) {
-	header, err := sealer.ParsePackHeader(p.Header)
+	header, err := pack.ParseHeader(p.Header)
 	if err != nil {
 		return false, err
 	}
@@ -240,18 +241,18 @@ func (a *archive) count(ctx context.Context, p *Pack) (*sums.Table, error) {
 		return nil, err
 	}
 	defer file.Close()
-	pack, err := sealer.ReadPack(file)
+	reader, err := pack.Read(file)
 	if err != nil {
 		return nil, err
 	}
-	header := pack.Header()
+	header := reader.Header()
 	duplicates := map[uint64]bool{}
 	for _, d := range header.Duplicates {
 		duplicates[d.Leaf] = true
 	}
 	table := new(sums.Table)
 	for leaf := p.FirstIndex; ; leaf++ {
-		text, err := pack.Next()
+		text, err := reader.Next()
 		if errors.Is(err, io.EOF) {
 			return table, table.Agree(header.Metering)
 		}

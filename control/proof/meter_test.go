@@ -15,6 +15,7 @@ import (
 	"muniment.example/gateway/api"
 	"muniment.example/pipeline"
 	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 )
 
 // TestDuplicateOfAnEarlierPack seals a delivery and its repetition in two packs.
@@ -23,11 +24,11 @@ func TestDuplicateOfAnEarlierPack(t *testing.T) {
 	h.Deliver(deliveries(3)...)
 	h.Deliver(delivery{DwellMs: 100, Key: "a"}, delivery{DwellMs: 100, Key: "b"}, delivery{DwellMs: 100, Key: "a"})
 	first := h.seal()[0]
-	require.Equal(t, []sealer.Duplicate{{Leaf: 5, First: 3}}, first.Duplicates)
+	require.Equal(t, []pack.Duplicate{{Leaf: 5, First: 3}}, first.Duplicates)
 
 	h.Deliver(delivery{DwellMs: 100, Key: "b"}, delivery{DwellMs: 100, Key: "a"}, delivery{DwellMs: 100, Key: "c"})
 	second := h.seal()[0]
-	require.Equal(t, []sealer.Duplicate{{Leaf: 7, First: 4}, {Leaf: 8, First: 3}}, second.Duplicates)
+	require.Equal(t, []pack.Duplicate{{Leaf: 7, First: 4}, {Leaf: 8, First: 3}}, second.Duplicates)
 
 	h.Advance(24*time.Hour + time.Millisecond)
 	h.Deliver(delivery{DwellMs: 100, Key: "a"})
@@ -95,7 +96,7 @@ func TestMeteringOfPacksIsTheWarehouses(t *testing.T) {
 			count(warehouse, row)
 		}
 		for _, p := range h.packs() {
-			header, err := sealer.ParsePackHeader(p.Header)
+			header, err := pack.ParseHeader(p.Header)
 			require.NoError(rt, err)
 			for _, row := range header.Metering {
 				count(sealed, pipeline.MeterRow{

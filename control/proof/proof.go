@@ -106,12 +106,14 @@ import (
 	"muniment.example/pipeline"
 	"muniment.example/pipeline/trace"
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/keyfile"
+	"muniment.example/sealer/settlement"
 )
 
 // Keys signs packs and has the key directory. control/signing implements it.
 type Keys interface {
-	// Signer returns the current key of a sealer.PackPurpose.
+	// Signer returns the current key of a keydir.PackPurpose.
 	Signer(ctx context.Context, purpose string) (*sealer.Signer, error)
 	// Vouches reports whether the transaction may still commit a pack signed by the key.
 	Vouches(ctx context.Context, tx *store.Tx, keyID string) (bool, error)
@@ -137,8 +139,8 @@ type Config struct {
 	// Nodes counts what is not in the log yet; nil: no node has a spool.
 	Nodes Nodes
 	// Rate rates packs. It has to be the same in every process, and pure.
-	Rate sealer.Rate
-	// Purpose returns the sealer.PackPurpose of a tenant, which determines the purpose of its receipts
+	Rate settlement.Rate
+	// Purpose returns the keydir.PackPurpose of a tenant, which determines the purpose of its receipts
 	// too. It never changes. An error refuses to seal, as for a dropped tenant. It is read again in
 	// the transaction that moves the head. Default: no tenant belongs to the sandbox.
 	Purpose func(ctx context.Context, q store.Querier, tenantID string) (string, error)
@@ -208,7 +210,7 @@ func (c *Config) validate() error {
 		c.Workers = func() int { return 0 }
 	}
 	if c.Purpose == nil {
-		c.Purpose = func(context.Context, store.Querier, string) (string, error) { return sealer.PackPurpose(false), nil }
+		c.Purpose = func(context.Context, store.Querier, string) (string, error) { return keydir.PackPurpose(false), nil }
 	}
 	if c.WaitFor == 0 {
 		c.WaitFor = 10 * time.Second

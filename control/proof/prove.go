@@ -10,7 +10,8 @@ import (
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/auth"
 	"muniment.example/pipeline"
-	"muniment.example/sealer"
+	"muniment.example/sealer/checkpoint"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/merkle"
 )
 
@@ -36,7 +37,7 @@ func (s *prover) LeafOf(ctx context.Context, row pipeline.Row) (p Pack, index ui
 // Inclusion proves that the log includes an event, under the checkpoint of the pack that holds it, or
 // of the first later pack whose key is not revoked; with latest, of the tenant's newest pack. found
 // is false for an event after the head.
-func (s *prover) Inclusion(ctx context.Context, row pipeline.Row, latest bool) (proof sealer.InclusionProof, found bool, err error) {
+func (s *prover) Inclusion(ctx context.Context, row pipeline.Row, latest bool) (proof checkpoint.InclusionProof, found bool, err error) {
 	under, index, found, err := s.LeafOf(ctx, row)
 	switch {
 	case err != nil || !found:
@@ -61,7 +62,7 @@ func (s *prover) sound(ctx context.Context, p Pack) (Pack, error) {
 	if err != nil {
 		return Pack{}, err
 	}
-	directory, err := sealer.ReadDirectory(text)
+	directory, err := keydir.Read(text)
 	if err != nil {
 		return Pack{}, err
 	}
@@ -73,9 +74,9 @@ func (s *prover) sound(ctx context.Context, p Pack) (Pack, error) {
 }
 
 // revoked lists the revoked keys of packs, of tenants and of the sandbox.
-func revoked(d *sealer.Directory) (keyIDs []string) {
+func revoked(d *keydir.Directory) (keyIDs []string) {
 	for i := range d.Keys {
-		if k := &d.Keys[i]; sealer.PurposeOf(k.Purpose).Packs && k.RevokedAt != nil {
+		if k := &d.Keys[i]; keydir.PurposeOf(k.Purpose).Packs && k.RevokedAt != nil {
 			keyIDs = append(keyIDs, k.KeyID)
 		}
 	}
@@ -96,7 +97,7 @@ func (s *prover) newest(ctx context.Context, tenantID string) (Pack, error) {
 }
 
 // inclusion proves a leaf under the checkpoint of a pack.
-func (s *prover) inclusion(ctx context.Context, under Pack, index uint64, leaf merkle.Hash) (proof sealer.InclusionProof, err error) {
+func (s *prover) inclusion(ctx context.Context, under Pack, index uint64, leaf merkle.Hash) (proof checkpoint.InclusionProof, err error) {
 	root, err := merkle.ParseHash(under.RootHash)
 	if err != nil {
 		return proof, err

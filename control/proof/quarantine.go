@@ -18,6 +18,7 @@ import (
 	"muniment.example/pipeline"
 	"muniment.example/sealer"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/pack"
 )
 
 // Quarantined is a record that holds sealing, in a response to an operator.
@@ -239,7 +240,7 @@ func (g *heldGauge) Collect(to chan<- prometheus.Metric) {
 // verify returns why a row must not be sealed, or nil: a part of the record that is in no pack
 // contradicts the event, or in finds a fault other than an entry later than the seal, for which a
 // later seal is enough. The builder of a pack reports only the first entry that fails.
-func verify(row *pipeline.Row, in *sealer.Inspector) error {
+func verify(row *pipeline.Row, in *pack.Inspector) error {
 	if _, _, err := sealer.CheckRecord(&row.Record); err != nil {
 		return err
 	}

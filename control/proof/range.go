@@ -12,6 +12,7 @@ import (
 	"muniment.example/control/store"
 	"muniment.example/sealer"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/pack"
 )
 
 // Range is a range of a tenant's leaves, in the form that muniment verify reads: a header that proves
@@ -143,12 +144,12 @@ func skipLine(lines *bufio.Reader) (n int64, err error) {
 }
 
 // rangeHeader anchors the leaves in the checkpoints of their packs.
-func (s *prover) rangeHeader(ctx context.Context, tenantID string, r *Range) (*sealer.ExportHeader, error) {
+func (s *prover) rangeHeader(ctx context.Context, tenantID string, r *Range) (*pack.ExportHeader, error) {
 	directory, err := s.keys.Directory(ctx)
 	if err != nil {
 		return nil, err
 	}
-	h := &sealer.ExportHeader{
+	h := &pack.ExportHeader{
 		Count: r.last - r.first + 1, Directory: directory, FirstIndex: r.first, TenantID: tenantID,
 	}
 	// A checkpoint by a revoked key is proven by the next checkpoint. The last one has no successor
@@ -180,7 +181,7 @@ func (s *prover) rangeHeader(ctx context.Context, tenantID string, r *Range) (*s
 
 // holds verifies a range's header: its hashes and the nodes over its leaves must yield the root of
 // the last pack.
-func (n *nodes) holds(ctx context.Context, h *sealer.ExportHeader, last Pack) error {
+func (n *nodes) holds(ctx context.Context, h *pack.ExportHeader, last Pack) error {
 	tree, err := merkle.RestoreTree(h.FirstIndex, h.Before)
 	if err != nil {
 		return err
@@ -208,7 +209,7 @@ type Span struct {
 	From, To sealer.Position
 	Entries  int64
 	// Metering are the lines of all headers.
-	Metering []sealer.MeterRow
+	Metering []pack.MeterRow
 }
 
 // SealedIn returns the sequence numbers of a tenant's first and last pack with from ≤ sealedAt < to.
@@ -233,9 +234,9 @@ func (s *Service) SealedIn(ctx context.Context, tenantID string, from, to time.T
 // Span returns the span of a tenant's packs with sequence numbers from first to last.
 func (s *Service) Span(ctx context.Context, tenantID string, first, last int64) (*Span, error) {
 	span := &Span{First: first, Last: last}
-	lines := map[sealer.MeterRow]int{}
+	lines := map[pack.MeterRow]int{}
 	err := store.Each(ctx, s.db.Read(), "the packs of "+tenantID, scanPack, func(p Pack) error {
-		h, err := sealer.ParsePackHeader(p.Header)
+		h, err := pack.ParseHeader(p.Header)
 		if err != nil {
 			return err
 		}

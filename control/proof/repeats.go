@@ -13,7 +13,7 @@ import (
 
 	"muniment.example/gateway/api"
 	"muniment.example/pipeline"
-	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 )
 
 // mostEarlier is for how many earlier packs a session keeps the entries in memory: some 2 MB each.
@@ -29,7 +29,7 @@ type eventLeaf struct {
 
 // addRepeats adds the duplicates of deliveries in earlier packs to the builder, which finds all
 // others itself.
-func (d *draft) addRepeats(ctx context.Context, b *sealer.PackBuilder, repeats []pipeline.Duplicate) error {
+func (d *draft) addRepeats(ctx context.Context, b *pack.Builder, repeats []pipeline.Duplicate) error {
 	// Rows that are sent again may repeat deliveries of many packs. Sorting reads each pack once.
 	repeats = slices.SortedFunc(slices.Values(repeats), func(a, b pipeline.Duplicate) int { return a.First.Compare(b.First) })
 	var p Pack
@@ -96,7 +96,7 @@ func (s *archive) leavesOf(ctx context.Context, p Pack) (all leaves, err error) 
 		return nil, err
 	}
 	defer file.Close()
-	entries, err := sealer.ReadPack(file)
+	entries, err := pack.Read(file)
 	for err == nil {
 		var text []byte
 		if text, err = entries.Next(); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 	auditor "muniment.example/sealer/verify"
 )
 
@@ -23,7 +24,7 @@ func TestRevokedPackKey(t *testing.T) {
 	require.Len(t, old, 2)
 	leaving := h.Keys.Pack
 	h.Advance(time.Minute)
-	h.Keys.Pack = h.Keys.Add(t, sealer.PurposePack, h.Now())
+	h.Keys.Pack = h.Keys.Add(t, keydir.PurposePack, h.Now())
 	require.Len(t, h.seal(), 1, "nothing is new")
 	require.Len(t, h.packs(), 2)
 	for range 2 { // once is enough
@@ -41,7 +42,7 @@ func TestRevokedPackKey(t *testing.T) {
 	// to be older than that.
 	h.Advance(time.Minute)
 	h.Keys.Revoke(h.Keys.Receipt.KeyID, h.Now())
-	h.Keys.Receipt = h.Keys.Add(t, sealer.PurposeReceipt, h.Now())
+	h.Keys.Receipt = h.Keys.Add(t, keydir.PurposeReceipt, h.Now())
 	h.Deliver(deliveries(1)...)
 	h.seal()
 	for _, id := range ids {
@@ -61,7 +62,7 @@ func TestSealMendsWhatARevocationLeft(t *testing.T) {
 	ids, old := receipts(h.check()), h.packs()
 	h.Advance(time.Minute)
 	leaving := h.Keys.Pack
-	h.Keys.Pack = h.Keys.Add(t, sealer.PurposePack, h.Now())
+	h.Keys.Pack = h.Keys.Add(t, keydir.PurposePack, h.Now())
 	h.Advance(time.Minute)
 	h.Keys.Revoke(leaving.KeyID, h.Now())
 	_, exit := h.Verify("", h.proven(ids[0], false))

@@ -18,6 +18,7 @@ import (
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/keydir"
 	auditor "muniment.example/sealer/verify"
 )
 
@@ -25,9 +26,9 @@ import (
 func sandboxes(tenantID string) func(context.Context, store.Querier, string) (string, error) {
 	return func(_ context.Context, _ store.Querier, id string) (string, error) {
 		if id == tenantID {
-			return sealer.PurposeSandbox, nil
+			return keydir.PurposeSandbox, nil
 		}
-		return sealer.PurposePack, nil
+		return keydir.PurposePack, nil
 	}
 }
 
@@ -45,7 +46,7 @@ func TestSandboxIsSealedByItsOwnKey(t *testing.T) {
 	h.seal()
 	first := h.Keys.Sandbox
 	h.Advance(time.Minute)
-	h.Keys.Sandbox = h.Keys.Add(t, sealer.PurposeSandbox, h.Now())
+	h.Keys.Sandbox = h.Keys.Add(t, keydir.PurposeSandbox, h.Now())
 	plays(3)
 	require.Len(t, h.seal(), 1)
 	ids := receipts(h.check())
@@ -79,12 +80,12 @@ func TestSandboxIsSealedByItsOwnKey(t *testing.T) {
 func (h *fixture) verifyBySandboxKeys(t *testing.T, answers map[string][]byte) {
 	text, err := h.Keys.Directory(t.Context())
 	require.NoError(t, err)
-	d, err := sealer.ReadDirectory(text)
+	d, err := keydir.Read(text)
 	require.NoError(t, err)
 	list := map[string]any{"issuedAt": canonical.FormatTime(d.IssuedAt), "snapshotId": h.Keys.Sandbox.KeyID}
 	var keys []map[string]any
 	for _, k := range d.Keys {
-		if k.Purpose == sealer.PurposeSandbox {
+		if k.Purpose == keydir.PurposeSandbox {
 			key := map[string]any{"keyId": k.KeyID, "algorithm": k.Algorithm, "publicKey": k.PublicKey, "purpose": k.Purpose,
 				"notBefore": canonical.FormatTime(k.NotBefore), "notAfter": nil, "revokedAt": nil}
 			for name, at := range map[string]*time.Time{"notAfter": k.NotAfter, "revokedAt": k.RevokedAt} {
@@ -157,7 +158,7 @@ func TestDroppedTenant(t *testing.T) {
 		if gone {
 			return "", api.NotFound("tenant")
 		}
-		return sealer.PurposePack, nil
+		return keydir.PurposePack, nil
 	}}
 	h := build(t, cfg)
 	drop := func() {
@@ -224,7 +225,7 @@ func TestPackThatComesAfterTheDrop(t *testing.T) {
 		if gone {
 			return "", api.NotFound("tenant")
 		}
-		return sealer.PurposePack, nil
+		return keydir.PurposePack, nil
 	}}
 	h := build(t, cfg)
 	h.Deliver(deliveries(3)...)

@@ -11,13 +11,15 @@ import (
 
 	"muniment.example/pipeline"
 	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
+	"muniment.example/sealer/settlement"
 )
 
 // Scopes returns what names has of the scopes of rights, by their ids; nil names everything. A scope is that of
 // the oldest event in the log that issued the right, whatever the database says: a verifier reads no other. Rights
 // that the log did not issue are left out. It fails with 503 as long as the warehouse may still lack the event of
 // a right.
-func (a *archive) Scopes(ctx context.Context, tenantID string, names *sealer.ScopeNames, rightIDs []string) ([]sealer.SettlementRight, error) {
+func (a *archive) Scopes(ctx context.Context, tenantID string, names *settlement.ScopeNames, rightIDs []string) ([]settlement.Right, error) {
 	s := scopeSearch{archive: a, tenantID: tenantID, names: names, missing: make(map[string]bool, len(rightIDs))}
 	for _, id := range rightIDs {
 		s.missing[id] = true
@@ -35,7 +37,7 @@ func (a *archive) Scopes(ctx context.Context, tenantID string, names *sealer.Sco
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the scopes of rights of %s: %w", tenantID, err)
 	}
-	slices.SortFunc(s.found, func(a, b sealer.SettlementRight) int { return strings.Compare(a.RightID, b.RightID) })
+	slices.SortFunc(s.found, func(a, b settlement.Right) int { return strings.Compare(a.RightID, b.RightID) })
 	return s.found, nil
 }
 
@@ -43,9 +45,9 @@ func (a *archive) Scopes(ctx context.Context, tenantID string, names *sealer.Sco
 type scopeSearch struct {
 	*archive
 	tenantID string
-	names    *sealer.ScopeNames
+	names    *settlement.ScopeNames
 	missing  map[string]bool
-	found    []sealer.SettlementRight
+	found    []settlement.Right
 }
 
 // take adds the scope that an event has, of a right that is missing.
@@ -54,9 +56,9 @@ func (s *scopeSearch) take(text []byte) error {
 	if err != nil {
 		return err
 	}
-	if r := sealer.RightIn(&e); r != nil && s.missing[r.RightID] {
+	if r := settlement.RightIn(&e); r != nil && s.missing[r.RightID] {
 		delete(s.missing, r.RightID)
-		s.found = append(s.found, s.names.Of([]sealer.SettlementRight{*r})...)
+		s.found = append(s.found, s.names.Of([]settlement.Right{*r})...)
 	}
 	return nil
 }
@@ -130,10 +132,10 @@ func (s *scopeSearch) inPack(ctx context.Context, p Pack) error {
 		return err
 	}
 	defer file.Close()
-	pack, err := sealer.ReadPack(file)
+	reader, err := pack.Read(file)
 	for err == nil && len(s.missing) > 0 {
 		var text []byte
-		if text, err = pack.Next(); err == nil && bytes.Contains(text, issuedText) {
+		if text, err = reader.Next(); err == nil && bytes.Contains(text, issuedText) {
 			err = s.take(text)
 		}
 		if err == nil {

@@ -19,6 +19,7 @@ import (
 	"muniment.example/pipeline"
 	"muniment.example/sealer"
 	"muniment.example/sealer/rate"
+	"muniment.example/sealer/settlement"
 )
 
 // issue commits the event of a right with a scope. The database has no record of it.
@@ -34,7 +35,7 @@ func (h *fixture) issue(rightID, scope string) {
 func under(right string) delivery { return delivery{Right: right, Substrate: gate.DOOH, DwellMs: 1000} }
 
 // rated are the rights that have a line.
-func rated(s *sealer.Settlement) (rights []string) {
+func rated(s *settlement.Settlement) (rights []string) {
 	for _, l := range s.Lines {
 		rights = append(rights, l.RightID)
 	}

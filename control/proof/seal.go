@@ -11,6 +11,8 @@ import (
 	"muniment.example/gateway/api"
 	"muniment.example/pipeline/trace"
 	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
+	"muniment.example/sealer/settlement"
 )
 
 // Sealed is the response of a seal.
@@ -257,7 +259,7 @@ type End struct {
 	// all earlier ones.
 	Position sealer.Position
 	// Rules are the settlement rules that the log has there.
-	Rules []sealer.SettlementRule
+	Rules []settlement.Rule
 }
 
 // Head returns how many leaves of a tenant are sealed, and the position of the last.
@@ -283,7 +285,7 @@ func (s *packer) SealToEnd(ctx context.Context, tenantID string, by sealer.Ref) 
 	if p == nil {
 		return nil, nil
 	}
-	header, err := sealer.ParsePackHeader(p.Header)
+	header, err := pack.ParseHeader(p.Header)
 	if err != nil {
 		return nil, err
 	}
@@ -292,7 +294,7 @@ func (s *packer) SealToEnd(ctx context.Context, tenantID string, by sealer.Ref) 
 
 // RulesAt returns the settlement rules that a tenant's sealed log holds at a size. That need not be the
 // end of a pack: in a restored service the log may be cut elsewhere than it was.
-func (s *packer) RulesAt(ctx context.Context, tenantID string, size uint64) ([]sealer.SettlementRule, error) {
+func (s *packer) RulesAt(ctx context.Context, tenantID string, size uint64) ([]settlement.Rule, error) {
 	if size == 0 {
 		return nil, nil
 	}
@@ -304,7 +306,7 @@ func (s *packer) RulesAt(ctx context.Context, tenantID string, size uint64) ([]s
 		return nil, api.Unavailable(api.WarehouseBehind, "not all events that are stated are sealed again yet: send the request again", time.Second)
 	}
 	if size == p.end() {
-		header, err := sealer.ParsePackHeader(p.Header)
+		header, err := pack.ParseHeader(p.Header)
 		return header.Rules(), err
 	}
 	before, err := s.RulesAt(ctx, tenantID, p.FirstIndex)
@@ -316,20 +318,20 @@ func (s *packer) RulesAt(ctx context.Context, tenantID string, size uint64) ([]s
 		return nil, err
 	}
 	defer file.Close()
-	pack, err := sealer.ReadPack(file)
-	var events []sealer.SettlementRule
+	reader, err := pack.Read(file)
+	var events []settlement.Rule
 	for leaf := p.FirstIndex; err == nil && leaf < size; leaf++ {
 		var text []byte
 		var event sealer.Event
-		if text, err = pack.Next(); err == nil && bytes.Contains(text, []byte(`"settlement_rule.`)) { // few are worth parsing
+		if text, err = reader.Next(); err == nil && bytes.Contains(text, []byte(`"settlement_rule.`)) { // few are worth parsing
 			event, err = sealer.ParseEvent(text)
 		}
-		if rule := sealer.RuleIn(&event, leaf); rule != nil {
+		if rule := settlement.RuleIn(&event, leaf); rule != nil {
 			events = append(events, *rule)
 		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the settlement rules at %d entries of %s: %w", size, tenantID, err)
 	}
-	return sealer.RulesAt(size, before, events), nil
+	return settlement.RulesAt(size, before, events), nil
 }

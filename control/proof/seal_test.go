@@ -14,6 +14,7 @@ import (
 	"muniment.example/deploy/stack/stacktest"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 )
 
 func TestSealMakesAChainThatAStrangerVerifies(t *testing.T) {
@@ -244,7 +245,7 @@ func TestSlowerProcessBeginsAnew(t *testing.T) {
 	group.Wait()
 	packs := headers(t, answer)
 	require.Len(t, packs, 2, "since the call began, the other's pack and its own")
-	require.Equal(t, []sealer.Duplicate{{Leaf: 4, First: 0}}, packs[1].Duplicates)
+	require.Equal(t, []pack.Duplicate{{Leaf: 4, First: 0}}, packs[1].Duplicates)
 	require.Len(t, h.files(), 3)
 	h.check()
 }

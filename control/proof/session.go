@@ -7,6 +7,8 @@ import (
 
 	"muniment.example/control/store"
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
+	"muniment.example/sealer/pack"
 )
 
 // Types of this service's events.
@@ -46,7 +48,7 @@ type Pack struct {
 // counts are the lengths of lists in a header.
 type counts struct{ duplicates, rated, unrated int64 }
 
-func countsOf(h *sealer.PackHeader) counts {
+func countsOf(h *pack.Header) counts {
 	c := counts{duplicates: int64(len(h.Duplicates))}
 	if h.Settlement == nil {
 		return c
@@ -76,7 +78,7 @@ type session struct {
 	// after everything before end was signed, so it knows all of their keys.
 	signer        *sealer.Signer
 	receipts      string // the purpose of the keys of receipts
-	directory     *sealer.Directory
+	directory     *keydir.Directory
 	directoryText []byte
 	// earlier caches the entries of earlier packs.
 	earlier map[string]leaves // by pack id
@@ -88,14 +90,14 @@ func (s *session) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.receipts = sealer.ReceiptPurpose(sealer.PurposeOf(purpose).Sandbox)
+	s.receipts = keydir.ReceiptPurpose(keydir.PurposeOf(purpose).Sandbox)
 	if s.signer, err = s.keys.Signer(ctx, purpose); err != nil {
 		return err
 	}
 	if s.directoryText, err = s.keys.Directory(ctx); err != nil {
 		return err
 	}
-	s.directory, err = sealer.ReadDirectory(s.directoryText)
+	s.directory, err = keydir.Read(s.directoryText)
 	return err
 }
 

@@ -16,7 +16,9 @@ import (
 	"muniment.example/deploy/stack/stacktest"
 	"muniment.example/gate"
 	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
+	"muniment.example/sealer/settlement"
 )
 
 // price makes a rule of the tenant that everything fits.
@@ -66,7 +68,7 @@ func TestSettlement(t *testing.T) {
 	all := h.price("0.000001")
 	second := h.seal()[0].Settlement
 	require.Len(t, second.Rules, 1)
-	require.Equal(t, []sealer.SettlementLine{{
+	require.Equal(t, []settlement.Line{{
 		RuleID: all.ID, RightID: "rgh_01ARZ3NDEKTSV4RRFFQ69G5FAV", MeteringBasis: "gross", Receipts: 2, QuantityMs: 2001, Impressions: 2 * sealer.Impression,
 		Amount: "0.002001", Shares: []string{"0.000667", "0.000667", "0.000667"},
 	}}, second.Lines)
@@ -141,7 +143,7 @@ func TestSettlementAfterACrash(t *testing.T) {
 
 			rated := map[string]int64{}
 			for _, p := range h.packs() {
-				header, err := sealer.ParsePackHeader(p.Header)
+				header, err := pack.ParseHeader(p.Header)
 				require.NoError(t, err)
 				for _, l := range header.Settlement.Lines {
 					rated[l.Amount] += l.Receipts
@@ -163,7 +165,7 @@ func TestTwoProcessesSettleAlike(t *testing.T) {
 	var built, compared sync.WaitGroup
 	built.Add(2)
 	compared.Add(2)
-	drafts := make(chan sealer.PackHeader, 4)
+	drafts := make(chan pack.Header, 4)
 	var group sync.WaitGroup
 	for _, service := range []*Service{h.service, other} {
 		once := sync.OnceFunc(func() {
@@ -205,15 +207,15 @@ func TestTwoProcessesSettleAlike(t *testing.T) {
 	h.check()
 }
 
-func headerIn(file string) (sealer.PackHeader, error) {
+func headerIn(file string) (pack.Header, error) {
 	f, err := os.Open(file)
 	if err != nil {
-		return sealer.PackHeader{}, err
+		return pack.Header{}, err
 	}
 	defer f.Close()
-	p, err := sealer.ReadPack(f)
+	p, err := pack.Read(f)
 	if err != nil {
-		return sealer.PackHeader{}, err
+		return pack.Header{}, err
 	}
 	return *p.Header(), nil
 }

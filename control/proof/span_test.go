@@ -11,7 +11,7 @@ import (
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/auth"
 	"muniment.example/pipeline"
-	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 )
 
 // TestSpan: a run of packs counts what its entries are, as the warehouse does.
@@ -35,7 +35,7 @@ func TestSpan(t *testing.T) {
 	require.Equal(t, []any{packs[0].ID, packs[3].ID, packs[0].First, packs[3].Last}, []any{all.FirstID, all.LastID, all.From, all.To})
 	sums, err := h.Warehouse.Metering(t.Context(), pipeline.MeterQuery{TenantID: h.Tenant, AsOf: new(all.To.Next())})
 	require.NoError(t, err)
-	var want []sealer.MeterRow
+	var want []pack.MeterRow
 	for i := range sums {
 		want = append(want, sums[i].Sealed())
 	}

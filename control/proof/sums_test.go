@@ -25,6 +25,7 @@ import (
 	"muniment.example/pipeline/drift"
 	"muniment.example/sealer"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/pack"
 )
 
 // ledger is a world whose sums are held against its rows.
@@ -463,7 +464,7 @@ func TestSumsThatAreMissing(t *testing.T) {
 			if err != nil || !found {
 				return nil, err
 			}
-			header, err := sealer.ParsePackHeader(p.Header)
+			header, err := pack.ParseHeader(p.Header)
 			require.NoError(t, err)
 			audited := &drift.Pack{ID: p.ID, TenantID: p.TenantID, First: p.First, Last: p.Last, Count: int64(p.Count), Metering: header.Metering}
 			of, err := h.service.Sums.Stored(ctx, p)

@@ -15,7 +15,7 @@ import (
 	"muniment.example/control/objects"
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
-	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 )
 
 // draftAge is how old a draft must be before it is swept. If a seal still writes a swept draft, it
@@ -119,7 +119,7 @@ func (s *Service) superseded(ctx context.Context, tenantID, packID string) (bool
 		return false, err
 	}
 	defer file.Close()
-	pack, err := sealer.ReadPack(file)
+	reader, err := pack.Read(file)
 	if api.From(err).Reason == api.EngineUnavailable {
 		return false, err
 	}
@@ -128,12 +128,12 @@ func (s *Service) superseded(ctx context.Context, tenantID, packID string) (bool
 		s.cfg.Logger.Error("a file in the folder of packs is not a pack", "tenantId", tenantID, "packId", packID, "err", err)
 		return false, nil
 	}
-	size := pack.Header().TreeSize
+	size := reader.Header().TreeSize
 	if size <= h.tree.Size() {
 		return true, nil
 	}
 	roots, err := promised(ctx, s.db.Read(), tenantID, h.tree.Size())
-	if err != nil || roots[size] != pack.Header().RootHash.String() {
+	if err != nil || roots[size] != reader.Header().RootHash.String() {
 		return false, err // this database is older than the pack
 	}
 	_, err = s.cfg.Purpose(ctx, s.db.Read(), tenantID)

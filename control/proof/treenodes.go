@@ -10,9 +10,9 @@ import (
 	"path/filepath"
 
 	"muniment.example/gateway/api"
-	"muniment.example/sealer"
 	"muniment.example/sealer/keyfile"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/pack"
 )
 
 // nodesSuffix ends the name of the file with the hashes of a pack's nodes.
@@ -65,7 +65,7 @@ func (a *archive) attempt(tenantID string, fresh bool, attempt func(*nodes) erro
 	return err
 }
 
-// reader reads nodes for the provers of sealer.
+// reader reads nodes for the provers of merkle.
 func (n *nodes) reader(ctx context.Context) merkle.NodeReader {
 	return func(id merkle.Node) (h merkle.Hash, err error) {
 		leaf := id.Last()
@@ -134,7 +134,7 @@ func (n *nodes) rebuild(ctx context.Context, p Pack) (nodesFile, error) {
 		return nil, err
 	}
 	defer file.Close()
-	entries, err := sealer.ReadPack(file)
+	entries, err := pack.Read(file)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"muniment.example/pipeline"
 	"muniment.example/pipeline/segment"
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 )
 
 // TestForgedReceiptIsNeverSealed slips receipts past the loader, which does not
@@ -35,12 +36,12 @@ func TestForgedReceiptIsNeverSealed(t *testing.T) {
 		},
 		"before the key was valid": {
 			func(t *testing.T, h *fixture) *sealer.Signer {
-				return h.Keys.Add(t, sealer.PurposeReceipt, h.Now().Add(time.Minute))
+				return h.Keys.Add(t, keydir.PurposeReceipt, h.Now().Add(time.Minute))
 			}, sealer.KeyOutsideWindow,
 		},
 		"by a revoked key": {
 			func(t *testing.T, h *fixture) *sealer.Signer {
-				s := h.Keys.Add(t, sealer.PurposeReceipt, h.Now().Add(-time.Minute))
+				s := h.Keys.Add(t, keydir.PurposeReceipt, h.Now().Add(-time.Minute))
 				h.Keys.Revoke(s.KeyID, h.Now())
 				return s
 			}, sealer.KeyRevoked,

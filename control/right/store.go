@@ -7,7 +7,7 @@ import (
 
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
-	"muniment.example/sealer"
+	"muniment.example/sealer/settlement"
 )
 
 var bases = store.Records[Basis]{Noun: "basis", Table: "bases"}
@@ -64,7 +64,7 @@ func (s *Service) Titles(ctx context.Context, tenantID string, rightIDs []string
 			if err := row.Scan(&id, &t.Title, &scope); err != nil {
 				return t, err
 			}
-			of, err := sealer.ScopeOf(id, []byte(scope))
+			of, err := settlement.ScopeOf(id, []byte(scope))
 			t.Campaigns = of.Campaigns
 			all[id] = t
 			return t, err

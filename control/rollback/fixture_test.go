@@ -23,6 +23,7 @@ import (
 	"muniment.example/pipeline/conform"
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/keydir"
 )
 
 var now = time.Date(2026, 11, 21, 4, 0, 0, 123456789, time.UTC)
@@ -261,7 +262,7 @@ func signedDelivery(t *testing.T) (r *sealer.Record, keyID string) {
 	pub, key, err := ed25519.GenerateKey(nil)
 	require.NoError(t, err)
 	at := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	s := sealer.Signer{KeyID: sealer.KeyID(pub), Node: "nod_a", Key: key}
+	s := sealer.Signer{KeyID: keydir.KeyID(pub), Node: "nod_a", Key: key}
 	event, err := s.SealDelivery(nil, &sealer.Delivery{
 		TenantID: "tnt_a", Actor: store.ByKey("key_a"), RightID: "rgh_a", RightRevision: 1, BasisID: "bas_a", Substrate: gate.DOOH,
 		Metering: gate.Metering{Metered: true, Reason: gate.ReasonMetered, Basis: gate.BasisGross, QuantityMs: 1, AttentionMs: -1},

@@ -5,13 +5,13 @@ import (
 	"time"
 
 	"muniment.example/control/store"
-	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 )
 
 // Keys lists the keys that sign for the sandbox, control's current one first, and the time as of
 // which the list is correct. control/signing implements it.
 type Keys interface {
-	SandboxKeys(ctx context.Context) (keys []sealer.Key, issuedAt time.Time, err error)
+	SandboxKeys(ctx context.Context) (keys []keydir.Key, issuedAt time.Time, err error)
 }
 
 // VerificationKey is a key in the contract's form.
@@ -25,7 +25,7 @@ type VerificationKey struct {
 	Purpose   string        `json:"purpose" enum:"sandbox_proof_signing" doc:"What it signs."`
 }
 
-func verificationKey(k sealer.Key) VerificationKey {
+func verificationKey(k keydir.Key) VerificationKey {
 	at := func(t *time.Time) store.Instant {
 		if t == nil {
 			return store.Instant{}

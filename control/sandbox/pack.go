@@ -11,7 +11,7 @@ import (
 
 	"muniment.example/control/proof"
 	"muniment.example/gateway/api"
-	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 )
 
 // Packs are a tenant's proof packs.
@@ -75,13 +75,13 @@ func (s *Service) getPack(ctx context.Context, in *struct {
 		_, err := readResponse(status, response)
 		return FullPack{}, err
 	}
-	pack, err := sealer.ReadPack(bytes.NewReader(response))
+	reader, err := pack.Read(bytes.NewReader(response))
 	if err != nil {
 		return FullPack{}, err
 	}
-	entries := make([][]byte, 0, pack.Header().Count)
+	entries := make([][]byte, 0, reader.Header().Count)
 	for {
-		event, err := pack.Next()
+		event, err := reader.Next()
 		if err == io.EOF {
 			break
 		}
@@ -90,12 +90,12 @@ func (s *Service) getPack(ctx context.Context, in *struct {
 		}
 		entries = append(entries, event)
 	}
-	full := FullPack{Pack: sealer.AppendPackObject(nil, &sealer.SealedPack{
-		Header: *pack.Header(), HeaderText: pack.HeaderText(), Signature: pack.Signature(),
+	full := FullPack{Pack: pack.AppendObject(nil, &pack.Pack{
+		Header: *reader.Header(), HeaderText: reader.HeaderText(), Signature: reader.Signature(),
 	}, entries)}
 	keys, _, err := s.cfg.Keys.SandboxKeys(ctx)
 	for _, k := range keys {
-		if k.KeyID == pack.Header().SigningKeyID {
+		if k.KeyID == reader.Header().SigningKeyID {
 			key := verificationKey(k)
 			full.VerificationKey = &key
 		}

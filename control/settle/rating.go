@@ -6,22 +6,22 @@ import (
 
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
-	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/rate"
+	"muniment.example/sealer/settlement"
 )
 
 // Rating computes packs and statements.
 var Rating = rate.Rating
 
 // Records returns rules in the form that their events have.
-func Records(rules []Rule) (records []sealer.SettlementRule, err error) {
+func Records(rules []Rule) (records []settlement.Rule, err error) {
 	for i := range rules {
 		text, err := canonical.JSON(&rules[i])
 		if err != nil {
 			return nil, err
 		}
-		records = append(records, sealer.SettlementRule{Leaf: uint64(i), Record: text})
+		records = append(records, settlement.Rule{Leaf: uint64(i), Record: text})
 	}
 	return records, nil
 }

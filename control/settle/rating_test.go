@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/control/store"
-	"muniment.example/sealer"
 	"muniment.example/sealer/rate"
+	"muniment.example/sealer/settlement"
 )
 
 // TestAdjustInForce: a minimum applies to a period if its rule is in force at any time of it, and
@@ -25,16 +25,16 @@ func TestAdjustInForce(t *testing.T) {
 		from, to int
 		counts   bool
 	}{{1, 10, false}, {1, 11, true}, {12, 13, true}, {19, 30, true}, {20, 30, false}, {1, 30, true}} {
-		made, err := Rating.Adjust(records[0], []sealer.SettlementLine{{Amount: "2.5"}}, []sealer.SettlementLine{{Amount: "1"}}, day(c.from), day(c.to))
+		made, err := Rating.Adjust(records[0], []settlement.Line{{Amount: "2.5"}}, []settlement.Line{{Amount: "1"}}, day(c.from), day(c.to))
 		require.NoError(t, err)
-		var want []sealer.Adjustment
+		var want []settlement.Adjustment
 		if c.counts {
-			want = []sealer.Adjustment{{Reason: rate.ByMinimum, Amount: "6.5", Shares: []string{"3.9", "2.6"}}}
+			want = []settlement.Adjustment{{Reason: rate.ByMinimum, Amount: "6.5", Shares: []string{"3.9", "2.6"}}}
 		}
 		require.Equal(t, want, made, "%+v", c)
 	}
-	_, err = Rating.Adjust(records[0], []sealer.SettlementLine{{Amount: "9223372036854"}, {Amount: "9223372036854"}}, nil, day(1), day(30))
-	require.ErrorIs(t, err, sealer.ErrAmount)
+	_, err = Rating.Adjust(records[0], []settlement.Line{{Amount: "9223372036854"}, {Amount: "9223372036854"}}, nil, day(1), day(30))
+	require.ErrorIs(t, err, settlement.ErrAmount)
 }
 
 // TestMonths: a rule adjusts the months of its zone that end in a period, if it is in force at any time of

@@ -16,6 +16,7 @@ import (
 	"muniment.example/control/store/storetest"
 	"muniment.example/deploy/stack/stacktest"
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/keyfile"
 )
 
@@ -38,7 +39,7 @@ func (p *place) two(t *testing.T) (a, b *Service) {
 
 func (r *Service) mustPackSigner(t *testing.T) *sealer.Signer {
 	t.Helper()
-	return r.mustSigner(t, sealer.PurposePack)
+	return r.mustSigner(t, keydir.PurposePack)
 }
 
 func (r *Service) mustSigner(t *testing.T, purpose string) *sealer.Signer {
@@ -50,7 +51,7 @@ func (r *Service) mustSigner(t *testing.T, purpose string) *sealer.Signer {
 
 // forPacks runs a test for the keys of either purpose that packs are signed for.
 func forPacks(t *testing.T, test func(t *testing.T, purpose string)) {
-	for _, purpose := range []string{sealer.PurposePack, sealer.PurposeSandbox} {
+	for _, purpose := range []string{keydir.PurposePack, keydir.PurposeSandbox} {
 		t.Run(purpose, func(t *testing.T) { test(t, purpose) })
 	}
 }
@@ -151,7 +152,7 @@ func TestProcessesStartTogether(t *testing.T) {
 	for _, r := range services {
 		require.NotNil(t, r)
 		require.Equal(t, services[0].RootVkey(), r.RootVkey())
-		r.signs(t, sealer.PurposePack, services[0].mustPackSigner(t).KeyID, services[:]...)
+		r.signs(t, keydir.PurposePack, services[0].mustPackSigner(t).KeyID, services[:]...)
 	}
 	list, err := services[0].SigningKeys(t.Context())
 	require.NoError(t, err)
@@ -165,15 +166,15 @@ func TestOtherFolder(t *testing.T) {
 	b.keys.cfg.Dir = filepath.Join(t.TempDir(), "keys")
 	require.NoError(t, os.Mkdir(b.keys.cfg.Dir, 0o700))
 	first := a.mustPackSigner(t).KeyID
-	b.signs(t, sealer.PurposePack, first, a, b)
+	b.signs(t, keydir.PurposePack, first, a, b)
 	s, err := a.Rotate(t.Context(), first, store.ByOperator())
 	require.NoError(t, err)
-	_, err = b.Signer(t.Context(), sealer.PurposePack)
+	_, err = b.Signer(t.Context(), keydir.PurposePack)
 	require.ErrorContains(t, err, "is not in the folder that control processes share")
 	_, err = b.Rotate(t.Context(), s.Key.KeyID, store.ByOperator())
 	require.ErrorContains(t, err, "is not in the folder")
 	p.now = p.now.Add(time.Minute)
-	a.signs(t, sealer.PurposePack, s.Key.KeyID, a)
+	a.signs(t, keydir.PurposePack, s.Key.KeyID, a)
 
 	_, err = New(t.Context(), Config{DB: a.db, Dir: filepath.Join(t.TempDir(), "another")})
 	require.ErrorContains(t, err, "it is not the key folder of this database")

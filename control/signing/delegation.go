@@ -16,6 +16,7 @@ import (
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/keyfile"
 )
 
@@ -40,7 +41,7 @@ func (d *directoryKey) open(ctx context.Context) error {
 	}
 	err = d.findDelegation(ctx)
 	if k := g.current(); k != nil {
-		if _, err := sealer.ReadDelegation(k.delegation, d.root.vkey); err != nil {
+		if _, err := keydir.ReadDelegation(k.delegation, d.root.vkey); err != nil {
 			return fmt.Errorf("the delegation of the directory key %s does not hold under %s: %w", k.signer.KeyID, rootPublicFile, err)
 		}
 		if err != nil {
@@ -96,7 +97,7 @@ func (d *directoryKey) rotate(ctx context.Context, by sealer.Ref) (Succession, e
 	}
 	root, err := d.root.load()
 	if errors.Is(err, errRootOffline) {
-		w := &Waiting{KeyID: sealer.KeyID(key.Pub), PublicKey: encodePublic(key.Pub)}
+		w := &Waiting{KeyID: keydir.KeyID(key.Pub), PublicKey: encodePublic(key.Pub)}
 		return Succession{Waiting: w}, keyfile.Write(beside(key.Path, requestSuffix), []byte(w.PublicKey), 0o644)
 	}
 	if err != nil {
@@ -111,13 +112,13 @@ func (d *directoryKey) delegateTo(ctx context.Context, root note.Signer, key *pr
 	if err == nil {
 		end := row.NotBefore.Add(delegationTerm)
 		row.NotAfter = &end
-		row.delegation, err = sealer.Delegate(root, key.Pub, row.NotBefore, end)
+		row.delegation, err = keydir.Delegate(root, key.Pub, row.NotBefore, end)
 	}
 	return err
 }
 
 // Delegate makes the directory key current to which the root has delegated: one that
-// Rotate left waiting here. The delegation is what sealer.Delegate returned, and must be in
+// Rotate left waiting here. The delegation is what keydir.Delegate returned, and must be in
 // force; one that can't be used is refused with api.Conflict.
 func (s *Service) Delegate(ctx context.Context, delegation string, by sealer.Ref) (Succession, error) {
 	v, err := s.replacing(ctx, "accepting a delegation", func() (Succession, error) { return s.directory.accept(ctx, delegation, by) })
@@ -129,7 +130,7 @@ func (s *Service) Delegate(ctx context.Context, delegation string, by sealer.Ref
 
 // accept is Delegate for a caller that holds lockKeys.
 func (d *directoryKey) accept(ctx context.Context, text string, by sealer.Ref) (Succession, error) {
-	delegation, err := sealer.ReadDelegation(text, d.root.vkey)
+	delegation, err := keydir.ReadDelegation(text, d.root.vkey)
 	if err != nil {
 		return Succession{}, api.Conflict(err.Error())
 	}
@@ -140,7 +141,7 @@ func (d *directoryKey) accept(ctx context.Context, text string, by sealer.Ref) (
 	now := d.keys.db.Now()
 	switch {
 	case key == nil || !key.Pub.Equal(delegation.Key):
-		return Succession{}, api.Conflict("no directory key " + sealer.KeyID(delegation.Key) + " waits for a delegation here")
+		return Succession{}, api.Conflict("no directory key " + keydir.KeyID(delegation.Key) + " waits for a delegation here")
 	case now.Before(delegation.NotBefore):
 		return Succession{}, api.Conflict("the delegation is not in force before " + canonical.FormatTime(delegation.NotBefore))
 	case !now.Before(delegation.NotAfter):
@@ -170,7 +171,7 @@ func (d *directoryKey) isLater(ctx context.Context, notBefore time.Time) error {
 		if row.delegation == "" {
 			continue
 		}
-		before, err := sealer.ReadDelegation(row.delegation, d.root.vkey)
+		before, err := keydir.ReadDelegation(row.delegation, d.root.vkey)
 		if err != nil {
 			return fmt.Errorf("directory key %s: %w", row.KeyID, err)
 		}

@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"muniment.example/control/route"
-	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 )
 
 // Directory returns the signed key directory, canonical JSON in the form of
-// sealer.SignDirectory. Each call reads it from the database and signs it, so it has every
+// keydir.Sign. Each call reads it from the database and signs it, so it has every
 // change that was committed before the call. A directory that has a change is issued later
 // than every one that does not.
 func (s *Service) Directory(ctx context.Context) ([]byte, error) {
@@ -48,7 +48,7 @@ func (s *Service) sign(ctx context.Context) (text []byte, unlogged *held, err er
 			return nil, nil, err
 		}
 	}
-	d := sealer.Directory{IssuedAt: issue(s.db.Now(), rows)}
+	d := keydir.Directory{IssuedAt: issue(s.db.Now(), rows)}
 	var newest int64
 	for _, row := range rows {
 		d.Keys = append(d.Keys, row.Key)
@@ -63,7 +63,7 @@ func (s *Service) sign(ctx context.Context) (text []byte, unlogged *held, err er
 		return nil, k, nil
 	}
 	d.Delegation = k.delegation
-	text, err = sealer.SignDirectory(&d, k.signer.Key)
+	text, err = keydir.Sign(&d, k.signer.Key)
 	return text, nil, err
 }
 
@@ -83,28 +83,28 @@ func issue(now time.Time, rows []Key) time.Time {
 // SandboxKeys lists all keys that ever signed packs or receipts for the sandbox: control's
 // current one first, then the others, newest first. The list is correct as of issuedAt,
 // which is not before any change in it.
-func (s *Service) SandboxKeys(ctx context.Context) (keys []sealer.Key, issuedAt time.Time, err error) {
+func (s *Service) SandboxKeys(ctx context.Context) (keys []keydir.Key, issuedAt time.Time, err error) {
 	rows, err := allKeys(ctx, s.db)
 	if err != nil {
 		return nil, issuedAt, err
 	}
 	now := s.db.Now()
-	return keysOf(rows, sealer.PurposeSandbox, now), issue(now, rows), nil
+	return keysOf(rows, keydir.PurposeSandbox, now), issue(now, rows), nil
 }
 
 // WebhookKeys lists the keys by which receivers verify webhooks: control's current one first,
 // then those before it, newest first. Revoked ones are left out.
-func (s *Service) WebhookKeys(ctx context.Context) ([]sealer.Key, error) {
+func (s *Service) WebhookKeys(ctx context.Context) ([]keydir.Key, error) {
 	rows, err := allKeys(ctx, s.db)
 	if err != nil {
 		return nil, err
 	}
-	keys := keysOf(rows, sealer.PurposeWebhook, s.db.Now())
-	return slices.DeleteFunc(keys, func(k sealer.Key) bool { return k.RevokedAt != nil }), nil
+	keys := keysOf(rows, keydir.PurposeWebhook, s.db.Now())
+	return slices.DeleteFunc(keys, func(k keydir.Key) bool { return k.RevokedAt != nil }), nil
 }
 
 // keysOf are the keys of a purpose: control's current one first, then the others, newest first.
-func keysOf(rows []Key, purpose string, now time.Time) (keys []sealer.Key) {
+func keysOf(rows []Key, purpose string, now time.Time) (keys []keydir.Key) {
 	current := newest(rows, role{purpose, control}, now)
 	for _, row := range slices.Backward(rows) {
 		switch {

@@ -11,8 +11,8 @@ import (
 
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
-	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/keydir"
 )
 
 // TestRootOffline runs a service whose root key is elsewhere, from its first start on.
@@ -52,14 +52,14 @@ func TestRootOffline(t *testing.T) {
 	for _, k := range r.verified(t).Keys {
 		ends[k.Purpose] = k.NotAfter
 	}
-	require.Equal(t, map[string]*time.Time{sealer.PurposeDirectory: &until, sealer.PurposePack: nil, sealer.PurposeBeacon: nil, sealer.PurposeWebhook: nil, sealer.PurposeSandbox: nil}, ends, "no longer than the root says")
+	require.Equal(t, map[string]*time.Time{keydir.PurposeDirectory: &until, keydir.PurposePack: nil, keydir.PurposeBeacon: nil, keydir.PurposeWebhook: nil, keydir.PurposeSandbox: nil}, ends, "no longer than the root says")
 	require.NoFileExists(t, request)
 	require.NoFileExists(t, delegated)
 	stop()
 
 	// New keys of nodes and packs need no root, another directory key does.
 	r, _ = p.mustStart(t)
-	r.admit(t, "nod_a", sealer.PurposeReceipt)
+	r.admit(t, "nod_a", keydir.PurposeReceipt)
 	first := r.directory.ring().current().signer.KeyID
 	s, err := r.Rotate(t.Context(), first, operator)
 	require.NoError(t, err)
@@ -145,7 +145,7 @@ func TestRootBesideTheServer(t *testing.T) {
 	_, stop, err = p.start(t)
 	require.ErrorContains(t, err, "it is not the key folder of this database")
 	stop()
-	_, other, err := sealer.GenerateRoot("muniment")
+	_, other, err := keydir.GenerateRoot("muniment")
 	require.NoError(t, err)
 	require.NoError(t, os.Rename(safe, secret))
 	require.NoError(t, os.WriteFile(filepath.Join(p.keys(), rootPublicFile), []byte(other), 0o644))
@@ -220,7 +220,7 @@ func TestNothingIsSignedOfAnOlderDatabase(t *testing.T) {
 	}))
 	_, err := r.Directory(t.Context())
 	require.ErrorIs(t, err, store.ErrWentBack)
-	_, err = r.Signer(t.Context(), sealer.PurposePack)
+	_, err = r.Signer(t.Context(), keydir.PurposePack)
 	require.ErrorIs(t, err, store.ErrWentBack)
 }
 
@@ -232,7 +232,7 @@ func (r *Service) mustSandboxKeys(t *testing.T) (keyIDs []string) {
 	require.NoError(t, err)
 	d := r.verified(t)
 	for _, k := range keys {
-		require.Equal(t, sealer.PurposeSandbox, k.Purpose)
+		require.Equal(t, keydir.PurposeSandbox, k.Purpose)
 		require.Contains(t, d.Keys, k)
 		require.False(t, k.NotBefore.After(issuedAt))
 		keyIDs = append(keyIDs, k.KeyID)
@@ -246,17 +246,17 @@ func TestSandboxKeys(t *testing.T) {
 	p := newPlace(t)
 	p.sealTime = time.Hour
 	r, stop := p.mustStart(t)
-	packs := r.mustSigner(t, sealer.PurposeSandbox).KeyID
+	packs := r.mustSigner(t, keydir.PurposeSandbox).KeyID
 	require.Equal(t, []string{packs}, r.mustSandboxKeys(t))
 
 	p.now = p.now.Add(time.Second)
-	receipts := r.admit(t, "nod_a", sealer.PurposeSandbox)
-	r.admit(t, "nod_b", sealer.PurposeReceipt)
+	receipts := r.admit(t, "nod_a", keydir.PurposeSandbox)
+	r.admit(t, "nod_b", keydir.PurposeReceipt)
 	require.Equal(t, []string{packs, receipts}, r.mustSandboxKeys(t))
 	_, err := r.Rotate(t.Context(), packs, store.ByOperator())
 	require.NoError(t, err)
 	p.now = p.now.Add(time.Second)
-	next := r.mustSigner(t, sealer.PurposeSandbox).KeyID
+	next := r.mustSigner(t, keydir.PurposeSandbox).KeyID
 	require.NotEqual(t, packs, next)
 	require.Equal(t, []string{next, receipts, packs}, r.mustSandboxKeys(t))
 	_, err = r.Revoke(t.Context(), receipts, Revocation{}, store.ByOperator())
@@ -266,7 +266,7 @@ func TestSandboxKeys(t *testing.T) {
 
 	r, _ = p.mustStart(t)
 	require.Equal(t, []string{next, receipts, packs}, r.mustSandboxKeys(t), "another start makes no other keys")
-	require.Equal(t, next, r.mustSigner(t, sealer.PurposeSandbox).KeyID)
+	require.Equal(t, next, r.mustSigner(t, keydir.PurposeSandbox).KeyID)
 }
 
 // TestWebhookKeys: the current key is listed first, and a revoked one not at all.
@@ -277,18 +277,18 @@ func TestWebhookKeys(t *testing.T) {
 		all, err := r.WebhookKeys(t.Context())
 		require.NoError(t, err)
 		for _, k := range all {
-			require.Equal(t, sealer.PurposeWebhook, k.Purpose)
+			require.Equal(t, keydir.PurposeWebhook, k.Purpose)
 			ids = append(ids, k.KeyID)
 		}
 		return ids
 	}
-	first := r.mustSigner(t, sealer.PurposeWebhook).KeyID
+	first := r.mustSigner(t, keydir.PurposeWebhook).KeyID
 	require.Equal(t, []string{first}, keys())
 	p.now = p.now.Add(time.Second)
 	_, err := r.Rotate(t.Context(), first, store.ByOperator())
 	require.NoError(t, err)
 	p.now = p.now.Add(time.Second)
-	second := r.mustSigner(t, sealer.PurposeWebhook).KeyID
+	second := r.mustSigner(t, keydir.PurposeWebhook).KeyID
 	require.Equal(t, []string{second, first}, keys())
 	_, err = r.Revoke(t.Context(), first, Revocation{Reason: "stolen"}, store.ByOperator())
 	require.NoError(t, err)

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/keyfile"
 )
 
@@ -22,11 +22,11 @@ type use struct {
 
 // uses are the purposes for which control has keys. Receipts are signed by nodes.
 var uses = []use{
-	{purpose: sealer.PurposeDirectory, files: "directory"},
-	{purpose: sealer.PurposePack, files: "pack"},
-	{purpose: sealer.PurposeBeacon, files: "beacon"},
-	{purpose: sealer.PurposeWebhook, files: "webhook"},
-	{purpose: sealer.PurposeSandbox, files: "sandbox"},
+	{purpose: keydir.PurposeDirectory, files: "directory"},
+	{purpose: keydir.PurposePack, files: "pack"},
+	{purpose: keydir.PurposeBeacon, files: "beacon"},
+	{purpose: keydir.PurposeWebhook, files: "webhook"},
+	{purpose: keydir.PurposeSandbox, files: "sandbox"},
 }
 
 // role is what is signed, and by whom. A role has one current key.
@@ -36,7 +36,7 @@ type role struct {
 }
 
 // directoryRole needs the root's delegation: see delegation.go.
-var directoryRole = role{sealer.PurposeDirectory, control}
+var directoryRole = role{keydir.PurposeDirectory, control}
 
 func (r role) String() string { return r.purpose + " of " + r.node }
 

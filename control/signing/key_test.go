@@ -10,19 +10,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 )
 
 // TestFilesBelongToOneRole: no role lists the key files of another.
 func TestFilesBelongToOneRole(t *testing.T) {
 	dir := t.TempDir()
-	roles := []role{directoryRole, packRole, {sealer.PurposeSandbox, control}, {sealer.PurposeBeacon, control}}
+	roles := []role{directoryRole, packRole, {keydir.PurposeSandbox, control}, {keydir.PurposeBeacon, control}}
 	for _, r := range roles {
 		key, err := makeKey(dir, r)
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(beside(key.Path, requestSuffix), nil, 0o600))
 		ids, err := r.files(dir)
 		require.NoError(t, err)
-		require.Equal(t, []string{sealer.KeyID(key.Pub)}, ids, r)
+		require.Equal(t, []string{keydir.KeyID(key.Pub)}, ids, r)
 	}
 	ids, err := packRole.files(filepath.Join(dir, "none"))
 	require.NoError(t, err)
@@ -31,7 +32,7 @@ func TestFilesBelongToOneRole(t *testing.T) {
 
 const purposeTrial = "trial_signing"
 
-var packRole = role{sealer.PurposePack, control}
+var packRole = role{keydir.PurposePack, control}
 
 // TestAnotherPurpose: with one more row in uses, control has a key for the new purpose that is
 // in the directory, signs, rotates, is revoked, and is kept over a restart.

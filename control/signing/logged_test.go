@@ -12,7 +12,7 @@ import (
 	"muniment.example/deploy/stack/stacktest"
 	"muniment.example/gateway/api"
 	"muniment.example/pipeline/segment"
-	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 )
 
 // TestLogHasAKeyBeforeItSigns: whatever signed, a database that is restored, or a standby that is
@@ -35,7 +35,7 @@ func TestLogHasAKeyBeforeItSigns(t *testing.T) {
 	a, _ := p.mustStart(t)
 	require.Less(t, time.Since(began), 5*time.Second, "a start does not wait for a relay, which does not run yet")
 	b, _ := p.mustStart(t)
-	purposes := []string{sealer.PurposePack, sealer.PurposeSandbox, sealer.PurposeBeacon, sealer.PurposeWebhook}
+	purposes := []string{keydir.PurposePack, keydir.PurposeSandbox, keydir.PurposeBeacon, keydir.PurposeWebhook}
 	// unsigned requires that nothing is signed for the purposes, and with them no directory.
 	unsigned := func(directory bool, purposes ...string) {
 		t.Helper()
@@ -76,7 +76,7 @@ func TestLogHasAKeyBeforeItSigns(t *testing.T) {
 	require.NoError(t, err)
 	p.now = p.now.Add(time.Minute)
 	require.Empty(t, a.events(t), "the log has the rotation")
-	b.signs(t, sealer.PurposePack, s.Key.KeyID, a, b)
+	b.signs(t, keydir.PurposePack, s.Key.KeyID, a, b)
 	stop()
 
 	// The log stops while keys are replaced.
@@ -90,13 +90,13 @@ func TestLogHasAKeyBeforeItSigns(t *testing.T) {
 	a.verified(t) // by the directory key that the log has
 	cancel()
 	require.ErrorIs(t, <-rotated, store.ErrUnconfirmed)
-	unsigned(false, sealer.PurposePack)
-	b.signs(t, sealer.PurposeBeacon, a.mustSigner(t, sealer.PurposeBeacon).KeyID, a, b)
+	unsigned(false, keydir.PurposePack)
+	b.signs(t, keydir.PurposeBeacon, a.mustSigner(t, keydir.PurposeBeacon).KeyID, a, b)
 	stop = relaying(b)
 	next := a.keys.of(packRole).current().signer.KeyID
 	require.NotEqual(t, s.Key.KeyID, next)
 	p.now = p.now.Add(time.Minute)
-	b.signs(t, sealer.PurposePack, next, a, b)
+	b.signs(t, keydir.PurposePack, next, a, b)
 
 	directory := a.directory.ring().current().signer.KeyID
 	_, err = a.Rotate(t.Context(), directory, operator)
@@ -120,6 +120,6 @@ func TestKeysAreLoggedBeforeTheLogStops(t *testing.T) {
 	require.NoError(t, r.Renew(t.Context()))
 	cancel()
 	require.NoError(t, <-ended)
-	r.admit(t, "nod_a", sealer.PurposeReceipt)
-	r.signs(t, sealer.PurposeWebhook, r.mustSigner(t, sealer.PurposeWebhook).KeyID, r)
+	r.admit(t, "nod_a", keydir.PurposeReceipt)
+	r.signs(t, keydir.PurposeWebhook, r.mustSigner(t, keydir.PurposeWebhook).KeyID, r)
 }

@@ -12,6 +12,7 @@ import (
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/keydir"
 )
 
 // # Keys of nodes in processes of their own
@@ -29,7 +30,7 @@ func Admit(ctx context.Context, tx *store.Tx, nodeID, purpose string, key ed2551
 	if err != nil {
 		return nil, err
 	}
-	row := &Key{Key: sealer.NewKey(key, purpose, tx.Now()), Node: nodeID, revision: revision}
+	row := &Key{Key: keydir.NewKey(key, purpose, tx.Now()), Node: nodeID, revision: revision}
 	if err := insertKey(ctx, tx, row); err != nil {
 		return nil, err
 	}
@@ -45,7 +46,7 @@ func (s *Service) EnrolKey(ctx context.Context, nodeID string, q api.EnrolReques
 	if err != nil {
 		return api.SigningKey{}, err
 	}
-	row := &Key{Key: sealer.NewKey(key, sealer.PurposeReceipt, store.At(q.NotBefore).Time), Node: nodeID}
+	row := &Key{Key: keydir.NewKey(key, keydir.PurposeReceipt, store.At(q.NotBefore).Time), Node: nodeID}
 	s.keys.change.Lock()
 	unlock := sync.OnceFunc(s.keys.change.Unlock)
 	defer unlock()
@@ -104,7 +105,7 @@ func nextKey(nodeID string, q api.EnrolRequest) (ed25519.PublicKey, error) {
 
 // ReadKey reads the key of a request.
 func ReadKey(text string) (ed25519.PublicKey, error) {
-	key, err := sealer.ReadPublicKey(text)
+	key, err := keydir.ReadPublicKey(text)
 	if err != nil {
 		return nil, api.InvalidField("publicKey", "must be an Ed25519 public key of large order: 32 bytes in base64url")
 	}

@@ -9,7 +9,7 @@ import (
 	"os"
 	"time"
 
-	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 )
 
 // DelegateOffline signs a delegation with the root key in the file rootFile, to the directory
@@ -32,7 +32,7 @@ func DelegateOffline(rootFile, keyFile string, notBefore, notAfter time.Time) (s
 	if err != nil {
 		return "", fmt.Errorf("cannot delegate to %s: %w", keyFile, err)
 	}
-	return sealer.Delegate(root, pub, notBefore, notAfter)
+	return keydir.Delegate(root, pub, notBefore, notAfter)
 }
 
 const publicPEM = "PUBLIC KEY"

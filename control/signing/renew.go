@@ -10,8 +10,8 @@ import (
 
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
-	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/keydir"
 )
 
 // delegationTerm is the duration of a delegation by a root key in the key folder.
@@ -115,7 +115,7 @@ func (d *directoryKey) describeDelegation(ctx context.Context) (string, error) {
 	how := "run muniment signing-key rotate " + key
 	w, err := d.waiting(ctx)
 	if err == nil && w != nil {
-		how = d.instructions(sealer.KeyID(w.Pub))
+		how = d.instructions(keydir.KeyID(w.Pub))
 	}
 	if left > 0 {
 		return fmt.Sprintf("the root's delegation to the directory key %s ends at %s, in %s: %s", key, end, left.Round(time.Minute), how), err

@@ -13,20 +13,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/gateway/api"
-	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/keydir"
 )
 
 // delegated returns the root's delegation to the key that signs directories now.
-func (r *Service) delegated(t *testing.T) *sealer.Delegation {
+func (r *Service) delegated(t *testing.T) *keydir.Delegation {
 	t.Helper()
-	d, err := sealer.ReadDelegation(r.verified(t).Delegation, r.RootVkey())
+	d, err := keydir.ReadDelegation(r.verified(t).Delegation, r.RootVkey())
 	require.NoError(t, err)
 	return d
 }
 
 // renewed is delegated after Renew.
-func (r *Service) renewed(t *testing.T) *sealer.Delegation {
+func (r *Service) renewed(t *testing.T) *keydir.Delegation {
 	t.Helper()
 	require.NoError(t, r.Renew(t.Context()))
 	return r.delegated(t)
@@ -92,7 +92,7 @@ func TestRenewalByTwo(t *testing.T) {
 	require.NoError(t, err)
 	directoryKeys := 0
 	for _, k := range keys.Keys {
-		if k.Purpose == sealer.PurposeDirectory {
+		if k.Purpose == keydir.PurposeDirectory {
 			directoryKeys++
 		}
 	}

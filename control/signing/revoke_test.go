@@ -15,6 +15,7 @@ import (
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/keyfile"
 )
 
@@ -25,10 +26,10 @@ func TestRevokeCurrentKey(t *testing.T) {
 	signer := r.mustPackSigner(t)
 	sealedAt := time.Time{}
 	seal := func(_ context.Context, keyID, purpose string) ([]Unsealed, error) {
-		require.Equal(t, []string{signer.KeyID, sealer.PurposePack}, []string{keyID, purpose})
+		require.Equal(t, []string{signer.KeyID, keydir.PurposePack}, []string{keyID, purpose})
 		require.NotEqual(t, signer.KeyID, r.mustPackSigner(t).KeyID, "it is out of use")
 		d := r.verified(t)
-		_, code := d.Find(signer.KeyID, sealer.PurposePack, p.now)
+		_, code := d.Find(signer.KeyID, keydir.PurposePack, p.now)
 		require.Empty(t, code, "it is not revoked yet")
 		sealedAt = d.IssuedAt
 		return nil, nil
@@ -40,11 +41,11 @@ func TestRevokeCurrentKey(t *testing.T) {
 
 	d := r.verified(t)
 	require.True(t, d.IssuedAt.After(sealedAt), "a directory with a change in it is issued later than those without")
-	_, code := d.Find(signer.KeyID, sealer.PurposePack, p.now)
+	_, code := d.Find(signer.KeyID, keydir.PurposePack, p.now)
 	require.Equal(t, sealer.KeyRevoked, code)
-	_, code = d.FindSealed(signer.KeyID, sealer.PurposePack, p.now, sealedAt)
+	_, code = d.FindSealed(signer.KeyID, keydir.PurposePack, p.now, sealedAt)
 	require.Empty(t, code, "sealed before")
-	_, code = d.FindSealed(signer.KeyID, sealer.PurposePack, p.now, d.IssuedAt)
+	_, code = d.FindSealed(signer.KeyID, keydir.PurposePack, p.now, d.IssuedAt)
 	require.Equal(t, sealer.KeyRevoked, code, "sealed after")
 
 	events := r.events(t)
@@ -68,7 +69,7 @@ func TestRevocationWaitsForTheSeal(t *testing.T) {
 	require.ErrorIs(t, err, unavailable)
 	p.now = p.now.Add(time.Second)
 	require.NotEqual(t, keyID, r.mustPackSigner(t).KeyID, "it is out of use all the same")
-	_, code := r.verified(t).Find(keyID, sealer.PurposePack, p.now.Add(-time.Second))
+	_, code := r.verified(t).Find(keyID, keydir.PurposePack, p.now.Add(-time.Second))
 	require.Empty(t, code)
 
 	v, err := r.Revoke(t.Context(), keyID, Revocation{Seal: func(context.Context, string, string) ([]Unsealed, error) { return nil, nil }}, operator)
@@ -93,7 +94,7 @@ func TestForcedRevocation(t *testing.T) {
 	require.Equal(t, api.Quarantined, refused.Reason)
 	require.Contains(t, refused.Message, "tnt_0 (held), tnt_1 (held)")
 	require.Contains(t, refused.Message, "tnt_9 (held), 2 more;")
-	_, code := r.verified(t).Find(keyID, sealer.PurposePack, p.now)
+	_, code := r.verified(t).Find(keyID, keydir.PurposePack, p.now)
 	require.NotEqual(t, sealer.KeyRevoked, code)
 
 	q.Force = true
@@ -120,7 +121,7 @@ func TestRevokedPackKeyStopsSealsAtWork(t *testing.T) {
 func TestRevokeKeyOfAnAbsentNode(t *testing.T) {
 	p := newPlace(t)
 	r, _ := p.mustStart(t)
-	keyID := r.admit(t, "nod_a", sealer.PurposeReceipt)
+	keyID := r.admit(t, "nod_a", keydir.PurposeReceipt)
 	before := r.verified(t)
 	v, err := r.Revoke(t.Context(), keyID, Revocation{}, operator)
 	require.NoError(t, err)
@@ -145,7 +146,7 @@ func TestRevokeDirectoryKey(t *testing.T) {
 	v, err := r.Revoke(t.Context(), old, Revocation{}, operator)
 	require.NoError(t, err)
 	require.NotNil(t, v.Successor)
-	_, code := r.verified(t).Find(old, sealer.PurposeDirectory, p.now)
+	_, code := r.verified(t).Find(old, keydir.PurposeDirectory, p.now)
 	require.Equal(t, sealer.KeyRevoked, code)
 	require.NoFileExists(t, directoryRole.path(p.keys(), old))
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 )
 
 // newTestRing makes a ring with one key, whose window is open from the clock's start on.
@@ -21,7 +21,7 @@ func newTestRing(t *testing.T) (g *ring, clock *time.Time, first *held) {
 func added(t *testing.T, g *ring, from time.Time) *held {
 	key, err := makeKey(t.TempDir(), g.role)
 	require.NoError(t, err)
-	return g.hold(key, &Key{Key: sealer.NewKey(key.Pub, g.role.purpose, from)})
+	return g.hold(key, &Key{Key: keydir.NewKey(key.Pub, g.role.purpose, from)})
 }
 
 func TestWindowsMeetInOneMillisecond(t *testing.T) {

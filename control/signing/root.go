@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
-	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/keyfile"
 )
 
@@ -38,7 +38,7 @@ func openRoot(cfg *Config, signedBefore bool) (r root, err error) {
 	if _, err := os.Stat(public); err == nil {
 		r.vkey, err = readTrimmed(public)
 		if err == nil {
-			_, err = sealer.ReadRoot(r.vkey)
+			_, err = keydir.ReadRoot(r.vkey)
 		}
 		if err != nil {
 			return r, fmt.Errorf("cannot read the root key %s: %w", public, err)
@@ -83,7 +83,7 @@ func GenerateRoot(path, name string) (vkey string, err error) {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return "", errors.Join(fmt.Errorf("cannot make a root key: %s exists already", path), err)
 	}
-	skey, vkey, err := sealer.GenerateRoot(name)
+	skey, vkey, err := keydir.GenerateRoot(name)
 	if err == nil {
 		err = keyfile.Write(path, []byte(skey+"\n"), 0o600)
 	}

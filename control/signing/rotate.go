@@ -12,6 +12,7 @@ import (
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/keyfile"
 )
 
@@ -171,7 +172,7 @@ func (r *keyring) handOver(ctx context.Context, g *ring, key *private, by sealer
 		}
 	}
 	at := g.handover(sealed, overlap)
-	row = &Key{Key: sealer.NewKey(key.Pub, g.role.purpose, at), Node: g.role.node}
+	row = &Key{Key: keydir.NewKey(key.Pub, g.role.purpose, at), Node: g.role.node}
 	if complete != nil {
 		err = complete(row)
 	}

@@ -17,6 +17,7 @@ import (
 	"muniment.example/deploy/stack/stacktest"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/keyfile"
 )
 
@@ -34,7 +35,7 @@ func TestRotateRefuses(t *testing.T) {
 	require.Equal(t, api.StateConflict, api.From(err).Code, "a retry does not rotate again")
 	require.ErrorContains(t, err, s.Key.KeyID+" is")
 
-	_, err = r.Rotate(t.Context(), r.admit(t, "nod_a", sealer.PurposeReceipt), operator)
+	_, err = r.Rotate(t.Context(), r.admit(t, "nod_a", keydir.PurposeReceipt), operator)
 	require.ErrorContains(t, err, "node has never joined")
 }
 
@@ -116,9 +117,9 @@ func TestPackKeyOutlivesItsRotation(t *testing.T) {
 	_, err = old.Key.Sign(nil, []byte("pack"), crypto.Hash(0))
 	require.NoError(t, err)
 	d := r.verified(t)
-	_, code := d.Find(old.KeyID, sealer.PurposePack, d.IssuedAt)
+	_, code := d.Find(old.KeyID, keydir.PurposePack, d.IssuedAt)
 	require.Empty(t, code)
-	_, code = d.Find(old.KeyID, sealer.PurposePack, s.Key.NotBefore.Add(p.sealTime))
+	_, code = d.Find(old.KeyID, keydir.PurposePack, s.Key.NotBefore.Add(p.sealTime))
 	require.Equal(t, sealer.KeyOutsideWindow, code)
 
 	r.keys.cfg.SealTime = time.Millisecond
@@ -141,13 +142,13 @@ func TestStartCleansUp(t *testing.T) {
 	p := newPlace(t)
 	p.sealTime = time.Hour
 	r, stop := p.mustStart(t)
-	retiring, lost := r.mustPackSigner(t).KeyID, r.mustSigner(t, sealer.PurposeBeacon).KeyID
+	retiring, lost := r.mustPackSigner(t).KeyID, r.mustSigner(t, keydir.PurposeBeacon).KeyID
 	s, err := r.Rotate(t.Context(), retiring, operator)
 	require.NoError(t, err)
 	require.FileExists(t, packRole.path(p.keys(), retiring))
 	stop()
 
-	require.NoError(t, os.Remove(role{sealer.PurposeBeacon, control}.path(p.keys(), lost)))
+	require.NoError(t, os.Remove(role{keydir.PurposeBeacon, control}.path(p.keys(), lost)))
 	unknown, err := makeKey(p.keys(), packRole)
 	require.NoError(t, err)
 	p.now = p.now.Add(time.Minute)
@@ -155,8 +156,8 @@ func TestStartCleansUp(t *testing.T) {
 	require.NoFileExists(t, packRole.path(p.keys(), retiring), "no process signs with it any more")
 	require.FileExists(t, unknown.Path)
 	require.Equal(t, s.Key.KeyID, r.mustPackSigner(t).KeyID)
-	require.NotEqual(t, lost, r.mustSigner(t, sealer.PurposeBeacon).KeyID)
-	_, code := r.verified(t).Find(lost, sealer.PurposeBeacon, p.now.Add(-time.Millisecond))
+	require.NotEqual(t, lost, r.mustSigner(t, keydir.PurposeBeacon).KeyID)
+	_, code := r.verified(t).Find(lost, keydir.PurposeBeacon, p.now.Add(-time.Millisecond))
 	require.Empty(t, code)
 	events := r.events(t)
 	require.Equal(t, "key.rotated", events[len(events)-1])
@@ -166,12 +167,12 @@ func TestStartCleansUp(t *testing.T) {
 func TestReplayRestoresKeys(t *testing.T) {
 	p := newPlace(t)
 	r, stop := p.mustStart(t)
-	first := r.admit(t, "nod_a", sealer.PurposeReceipt)
+	first := r.admit(t, "nod_a", keydir.PurposeReceipt)
 	_, err := r.Rotate(t.Context(), r.directory.ring().current().signer.KeyID, operator)
 	require.NoError(t, err)
 	_, err = r.Revoke(t.Context(), first, Revocation{Reason: "lost laptop"}, operator)
 	require.NoError(t, err)
-	stolen, err := r.Signer(t.Context(), sealer.PurposeBeacon)
+	stolen, err := r.Signer(t.Context(), keydir.PurposeBeacon)
 	require.NoError(t, err)
 	next, err := r.Rotate(t.Context(), stolen.KeyID, operator)
 	require.NoError(t, err)
@@ -241,7 +242,7 @@ func TestCommitInDoubt(t *testing.T) {
 	})
 	require.NoError(t, <-ended)
 	require.NoError(t, err)
-	require.Equal(t, sealer.KeyID(key.Pub), r.mustPackSigner(t).KeyID)
+	require.Equal(t, keydir.KeyID(key.Pub), r.mustPackSigner(t).KeyID)
 	require.FileExists(t, key.Path)
 }
 
@@ -250,7 +251,7 @@ func TestCommitInDoubt(t *testing.T) {
 func TestKeysFollowTheNewestPack(t *testing.T) {
 	p := newPlace(t)
 	r, _ := p.mustStart(t)
-	receipts, packs := r.admit(t, "nod_a", sealer.PurposeReceipt), r.mustPackSigner(t).KeyID
+	receipts, packs := r.admit(t, "nod_a", keydir.PurposeReceipt), r.mustPackSigner(t).KeyID
 	p.sealed = p.now.Add(40 * time.Second)
 	v, err := r.Revoke(t.Context(), receipts, Revocation{}, operator)
 	require.NoError(t, err)

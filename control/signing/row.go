@@ -9,6 +9,7 @@ import (
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/keydir"
 )
 
 // Tables are the tables of this package. Keys belong to no tenant.
@@ -38,7 +39,7 @@ type SigningKeys struct {
 // Key is a row: a directory entry, its signer, and for a directory key the root's
 // delegation.
 type Key struct {
-	sealer.Key
+	keydir.Key
 	Node string // the signer: a node id, or control
 	// Leaving says that the key is about to be revoked, or its node to leave.
 	Leaving bool
@@ -129,7 +130,7 @@ func updateKey(ctx context.Context, tx *store.Tx, k *Key) error {
 
 // publish puts a key into the feed if nodes verify by it.
 func publish(ctx context.Context, tx *store.Tx, k *Key) error {
-	if k.Purpose != sealer.PurposeBeacon {
+	if k.Purpose != keydir.PurposeBeacon {
 		return nil
 	}
 	public, err := k.Public()
@@ -147,13 +148,13 @@ func KeyIDs(ctx context.Context, q store.Querier) ([]string, error) {
 }
 
 // PackKeys lists the public halves of all keys that ever signed packs, newest first.
-func PackKeys(ctx context.Context, q store.Querier) ([]sealer.Key, error) {
-	scan := func(row store.Row) (sealer.Key, error) {
-		k := sealer.Key{Algorithm: sealer.Algorithm}
+func PackKeys(ctx context.Context, q store.Querier) ([]keydir.Key, error) {
+	scan := func(row store.Row) (keydir.Key, error) {
+		k := keydir.Key{Algorithm: sealer.Algorithm}
 		return k, row.Scan(&k.KeyID, &k.PublicKey)
 	}
 	return store.List(ctx, q, "the keys of packs", scan, `SELECT key_id, public_key FROM signing_keys
-		WHERE purpose IN ($1, $2) ORDER BY revision DESC`, sealer.PackPurpose(false), sealer.PackPurpose(true))
+		WHERE purpose IN ($1, $2) ORDER BY revision DESC`, keydir.PackPurpose(false), keydir.PackPurpose(true))
 }
 
 // Find returns a key, nil if there is none.
@@ -204,7 +205,7 @@ func list(ctx context.Context, q store.Querier) ([]Key, error) {
 }
 
 func scanKey(row store.Row) (Key, error) {
-	k := Key{Key: sealer.Key{Algorithm: sealer.Algorithm}}
+	k := Key{Key: keydir.Key{Algorithm: sealer.Algorithm}}
 	var notBefore, notAfter, revokedAt store.Instant
 	err := row.Scan(&k.KeyID, &k.Purpose, &k.Node, &k.PublicKey, &notBefore, &notAfter, &revokedAt, &k.delegation, &k.revision, &k.Leaving, &k.Retired)
 	k.NotBefore, k.NotAfter, k.RevokedAt = notBefore.Time, timeOf(notAfter), timeOf(revokedAt)

@@ -11,11 +11,11 @@
 //
 // A new purpose takes five lines, and everything below applies to it:
 //
-//	PurposeBeacon = "beacon_signing"                                 // in sealer/key.go,
+//	PurposeBeacon = "beacon_signing"                                 // in sealer/keydir/key.go,
 //	{Name: PurposeBeacon},                                           // with the evidence that rests on it: none
-//	{purpose: sealer.PurposeBeacon, files: "beacon"},                // in uses
-//	signer, err := keys.Signer(ctx, sealer.PurposeBeacon)            // control's current key
-//	_, code := directory.Find(signer.KeyID, sealer.PurposeBeacon, at)
+//	{purpose: keydir.PurposeBeacon, files: "beacon"},                // in uses
+//	signer, err := keys.Signer(ctx, keydir.PurposeBeacon)            // control's current key
+//	_, code := directory.Find(signer.KeyID, keydir.PurposeBeacon, at)
 //
 // Keys for beacons are also in the feed, since nodes verify by them.
 //
@@ -66,6 +66,7 @@ import (
 
 	"muniment.example/control/store"
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 )
 
 // control stands for a node's id where control is the signer.
@@ -144,7 +145,7 @@ func (s *Service) open(ctx context.Context) error {
 		return err
 	}
 	for _, u := range uses {
-		if u.purpose == sealer.PurposeDirectory {
+		if u.purpose == keydir.PurposeDirectory {
 			continue
 		}
 		if err := s.keys.open(ctx, role{u.purpose, control}); err != nil {
@@ -158,7 +159,7 @@ func (s *Service) open(ctx context.Context) error {
 func (s *Service) RootVkey() string { return s.directory.root.vkey }
 
 // Signer returns control's current key of a purpose: any purpose of control but directories,
-// for packs a sealer.PackPurpose. The caller may sign with it for Config.SealTime, even after a
+// for packs a keydir.PackPurpose. The caller may sign with it for Config.SealTime, even after a
 // rotation. If it is revoked meanwhile, signing fails, or Vouches refuses what it signed.
 func (s *Service) Signer(ctx context.Context, purpose string) (*sealer.Signer, error) {
 	g := s.keys.of(role{purpose, control})
@@ -202,7 +203,7 @@ func (s *Service) SigningKeys(ctx context.Context) (SigningKeys, error) {
 	}
 	key, err := s.directory.waiting(ctx)
 	if err == nil && key != nil {
-		list.Waiting = &Waiting{KeyID: sealer.KeyID(key.Pub), PublicKey: encodePublic(key.Pub)}
+		list.Waiting = &Waiting{KeyID: keydir.KeyID(key.Pub), PublicKey: encodePublic(key.Pub)}
 	}
 	return list, err
 }

@@ -20,6 +20,7 @@ import (
 	"muniment.example/control/store"
 	"muniment.example/control/store/storetest"
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 )
 
 // place is a data folder with a clock.
@@ -98,7 +99,7 @@ func (r *Service) admit(t *testing.T, nodeID, purpose string) string {
 		_, err := Admit(t.Context(), tx, nodeID, purpose, public, operator)
 		return err
 	}))
-	return sealer.KeyID(public)
+	return keydir.KeyID(public)
 }
 
 // files lists the key folder.
@@ -113,11 +114,11 @@ func (p *place) files(t *testing.T) (names []string) {
 }
 
 // verified is the directory, verified under the root key.
-func (r *Service) verified(t *testing.T) *sealer.Directory {
+func (r *Service) verified(t *testing.T) *keydir.Directory {
 	t.Helper()
 	text, err := r.Directory(t.Context())
 	require.NoError(t, err)
-	d, err := sealer.VerifyDirectory(text, r.RootVkey())
+	d, err := keydir.Verify(text, r.RootVkey())
 	require.NoError(t, err)
 	return d
 }
@@ -128,7 +129,7 @@ func TestFirstStartMakesEverything(t *testing.T) {
 	require.Equal(t, []string{"key.enrolled", "key.enrolled", "key.enrolled", "key.enrolled", "key.enrolled"}, r.events(t))
 	modes := map[string]os.FileMode{"root.skey": 0o600, "root.vkey": 0o644, "directory-" + r.directory.ring().current().signer.KeyID + ".key": 0o600}
 	signers := map[string]*sealer.Signer{}
-	for purpose, stem := range map[string]string{sealer.PurposePack: "pack-", sealer.PurposeBeacon: "beacon-", sealer.PurposeWebhook: "webhook-", sealer.PurposeSandbox: "sandbox-"} {
+	for purpose, stem := range map[string]string{keydir.PurposePack: "pack-", keydir.PurposeBeacon: "beacon-", keydir.PurposeWebhook: "webhook-", keydir.PurposeSandbox: "sandbox-"} {
 		signers[purpose] = r.mustSigner(t, purpose)
 		modes[stem+signers[purpose].KeyID+".key"] = 0o600
 	}
@@ -144,7 +145,7 @@ func TestFirstStartMakesEverything(t *testing.T) {
 	require.NoError(t, err)
 	text, err := r.Directory(t.Context())
 	require.NoError(t, err)
-	d, err := sealer.VerifyDirectory(text, strings.TrimSpace(string(vkey)))
+	d, err := keydir.Verify(text, strings.TrimSpace(string(vkey)))
 	require.NoError(t, err)
 	for purpose, signer := range signers {
 		require.Equal(t, control, signer.Node)
@@ -153,11 +154,11 @@ func TestFirstStartMakesEverything(t *testing.T) {
 		_, code = d.Find(signer.KeyID, purpose, p.now.Add(-time.Millisecond))
 		require.Equal(t, sealer.KeyOutsideWindow, code, "no key is valid before it was enrolled")
 	}
-	_, other, err := sealer.GenerateRoot("muniment")
+	_, other, err := keydir.GenerateRoot("muniment")
 	require.NoError(t, err)
-	_, err = sealer.VerifyDirectory(text, other)
+	_, err = keydir.Verify(text, other)
 	require.Error(t, err)
-	for _, purpose := range []string{sealer.PurposeReceipt, sealer.PurposeDirectory} {
+	for _, purpose := range []string{keydir.PurposeReceipt, keydir.PurposeDirectory} {
 		_, err := r.Signer(t.Context(), purpose)
 		require.ErrorContains(t, err, "control has no keys for "+purpose)
 	}

@@ -26,6 +26,7 @@ import (
 	"muniment.example/pipeline/sqlite"
 	"muniment.example/sealer"
 	"muniment.example/sealer/rate"
+	"muniment.example/sealer/statement"
 )
 
 // auditedRights are those of the audited month.
@@ -297,9 +298,9 @@ func (b billed) sorted() billed {
 }
 
 // billedBy is what a document says.
-func billedBy(s *sealer.Statement) billed {
+func billedBy(s *statement.Statement) billed {
 	b := billed{total: s.Total}
-	shown := func(shares []sealer.StatementShare) (list []string) {
+	shown := func(shares []statement.Share) (list []string) {
 		for _, s := range shares {
 			list = append(list, s.CounterpartyID+" "+s.Amount)
 		}

@@ -9,6 +9,7 @@ import (
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/statement"
 )
 
 // chain is the chain of statements that a correction continues.
@@ -16,7 +17,7 @@ type chain struct {
 	// of is the id of the first statement.
 	of string
 	// previous is the chain's newest issued statement, position the end of the log that it states.
-	previous *sealer.Statement
+	previous *statement.Statement
 	sha256   string
 	position sealer.Position
 	// terms are those of previous.
@@ -77,7 +78,7 @@ func firstOf(ctx context.Context, q store.Querier, tenantID, id string) (*fullSt
 }
 
 // last returns the newest issued statement of the chain of a first one.
-func last(ctx context.Context, q store.Querier, first *fullStatement) (newest *fullStatement, document sealer.Statement, err error) {
+func last(ctx context.Context, q store.Querier, first *fullStatement) (newest *fullStatement, document statement.Statement, err error) {
 	newest, err = store.One(ctx, q, "the newest statement of the chain of "+first.ID, statements.Scan,
 		statements.Select()+` WHERE tenant_id = $1 AND (statement_id = $2 OR corrects = $2) AND sequence > 0 ORDER BY sequence DESC LIMIT 1`, first.TenantID, first.ID)
 	if err != nil {
@@ -94,13 +95,13 @@ func last(ctx context.Context, q store.Querier, first *fullStatement) (newest *f
 }
 
 // termsOf returns the terms by which a statement rates, and the position of its end.
-func (c *core) termsOf(ctx context.Context, s *Statement, document *sealer.Statement) (t *terms, at sealer.Position, err error) {
+func (c *core) termsOf(ctx context.Context, s *Statement, document *statement.Statement) (t *terms, at sealer.Position, err error) {
 	issued, err := issuedIn(ctx, c.db.Read(), reached(s, document))
 	if err != nil {
 		return nil, at, err
 	}
 	issued = slices.DeleteFunc(issued, func(other Statement) bool {
-		return !slices.ContainsFunc(document.Overlaps, func(o sealer.StatementOverlap) bool { return o.StatementID == other.ID })
+		return !slices.ContainsFunc(document.Overlaps, func(o statement.Overlap) bool { return o.StatementID == other.ID })
 	})
 	own, err := c.cfg.Packs.RulesAt(ctx, s.TenantID, document.AsOf.TreeSize)
 	if err != nil {
@@ -113,7 +114,7 @@ func (c *core) termsOf(ctx context.Context, s *Statement, document *sealer.State
 }
 
 // correction computes a correction, which is otherwise complete. q has its terms.
-func (d *drafter) correction(ctx context.Context, c *chain, q question, s *sealer.Statement) error {
+func (d *drafter) correction(ctx context.Context, c *chain, q question, s *statement.Statement) error {
 	if err := d.unaltered(ctx, c, q); err != nil {
 		return err
 	}
@@ -139,13 +140,13 @@ func (d *drafter) correction(ctx context.Context, c *chain, q question, s *seale
 		return api.Conflict("nothing has changed since " + p.StatementID + " was issued: its period has no new receipts or rules, and no dispute changes an amount")
 	}
 	s.Correction = correction(c.of, p, c.sha256, payees)
-	return tooLarge(s.Correct(p, sealer.Step{Statement: &disputed, Reason: sealer.ChangedByDispute}, sealer.Step{Statement: &ruled, Reason: sealer.ChangedByRules}, sealer.Step{Statement: s, Reason: sealer.ChangedLate}))
+	return tooLarge(s.Correct(p, statement.Step{Statement: &disputed, Reason: statement.ChangedByDispute}, statement.Step{Statement: &ruled, Reason: statement.ChangedByRules}, statement.Step{Statement: s, Reason: statement.ChangedLate}))
 }
 
 // correction returns one without changes, of a chain and its newest statement p. payees lists all
 // counterparties, with their names.
-func correction(of string, p *sealer.Statement, sha256 string, payees []sealer.StatementPayee) *sealer.StatementCorrection {
-	return &sealer.StatementCorrection{Of: of, Payees: payees, Previous: sealer.StatementPrevious{AsOf: p.AsOf, SHA256: sha256, StatementID: p.StatementID, Total: p.Total}}
+func correction(of string, p *statement.Statement, sha256 string, payees []statement.Payee) *statement.Correction {
+	return &statement.Correction{Of: of, Payees: payees, Previous: statement.Predecessor{AsOf: p.AsOf, SHA256: sha256, StatementID: p.StatementID, Total: p.Total}}
 }
 
 // unaltered requires that the previous statement, recomputed from rows, has the same amounts. So a difference
@@ -167,9 +168,9 @@ func (d *drafter) unaltered(ctx context.Context, c *chain, q question) (err erro
 
 // same reports whether two statements of one period have the same amounts. A rule that has changed since,
 // and makes the same of a month, changes nothing.
-func same(a, b *sealer.Statement) bool {
+func same(a, b *statement.Statement) bool {
 	return reflect.DeepEqual(a.Lines, b.Lines) && reflect.DeepEqual(a.Unrated, b.Unrated) && a.HeldAmount == b.HeldAmount &&
-		slices.EqualFunc(a.Adjustments, b.Adjustments, func(x, y sealer.StatementAdjustment) bool {
+		slices.EqualFunc(a.Adjustments, b.Adjustments, func(x, y statement.Adjustment) bool {
 			x.RuleLeaf = y.RuleLeaf
 			return reflect.DeepEqual(x, y)
 		})

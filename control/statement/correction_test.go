@@ -15,8 +15,8 @@ import (
 	"muniment.example/deploy/stack/stacktest"
 	"muniment.example/gateway/api"
 	"muniment.example/pipeline/conform"
-	"muniment.example/sealer"
 	"muniment.example/sealer/rate"
+	"muniment.example/sealer/statement"
 )
 
 func (h *fixture) mustCorrect(id string) Statement {
@@ -33,7 +33,7 @@ func (h *fixture) issued(id string) Statement {
 	return s
 }
 
-func (h *fixture) document(id string) sealer.Statement {
+func (h *fixture) document(id string) statement.Statement {
 	h.t.Helper()
 	s, err := h.read(id).document()
 	require.NoError(h.t, err)
@@ -69,17 +69,17 @@ func TestCorrectionTakesItsCourse(t *testing.T) {
 	require.Equal(t, []any{Draft, "19", "2", int64(3), first.ID, "16", first.From, first.To}, []any{one.State, one.Total, one.HeldAmount, one.Receipts, *one.Corrects, *one.Difference, one.From, one.To})
 	c := h.document(one.ID).Correction
 	rule := h.document(first.ID).Lines
-	require.Equal(t, []sealer.StatementChange{
+	require.Equal(t, []statement.Change{
 		{Amount: "9", MeteringBasis: "dwell", Reason: "LATE", Receipts: 1, RightID: "rgh_a", RuleID: h.document(one.ID).Lines[2].RuleID},
 		{Amount: "-2", MeteringBasis: "dwell", Reason: "DISPUTE", Receipts: -1, RightID: "rgh_b", RuleID: rule[1].RuleID},
 		{Amount: "9", MeteringBasis: "dwell", Reason: "RULES", Receipts: 1, RightID: "rgh_c", RuleID: h.document(one.ID).Lines[2].RuleID},
 	}, c.Changes)
-	payees := []sealer.StatementPayee{{Amount: "16.5", CounterpartyID: h.studio, Name: "Studio North"}, {Amount: "-0.5", CounterpartyID: h.agency, Name: "Agency South"}}
-	slices.SortFunc(payees, func(a, b sealer.StatementPayee) int {
+	payees := []statement.Payee{{Amount: "16.5", CounterpartyID: h.studio, Name: "Studio North"}, {Amount: "-0.5", CounterpartyID: h.agency, Name: "Agency South"}}
+	slices.SortFunc(payees, func(a, b statement.Payee) int {
 		return map[bool]int{true: -1, false: 1}[a.CounterpartyID < b.CounterpartyID]
 	})
 	require.Equal(t, payees, c.Payees)
-	require.Equal(t, sealer.StatementPrevious{AsOf: h.document(first.ID).AsOf, SHA256: *first.SHA256, StatementID: first.ID, Total: "3"}, c.Previous)
+	require.Equal(t, statement.Predecessor{AsOf: h.document(first.ID).AsOf, SHA256: *first.SHA256, StatementID: first.ID, Total: "3"}, c.Previous)
 	require.Equal(t, first.ID, c.Of)
 	require.Empty(t, h.document(one.ID).Unrated)
 	b, err := h.receiptFinder(t.Context(), h.read(one.ID), line{})

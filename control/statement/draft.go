@@ -15,6 +15,8 @@ import (
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/rate"
+	"muniment.example/sealer/settlement"
+	"muniment.example/sealer/statement"
 )
 
 // drafter drafts statements and corrections.
@@ -49,8 +51,8 @@ func (d *drafter) draft(ctx context.Context, requested Statement, by sealer.Ref)
 }
 
 // known refuses a counterparty that is not among the tenant's.
-func known(payees []sealer.StatementPayee, counterpartyID *string) error {
-	if counterpartyID != nil && !slices.ContainsFunc(payees, func(p sealer.StatementPayee) bool { return p.CounterpartyID == *counterpartyID }) {
+func known(payees []statement.Payee, counterpartyID *string) error {
+	if counterpartyID != nil && !slices.ContainsFunc(payees, func(p statement.Payee) bool { return p.CounterpartyID == *counterpartyID }) {
 		return api.InvalidField("counterpartyId", "is not a counterparty of this tenant")
 	}
 	return nil
@@ -62,7 +64,7 @@ type source struct {
 	// issued are the statements with which its period overlaps, and those shortly before it.
 	issued []Statement
 	// payees lists all counterparties, with their names.
-	payees []sealer.StatementPayee
+	payees []statement.Payee
 	// corrects is nil for the first statement of a period.
 	corrects *chain
 }
@@ -73,7 +75,7 @@ func (d *drafter) create(ctx context.Context, requested Statement, from source, 
 	next.ID, next.State, next.UpdatedAt = api.NewID(prefix, next.CreatedAt.Time), Draft, next.CreatedAt
 	next.PaidAmount = rate.Money(0).Fixed(next.Currency)
 	next.AsOf, next.PackID, next.RootHash, next.TreeSize = from.end.Position.String(), from.end.PackID, from.end.RootHash, int64(from.end.TreeSize)
-	document := sealer.Statement{
+	document := statement.Statement{
 		AsOf: next.end(), CounterpartyID: requested.CounterpartyID, Currency: requested.Currency,
 		From: canonical.Moment(requested.From), To: canonical.Moment(requested.To), StatementID: next.ID, TenantID: requested.TenantID, IssuedAt: canonical.Moment(next.CreatedAt), Payees: from.payees, V: 1,
 	}
@@ -121,9 +123,9 @@ func (d *drafter) create(ctx context.Context, requested Statement, from source, 
 	if err != nil {
 		return made, err
 	}
-	most := sealer.MaxStatementBytes / 2 // leaves space for late receipts in corrections
+	most := statement.MaxBytes / 2 // leaves space for late receipts in corrections
 	if from.corrects != nil {
-		most = sealer.MaxStatementBytes
+		most = statement.MaxBytes
 	}
 	if len(text)+signatureBytes > most {
 		return made, tooLong(&document, most)
@@ -139,7 +141,7 @@ func (d *drafter) create(ctx context.Context, requested Statement, from source, 
 }
 
 // tooLong refuses a statement with a text of more than so many bytes.
-func tooLong(s *sealer.Statement, most int) error {
+func tooLong(s *statement.Statement, most int) error {
 	remedy := "choose a shorter period, or one counterparty"
 	if rights, err := canonical.JSON(s.Rights); err == nil && len(rights) > most/2 { // a statement for one counterparty lists them too
 		remedy = "most of it are campaigns and labels of rights: choose a shorter period, or have rules match fewer of them"
@@ -148,7 +150,7 @@ func tooLong(s *sealer.Statement, most int) error {
 }
 
 // locate sets the time zone of a document.
-func locate(document *sealer.Statement, timeZone string) error {
+func locate(document *statement.Statement, timeZone string) error {
 	zone, err := route.Zone(timeZone)
 	if err != nil {
 		return err
@@ -160,13 +162,13 @@ func locate(document *sealer.Statement, timeZone string) error {
 }
 
 // reach finds the months that a document adjusts by rules.
-func reach(document *sealer.Statement, rules []sealer.SettlementRule) error {
-	own, err := sealer.NewTerms(ratingOf, nil, rules)
+func reach(document *statement.Statement, rules []settlement.Rule) error {
+	own, err := statement.NewTerms(ratingOf, nil, rules)
 	if err != nil {
 		return err
 	}
 	switch err = document.Reach(ratingOf, own); {
-	case errors.Is(err, sealer.ErrMonths):
+	case errors.Is(err, settlement.ErrMonths):
 		err = api.InvalidField("from", err.Error()+": choose a shorter period")
 	case err != nil:
 		err = api.Conflict(err.Error())
@@ -175,7 +177,7 @@ func reach(document *sealer.Statement, rules []sealer.SettlementRule) error {
 }
 
 // reached returns a statement whose period is all that the document depends on.
-func reached(s *Statement, document *sealer.Statement) *Statement {
+func reached(s *Statement, document *statement.Statement) *Statement {
 	all := *s
 	all.From = store.Instant(document.Since)
 	return &all
@@ -195,7 +197,7 @@ var ratingOf = settle.Rating
 
 // tooLarge converts an overflow of amounts into STATE_CONFLICT.
 func tooLarge(err error) error {
-	if errors.Is(err, sealer.ErrAmount) || errors.Is(err, rate.ErrOverflow) {
+	if errors.Is(err, settlement.ErrAmount) || errors.Is(err, rate.ErrOverflow) {
 		return api.Conflict("the sum of the period's amounts is too large: lower the prices or minimums of its rules, or choose a shorter period")
 	}
 	return err

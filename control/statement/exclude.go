@@ -8,8 +8,8 @@ import (
 	"muniment.example/control/dispute"
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
-	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/statement"
 )
 
 // mostExcluded bounds the receipts that a statement names one by one. Disputes that are UPHELD fill at
@@ -17,13 +17,13 @@ import (
 const mostExcluded = 2 * dispute.MaxUpheldReceipts
 
 // exclusions returns disputes in the form of a statement's document, sorted by id.
-func exclusions(disputes dispute.Excluded) ([]sealer.StatementExclusion, error) {
-	list, receipts := []sealer.StatementExclusion{}, 0
+func exclusions(disputes dispute.Excluded) ([]statement.Exclusion, error) {
+	list, receipts := []statement.Exclusion{}, 0
 	for i := range disputes {
 		d := &disputes[i]
-		x := sealer.StatementExclusion{DisputeID: d.ID, ReceiptIDs: []string{}, State: sealer.ExclusionHeld}
+		x := statement.Exclusion{DisputeID: d.ID, ReceiptIDs: []string{}, State: statement.ExclusionHeld}
 		if !d.Held() {
-			x.State = sealer.ExclusionUpheld
+			x.State = statement.ExclusionUpheld
 		}
 		if d.RightID != "" {
 			x.RightID, x.From, x.To = &d.RightID, new(d.Window.From.String()), new(d.Window.To.String())
@@ -35,15 +35,15 @@ func exclusions(disputes dispute.Excluded) ([]sealer.StatementExclusion, error) 
 		}
 		list = append(list, x)
 	}
-	slices.SortFunc(list, func(a, b sealer.StatementExclusion) int { return strings.Compare(a.DisputeID, b.DisputeID) })
+	slices.SortFunc(list, func(a, b statement.Exclusion) int { return strings.Compare(a.DisputeID, b.DisputeID) })
 	return list, nil
 }
 
 // excludedBy converts a statement's exclusions back into disputes.
-func excludedBy(list []sealer.StatementExclusion) (all dispute.Excluded, err error) {
+func excludedBy(list []statement.Exclusion) (all dispute.Excluded, err error) {
 	for _, x := range list {
 		e := dispute.Exclusion{ID: x.DisputeID, State: dispute.Open, ReceiptIDs: x.ReceiptIDs}
-		if x.State == sealer.ExclusionUpheld {
+		if x.State == statement.ExclusionUpheld {
 			e.State, e.Outcome = dispute.Resolved, dispute.Upheld
 		}
 		if x.RightID != nil {

@@ -21,7 +21,10 @@ import (
 	"muniment.example/pipeline"
 	"muniment.example/pipeline/conform"
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
+	"muniment.example/sealer/settlement"
 )
 
 const tenantID = "tnt_01ARZ3NDEKTSV4RRFFQ69G5FAV"
@@ -61,12 +64,12 @@ func newFixture(t *testing.T, dir string) *fixture {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)
-	h := &fixture{t: t, clock: roomtest.NewClock(on(20).Time), warehouse: new(conform.MemoryWarehouse), loaded: sealer.Position{Generation: 1}, played: map[string]store.Instant{}, ends: map[uint64]*proof.End{}, key: &sealer.Signer{KeyID: sealer.KeyID(public), Key: private}}
+	h := &fixture{t: t, clock: roomtest.NewClock(on(20).Time), warehouse: new(conform.MemoryWarehouse), loaded: sealer.Position{Generation: 1}, played: map[string]store.Instant{}, ends: map[uint64]*proof.End{}, key: &sealer.Signer{KeyID: keydir.KeyID(public), Key: private}}
 	db := roomtest.Open(t, dir, h.clock.Now)
 	h.Service, err = New(Config{
 		DB: db, Sums: h.warehouse, Checked: h.warehouse, Warehouse: h.warehouse, Log: new(conform.MemoryLog), Packs: h, Keys: h,
 		Titles:  func(context.Context, string, []string) (map[string]paper.Right, error) { return nil, nil },
-		Purpose: func(context.Context, store.Querier, string) (string, error) { return sealer.PackPurpose(false), nil },
+		Purpose: func(context.Context, store.Querier, string) (string, error) { return keydir.PackPurpose(false), nil },
 	})
 	require.NoError(t, err)
 	h.change(`INSERT INTO tenants (tenant_id, org_id, created_at, updated_at, revision) VALUES ($1, 'org_b', 0, 0, 0) ON CONFLICT DO NOTHING`, tenantID)
@@ -151,7 +154,7 @@ func (h *fixture) Span(_ context.Context, _ string, first, last int64) (*proof.S
 	run := h.spans[first-1 : last]
 	all := *run[0]
 	all.Last, all.LastID, all.To, all.Entries, all.Metering = last, run[len(run)-1].LastID, run[len(run)-1].To, 0, nil
-	lines := map[sealer.MeterRow][3]int64{}
+	lines := map[pack.MeterRow][3]int64{}
 	for _, s := range run {
 		all.Entries += s.Entries
 		for _, l := range s.Metering {
@@ -169,7 +172,7 @@ func (h *fixture) Span(_ context.Context, _ string, first, last int64) (*proof.S
 }
 
 // RulesAt implements Packs.
-func (h *fixture) RulesAt(_ context.Context, _ string, size uint64) ([]sealer.SettlementRule, error) {
+func (h *fixture) RulesAt(_ context.Context, _ string, size uint64) ([]settlement.Rule, error) {
 	if h.ends[size] == nil {
 		return nil, api.NotFound("proof pack")
 	}
@@ -204,7 +207,7 @@ func (h *fixture) play(rightID string, at store.Instant) (receiptID string) {
 }
 
 // Scopes implements Packs: no right has campaigns or labels.
-func (h *fixture) Scopes(context.Context, string, *sealer.ScopeNames, []string) ([]sealer.SettlementRight, error) {
+func (h *fixture) Scopes(context.Context, string, *settlement.ScopeNames, []string) ([]settlement.Right, error) {
 	return nil, nil
 }
 

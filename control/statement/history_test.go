@@ -40,8 +40,12 @@ import (
 	"muniment.example/pipeline/sqlite"
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
+	"muniment.example/sealer/settlement"
+	"muniment.example/sealer/statement"
 	"muniment.example/sealer/verify"
 )
 
@@ -110,7 +114,7 @@ func newHistory(t *testing.T, warehouse loadable) *history {
 	h.Service, err = New(Config{
 		DB: db, Sums: sums, Checked: sums.Checked(), Warehouse: warehouse, Log: new(conform.MemoryLog), Packs: h, Keys: h.stage.Keys,
 		Titles:  func(context.Context, string, []string) (map[string]paper.Right, error) { return nil, nil },
-		Purpose: func(context.Context, store.Querier, string) (string, error) { return sealer.PackPurpose(false), nil },
+		Purpose: func(context.Context, store.Querier, string) (string, error) { return keydir.PackPurpose(false), nil },
 	})
 	require.NoError(t, err)
 	return h
@@ -136,7 +140,7 @@ type history struct {
 	known  int                 // of historyRights, whose events are in the log
 
 	log    [][]byte // events
-	logged []sealer.SettlementRule
+	logged []settlement.Rule
 	rows   []pipeline.Row
 	pulled int // of the database's events
 	packs  []sealedPack
@@ -156,7 +160,7 @@ type modelDraft struct {
 
 // sealedPack is a pack with its events.
 type sealedPack struct {
-	*sealer.SealedPack
+	*pack.Pack
 	bundle []byte
 }
 
@@ -175,13 +179,13 @@ var scopes = map[string]string{
 }
 
 // Scopes implements Packs.
-func (h *history) Scopes(_ context.Context, _ string, names *sealer.ScopeNames, rightIDs []string) ([]sealer.SettlementRight, error) {
+func (h *history) Scopes(_ context.Context, _ string, names *settlement.ScopeNames, rightIDs []string) ([]settlement.Right, error) {
 	return names.Of(scopesOf(rightIDs)), nil
 }
 
-func scopesOf(rightIDs []string) (list []sealer.SettlementRight) {
+func scopesOf(rightIDs []string) (list []settlement.Right) {
 	for _, id := range rightIDs {
-		if r, err := sealer.ScopeOf(id, []byte(scopes[id])); err == nil {
+		if r, err := settlement.ScopeOf(id, []byte(scopes[id])); err == nil {
 			list = append(list, r)
 		}
 	}
@@ -479,7 +483,7 @@ func (h *history) drafted(c *modelChain, id string) modelDraft {
 	return d
 }
 
-func (h *history) document(id string) sealer.Statement {
+func (h *history) document(id string) statement.Statement {
 	s, err := statements.Find(h.t.Context(), h.db.Read(), h.tenant, id)
 	require.NoError(h.t, err)
 	document, err := s.document()
@@ -554,7 +558,7 @@ func sameStatements(a, b modelStatement) bool {
 
 // requireReasons: what came late is due for no other reason, and what the statement before could count has
 // not come late.
-func (h *history) requireReasons(c *modelChain, before *sealer.Statement) {
+func (h *history) requireReasons(c *modelChain, before *statement.Statement) {
 	d := h.document(h.drafts[len(h.drafts)-1].id)
 	leaves := map[*modelPlay]uint64{}
 	for i, p := range h.plays {
@@ -563,7 +567,7 @@ func (h *history) requireReasons(c *modelChain, before *sealer.Statement) {
 	earlier := func(p *modelPlay) bool { return h.disputed(p) == "" && leaves[p] < before.AsOf.TreeSize }
 	late, all := h.states(c).total-h.statesOf(c, earlier).total, int64(0)
 	for _, change := range d.Correction.Changes {
-		if change.Reason == sealer.ChangedLate {
+		if change.Reason == statement.ChangedLate {
 			all += h.micros(change.Amount)
 		}
 	}
@@ -750,7 +754,7 @@ func (h *history) judge() {
 	recut := false
 	for _, text := range h.texts {
 		line, _, _ := bytes.Cut(text, []byte("\n"))
-		said, err := sealer.ParseStatement(line)
+		said, err := statement.Parse(line)
 		require.NoError(h.t, err)
 		recut = recut || !slices.ContainsFunc(h.packs, func(p sealedPack) bool { return p.Header.TreeSize == said.AsOf.TreeSize })
 	}
@@ -816,7 +820,7 @@ func (h *history) pull() {
 func (h *history) ruled(e *sealer.Event) {
 	rule, err := rate.ParseRule(e.Data)
 	require.NoError(h.t, err)
-	h.logged = append(h.logged, *sealer.RuleIn(e, uint64(len(h.log))))
+	h.logged = append(h.logged, *settlement.RuleIn(e, uint64(len(h.log))))
 	r := modelRule{id: rule.ID, right: rule.Match.RightID, currency: rule.Currency, price: int64(rule.Price) / 1000, priority: rule.Priority, from: rule.EffectiveFrom, until: rule.EffectiveUntil, leaf: uint64(len(h.log))}
 	r.zone, r.campaign, r.label = rule.TimeZone, rule.Match.Campaign, rule.Match.Label
 	if rule.Minimum != nil {
@@ -862,9 +866,9 @@ func (h *history) seal(ctx context.Context, events [][]byte) {
 	h.stage.Advance(time.Millisecond)
 	directory, err := h.stage.Keys.Directory(ctx)
 	require.NoError(h.t, err)
-	cfg := sealer.PackConfig{
+	cfg := pack.Config{
 		PackID: api.NewID(api.PrefixPack, h.stage.Now()), TenantID: h.tenant, Before: merkle.NewTree(), SealedAt: h.stage.Now(), Directory: directory, Key: h.stage.Keys.Pack.Key, Rate: settle.Rating.Rate, Workers: 1,
-		Rights: func(_ *sealer.ScopeNames, ids []string) ([]sealer.SettlementRight, error) { return scopesOf(ids), nil },
+		Rights: func(_ *settlement.ScopeNames, ids []string) ([]settlement.Right, error) { return scopesOf(ids), nil },
 	}
 	if n := len(h.packs); n > 0 {
 		last := h.packs[n-1]
@@ -872,7 +876,7 @@ func (h *history) seal(ctx context.Context, events [][]byte) {
 	}
 	var table packsums.Table
 	cfg.Counted = table.Count
-	b, err := sealer.NewPackBuilder(cfg)
+	b, err := pack.NewBuilder(cfg)
 	require.NoError(h.t, err)
 	for _, e := range events {
 		b.Add(e)
@@ -880,7 +884,7 @@ func (h *history) seal(ctx context.Context, events [][]byte) {
 	p, err := b.Seal()
 	require.NoError(h.t, err)
 	var out bytes.Buffer
-	w := sealer.NewBundleWriter(&out, p)
+	w := pack.NewBundleWriter(&out, p)
 	for _, e := range events {
 		require.NoError(h.t, w.Add(e))
 	}
@@ -890,7 +894,7 @@ func (h *history) seal(ctx context.Context, events [][]byte) {
 }
 
 // record writes into the database what of a pack its sums are read from.
-func (h *history) record(p *sealer.PackHeader, table *packsums.Table) {
+func (h *history) record(p *pack.Header, table *packsums.Table) {
 	codec, err := packsums.NewCodec()
 	require.NoError(h.t, err)
 	last := h.rows[p.TreeSize-1].Position
@@ -909,6 +913,6 @@ func (h *history) record(p *sealer.PackHeader, table *packsums.Table) {
 }
 
 // RulesAt implements Packs.
-func (h *history) RulesAt(_ context.Context, _ string, size uint64) ([]sealer.SettlementRule, error) {
-	return sealer.RulesAt(size, nil, h.logged), nil
+func (h *history) RulesAt(_ context.Context, _ string, size uint64) ([]settlement.Rule, error) {
+	return settlement.RulesAt(size, nil, h.logged), nil
 }

@@ -17,6 +17,7 @@ import (
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/rate"
+	"muniment.example/sealer/statement"
 )
 
 // signer returns the key that signs a tenant's statements.
@@ -63,7 +64,7 @@ func (s *Service) issue(ctx context.Context, tenantID, id string, by sealer.Ref)
 
 // number makes the payables of a statement that is being issued or voided, and notes what was set off of
 // them. others are further statements of which something was set off, each once.
-func (c *core) number(ctx context.Context, tx *store.Tx, next *fullStatement, document *sealer.Statement, by sealer.Ref) (others []string, err error) {
+func (c *core) number(ctx context.Context, tx *store.Tx, next *fullStatement, document *statement.Statement, by sealer.Ref) (others []string, err error) {
 	payees := document.Payees
 	if document.Correction != nil {
 		payees = document.Correction.Payees
@@ -149,8 +150,8 @@ func (s *Service) discard(ctx context.Context, tenantID, id string, by sealer.Re
 }
 
 // sign signs the text of a draft, which freezes it. It fails if the draft is stale.
-func (s *Service) sign(ctx context.Context, tx *store.Tx, next *fullStatement, signer *sealer.Signer) (*sealer.Statement, error) {
-	document, err := sealer.ParseStatement([]byte(next.Document))
+func (s *Service) sign(ctx context.Context, tx *store.Tx, next *fullStatement, signer *sealer.Signer) (*statement.Statement, error) {
+	document, err := statement.Parse([]byte(next.Document))
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +186,7 @@ func (s *Service) sign(ctx context.Context, tx *store.Tx, next *fullStatement, s
 
 // isNewest reports whether what a correction corrects is the newest statement of its chain among those
 // that were issued, in their order.
-func isNewest(issued []Statement, c *sealer.StatementCorrection) bool {
+func isNewest(issued []Statement, c *statement.Correction) bool {
 	for _, s := range slices.Backward(issued) {
 		if s.first() == c.Of {
 			return s.ID == c.Previous.StatementID && *s.SHA256 == c.Previous.SHA256
@@ -195,11 +196,11 @@ func isNewest(issued []Statement, c *sealer.StatementCorrection) bool {
 }
 
 // freeze signs the document of a statement, and gives it a place.
-func (c *core) freeze(ctx context.Context, tx *store.Tx, next *fullStatement, document *sealer.Statement, signer *sealer.Signer) error {
+func (c *core) freeze(ctx context.Context, tx *store.Tx, next *fullStatement, document *statement.Statement, signer *sealer.Signer) error {
 	if vouches, err := c.cfg.Keys.Vouches(ctx, tx, signer.KeyID); err != nil || !vouches {
 		return errors.Join(err, api.Unavailable(api.NoSigningKey, "the key of packs is being revoked", time.Second))
 	}
-	file, err := sealer.SignStatement(document, signer.Key)
+	file, err := statement.Sign(document, signer.Key)
 	if err != nil {
 		return err
 	}
@@ -255,13 +256,13 @@ func (s *Service) settle(ctx context.Context, tenantID, id string, of payable.Pa
 var errDiscarded = api.Conflict("statement is DISCARDED: its document was deleted")
 
 // document parses the text of a statement.
-func (s *fullStatement) document() (sealer.Statement, error) {
+func (s *fullStatement) document() (statement.Statement, error) {
 	switch {
 	case s.State == Discarded:
-		return sealer.Statement{}, errDiscarded
+		return statement.Statement{}, errDiscarded
 	case s.Document == "":
-		return sealer.Statement{}, errLost
+		return statement.Statement{}, errLost
 	}
 	text, _, _ := strings.Cut(s.Document, "\n")
-	return sealer.ParseStatement([]byte(text))
+	return statement.Parse([]byte(text))
 }

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"muniment.example/sealer"
 	"muniment.example/sealer/rate"
+	"muniment.example/sealer/statement"
 )
 
 // model is what an accountant keeps of a tenant: plain lists, and for each receipt by whom it is stated.
@@ -343,7 +343,7 @@ func (m *model) bills(of *modelChain) *modelChain {
 }
 
 // said is what a document says, as the model has it.
-func said(micros func(string) int64, d *sealer.Statement) modelStatement {
+func said(micros func(string) int64, d *statement.Statement) modelStatement {
 	s := modelStatement{lines: map[modelLine]modelSum{}, adjusted: map[string]int64{}, paid: map[string]int64{}, unrated: map[string]int64{}, total: micros(d.Total), held: micros(d.HeldAmount)}
 	for _, a := range d.Adjustments {
 		for _, share := range a.Shares {

@@ -11,9 +11,9 @@ import (
 	"muniment.example/control/settle"
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
-	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/rate"
+	"muniment.example/sealer/settlement"
 )
 
 // monthly makes a rule of a price of 1 for everything, with a minimum of 1,000 a month, for both payees.
@@ -49,7 +49,7 @@ func TestMinimumOnce(t *testing.T) {
 	second := h.mustIssue(statementFor(15, 30))
 	require.Equal(t, []string{"1", "999"}, []string{first.Total, second.Total})
 	document := h.document(second.ID)
-	require.Equal(t, []sealer.StatementMonth{{From: canonical.Moment(on(0)), Month: "2026-11", TimeZone: "UTC", To: canonical.Moment(on(30))}}, document.Months)
+	require.Equal(t, []settlement.Month{{From: canonical.Moment(on(0)), Month: "2026-11", TimeZone: "UTC", To: canonical.Moment(on(30))}}, document.Months)
 	require.Equal(t, on(0).String(), store.Instant(document.Since).String())
 	require.Equal(t, first.ID, document.Overlaps[0].StatementID, "its bound rests on what that one states")
 	require.Empty(t, h.document(first.ID).Months)
@@ -205,7 +205,7 @@ func TestMonthOfAnotherZone(t *testing.T) {
 	h.play("rgh_a", on(29.97)) // in December there
 	s := h.mustDraft(h.named("2026-11", "UTC"))
 	document := h.document(s.ID)
-	require.Equal(t, []sealer.StatementMonth{{From: canonical.Moment(store.At(on(0).Add(-time.Hour))), Month: "2026-11", TimeZone: "Europe/Berlin", To: canonical.Moment(store.At(on(30).Add(-time.Hour)))}}, document.Months)
+	require.Equal(t, []settlement.Month{{From: canonical.Moment(store.At(on(0).Add(-time.Hour))), Month: "2026-11", TimeZone: "Europe/Berlin", To: canonical.Moment(store.At(on(30).Add(-time.Hour)))}}, document.Months)
 	require.Equal(t, document.Months[0].From, document.Since)
 	require.Equal(t, []any{"10", int64(1)}, []any{s.Total, s.Receipts}, "the line of December's 1, and the 9 that November lacks")
 	require.Contains(t, h.shown(s.ID, getInput{Format: "csv"}), ","+s.ID+",2026-11,2026-11-01T00:00:00.000Z,2026-12-01T00:00:00.000Z,UTC,EUR,,,MINIMUM,,,,,2026-11,Europe/Berlin,")

@@ -7,7 +7,8 @@ import (
 	"muniment.example/control/paper"
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
-	"muniment.example/sealer"
+	"muniment.example/sealer/settlement"
+	"muniment.example/sealer/statement"
 )
 
 // Part is what one payee may see of a statement that was issued: it names no other. The rest of a line that is
@@ -56,7 +57,7 @@ func (s *Service) PartOf(ctx context.Context, tenantID, statementID, counterpart
 
 // showsLinesAlone says whether a statement for one payee shows nothing of rights that it has no lines of, of disputes,
 // and of other statements. A signed text has all of these, of the whole tenant, whoever is paid.
-func showsLinesAlone(d *sealer.Statement) bool {
+func showsLinesAlone(d *statement.Statement) bool {
 	if len(d.Unrated)+len(d.Excluded)+len(d.Overlaps) > 0 {
 		return false
 	}
@@ -64,7 +65,7 @@ func showsLinesAlone(d *sealer.Statement) bool {
 	for i := range d.Lines {
 		paid[d.Lines[i].RightID] = true
 	}
-	return !slices.ContainsFunc(d.Rights, func(r sealer.SettlementRight) bool { return !paid[r.RightID] })
+	return !slices.ContainsFunc(d.Rights, func(r settlement.Right) bool { return !paid[r.RightID] })
 }
 
 // since finds what became of a statement.

@@ -9,6 +9,8 @@ import (
 	"muniment.example/gateway/auth"
 	"muniment.example/pipeline"
 	"muniment.example/sealer"
+	"muniment.example/sealer/settlement"
+	"muniment.example/sealer/statement"
 )
 
 // LineReceipt is a receipt behind a line.
@@ -96,7 +98,7 @@ func (s *Service) receiptFinder(ctx context.Context, of *fullStatement, only lin
 
 // newReceiptFinder finds the receipts behind the lines of a statement, which it rates by the terms, up to a
 // position.
-func newReceiptFinder(s *sealer.Statement, t *terms, end sealer.Position, only line) (*receiptFinder, error) {
+func newReceiptFinder(s *statement.Statement, t *terms, end sealer.Position, only line) (*receiptFinder, error) {
 	excluded, err := excludedBy(s.Excluded)
 	if err != nil {
 		return nil, err
@@ -174,10 +176,10 @@ func (b *receiptFinder) page(ctx context.Context, w Warehouse, after *sealer.Pos
 }
 
 // line returns the line of a delivery, on a right with what rules name of it; without a rule if none rates it.
-func (b *receiptFinder) line(row *pipeline.Row, right *sealer.SettlementRight) line {
+func (b *receiptFinder) line(row *pipeline.Row, right *settlement.Right) line {
 	d := row.Delivery
 	l := line{rightID: d.RightID, meteringBasis: d.MeteringBasis}
-	if rule, _ := b.terms.Rule(&sealer.Metered{
+	if rule, _ := b.terms.Rule(&settlement.Metered{
 		RightID: d.RightID, BasisID: d.BasisID, Substrate: d.Substrate, MeteringBasis: d.MeteringBasis, Completion: d.Completion, RenderedAt: d.RenderedAt, Leaf: b.terms.leafOf(row.Position),
 		Right: right,
 	}); rule != nil {

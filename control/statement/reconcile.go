@@ -15,6 +15,9 @@ import (
 	"muniment.example/gateway/auth"
 	"muniment.example/pipeline"
 	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
+	"muniment.example/sealer/settlement"
+	"muniment.example/sealer/statement"
 )
 
 // Reconciliation compares what was signed, what is loaded and what was stated.
@@ -163,7 +166,7 @@ func (r *reconciler) getReconciliation(ctx context.Context, in *reconcileInput) 
 
 // readable is current; nil if the record of a statement was edited or is lost, which is reported as a
 // difference.
-func (r *reconciler) readable(ctx context.Context, tenantID string, from, to time.Time, rules []sealer.SettlementRule) (*terms, error) {
+func (r *reconciler) readable(ctx context.Context, tenantID string, from, to time.Time, rules []settlement.Rule) (*terms, error) {
 	t, err := r.current(ctx, tenantID, from, to, rules)
 	if code := api.From(err).Code; err != nil && (code == api.StateConflict || code == api.ResourceNotFound) {
 		return nil, nil
@@ -172,7 +175,7 @@ func (r *reconciler) readable(ctx context.Context, tenantID string, from, to tim
 }
 
 // monthsDue lists what a correction of a statement would change of its months, by the rules of now.
-func (r *reconciler) monthsDue(ctx context.Context, s *fullStatement, rules []sealer.SettlementRule, asOf *sealer.Position) ([]MonthDue, error) {
+func (r *reconciler) monthsDue(ctx context.Context, s *fullStatement, rules []settlement.Rule, asOf *sealer.Position) ([]MonthDue, error) {
 	due := []MonthDue{}
 	if s.Document == "" || s.edited() { // which is reported as a difference
 		return due, nil
@@ -201,7 +204,7 @@ func (r *reconciler) monthsDue(ctx context.Context, s *fullStatement, rules []se
 		return due, err
 	}
 	amounts := map[MonthDue][2]string{} // by the names
-	for i, list := range [][]sealer.StatementAdjustment{stated.Adjustments, now.Adjustments} {
+	for i, list := range [][]statement.Adjustment{stated.Adjustments, now.Adjustments} {
 		for _, a := range list {
 			of := MonthDue{Month: a.Month, TimeZone: a.TimeZone, RuleID: a.RuleID, Reason: a.Reason}
 			pair := amounts[of]
@@ -221,7 +224,7 @@ func (r *reconciler) monthsDue(ctx context.Context, s *fullStatement, rules []se
 }
 
 // unstated rates the receipts of a period that are missing in its statements.
-func (r *reconciler) unstated(ctx context.Context, tenantID string, from, to time.Time, rules []sealer.SettlementRule, asOf *sealer.Position) ([]Line, error) {
+func (r *reconciler) unstated(ctx context.Context, tenantID string, from, to time.Time, rules []settlement.Rule, asOf *sealer.Position) ([]Line, error) {
 	lines := []Line{}
 	t, err := r.readable(ctx, tenantID, from, to, rules)
 	if err != nil || t == nil {
@@ -231,7 +234,7 @@ func (r *reconciler) unstated(ctx context.Context, tenantID string, from, to tim
 	if err != nil {
 		return lines, err
 	}
-	l.free = slices.DeleteFunc(append(l.free, l.held...), func(m sealer.Metered) bool { return !t.Missing(&m) })
+	l.free = slices.DeleteFunc(append(l.free, l.held...), func(m settlement.Metered) bool { return !t.Missing(&m) })
 	l.held = nil
 	p, err := l.rated(t, ratingOf)
 	for i := range p.statements {
@@ -318,7 +321,7 @@ func (r *reconciler) compare(ctx context.Context, tenantID string, span *proof.S
 		return sealed, rows, err
 	}
 	sealed.entries, rows.entries = span.Entries, n
-	left := map[sealer.MeterRow]bool{}
+	left := map[pack.MeterRow]bool{}
 	for _, l := range span.Metering {
 		sealed.add(l.Reason, l.Receipts, l.QuantityMs, l.Impressions)
 		left[l] = true
@@ -358,25 +361,26 @@ func (r *reconciler) compare(ctx context.Context, tenantID string, span *proof.S
 
 // reconcileStatement recomputes a statement, adds the result to the response, and returns the record.
 func (r *reconciler) reconcileStatement(ctx context.Context, tenantID, id string, answer *Reconciliation) (*fullStatement, error) {
-	s, err := r.restate(ctx, tenantID, id)
+	again, err := r.restate(ctx, tenantID, id)
 	if err != nil {
 		return nil, err
 	}
+	s := again.record
 	one := ReconciledStatement{
 		StatementID: s.ID, State: s.State, From: s.From, To: s.To, Currency: s.Currency, CounterpartyID: s.CounterpartyID, Corrects: s.Corrects,
 		Stated: Stated{s.Receipts, s.Total, s.HeldAmount}, Months: []MonthDue{},
 	}
-	if s.now != nil {
-		one.Recomputed = &Recomputed{Stated: Stated{receiptsOf(s.now), s.now.Total, s.now.HeldAmount}}
+	if again.now != nil {
+		one.Recomputed = &Recomputed{Stated: Stated{receiptsOf(again.now), again.now.Total, again.now.HeldAmount}}
 	}
-	if s.differs != "" {
-		answer.Differences = append(answer.Differences, ReconciledDifference{statementDiffers, s.ID, s.differs})
+	if again.differs != "" {
+		answer.Differences = append(answer.Differences, ReconciledDifference{statementDiffers, s.ID, again.differs})
 	}
 	if one.Late, err = r.late(ctx, &s.Statement); err != nil {
 		return nil, err
 	}
 	answer.Statements = append(answer.Statements, one)
-	return s.fullStatement, nil
+	return s, nil
 }
 
 // late counts the metered receipts of a statement's period that are after its asOf.

@@ -16,6 +16,7 @@ import (
 	"muniment.example/gateway/api"
 	"muniment.example/pipeline"
 	"muniment.example/sealer"
+	"muniment.example/sealer/statement"
 )
 
 // Difference is the recomputed sums of an issued statement minus the stated ones; amounts are
@@ -44,10 +45,10 @@ func (r *reconciler) Restate(ctx context.Context, tenantID, id string) (*Differe
 
 // restatement is an issued statement with its recomputed document.
 type restatement struct {
-	*fullStatement
+	record *fullStatement
 	// now is nil if it can't be computed: a restored database lacks the data, or the statement's
 	// record or text was edited.
-	now *sealer.Statement
+	now *statement.Statement
 	// differs is a sentence that says what does not agree; empty if everything agrees.
 	differs string
 	by      Difference
@@ -64,7 +65,7 @@ func (r *reconciler) restate(ctx context.Context, tenantID, id string) (again re
 	if err != nil {
 		return again, err
 	}
-	again = restatement{fullStatement: s, by: Difference{0, "0", "0"}}
+	again = restatement{record: s, by: Difference{0, "0", "0"}}
 	switch {
 	case !logged:
 		again.differs = "the statement's record in the database differs from its event in the log: the signed file that was handed out is the proof"
@@ -140,7 +141,7 @@ func (s *fullStatement) edited() bool {
 }
 
 // computed recomputes the document of an issued statement from the warehouse.
-func (r *reconciler) computed(ctx context.Context, s *fullStatement) (*sealer.Statement, error) {
+func (r *reconciler) computed(ctx context.Context, s *fullStatement) (*statement.Statement, error) {
 	now, err := s.document()
 	if err != nil {
 		return nil, err
@@ -158,7 +159,7 @@ func (r *reconciler) computed(ctx context.Context, s *fullStatement) (*sealer.St
 }
 
 // receiptsOf counts the receipts behind the lines.
-func receiptsOf(s *sealer.Statement) (n int64) {
+func receiptsOf(s *statement.Statement) (n int64) {
 	for _, l := range s.Lines {
 		n += l.Receipts
 	}

@@ -17,9 +17,9 @@ import (
 	"muniment.example/control/tenant"
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/auth"
-	"muniment.example/sealer"
 	"muniment.example/sealer/calendar"
 	"muniment.example/sealer/rate"
+	"muniment.example/sealer/statement"
 )
 
 // Routes adds the service's operations to the API.
@@ -206,7 +206,7 @@ const (
 )
 
 // paper is what people see of a statement, of all payees or of one.
-func (s *Service) paper(ctx context.Context, found *fullStatement, document *sealer.Statement, counterpartyID string) (*paper.Paper, error) {
+func (s *Service) paper(ctx context.Context, found *fullStatement, document *statement.Statement, counterpartyID string) (*paper.Paper, error) {
 	all, err := payable.Of(ctx, s.db.Read(), found.TenantID, found.ID)
 	if err != nil {
 		return nil, err
@@ -254,7 +254,7 @@ func (s *Service) paper(ctx context.Context, found *fullStatement, document *sea
 
 // signed returns the document that a correction corrects, nil if its text is not there any more, or is not
 // the signed one.
-func (s *Service) signed(ctx context.Context, tenantID string, previous sealer.StatementPrevious) (*sealer.Statement, error) {
+func (s *Service) signed(ctx context.Context, tenantID string, previous statement.Predecessor) (*statement.Statement, error) {
 	found, err := statements.Find(ctx, s.db.Read(), tenantID, previous.StatementID)
 	if err != nil {
 		return nil, err

@@ -13,6 +13,8 @@ import (
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/rate"
+	"muniment.example/sealer/settlement"
+	"muniment.example/sealer/statement"
 )
 
 // fixedSums are the sums of a warehouse.
@@ -25,7 +27,7 @@ func (s fixedSums) Metering(context.Context, pipeline.MeterQuery) ([]pipeline.Me
 
 // TestScopesAreReadOnce: of all rights that were delivered under, once for all terms, and of each only what a rule names.
 func TestScopesAreReadOnce(t *testing.T) {
-	rule := func(id string, match settle.Match) []sealer.SettlementRule {
+	rule := func(id string, match settle.Match) []settlement.Rule {
 		records, err := settle.Records([]settle.Rule{{
 			ID: id, Match: match, Unit: rate.Event, Price: "1", Currency: "EUR", EffectiveFrom: store.At(month), CreatedAt: store.At(month), UpdatedAt: store.At(month),
 			State: settle.Active, Tiers: []settle.Tier{}, TimeZone: "UTC", Shares: []settle.Share{{CounterpartyID: "cp_a", Bps: 10_000}},
@@ -36,11 +38,11 @@ func TestScopesAreReadOnce(t *testing.T) {
 	spring, north := rule("rule_spring", settle.Match{Campaign: new("spring")}), rule("rule_north", settle.Match{Label: &settle.Label{Name: "venue", Value: "north"}})
 	whole := map[string]string{"rgh_a": `{"campaigns":["spring","winter"],"labels":{"team":"east"}}`, "rgh_b": `{"campaigns":["winter"],"labels":{"venue":"north"}}`}
 	var asked [][]string
-	read := func(_ context.Context, tenantID string, names *sealer.ScopeNames, ids []string) (list []sealer.SettlementRight, err error) {
+	read := func(_ context.Context, tenantID string, names *settlement.ScopeNames, ids []string) (list []settlement.Right, err error) {
 		require.Equal(t, "tnt_a", tenantID)
 		asked = append(asked, ids)
 		for _, id := range ids {
-			r, err := sealer.ScopeOf(id, []byte(whole[id]))
+			r, err := settlement.ScopeOf(id, []byte(whole[id]))
 			require.NoError(t, err)
 			list = append(list, r)
 		}
@@ -51,8 +53,8 @@ func TestScopesAreReadOnce(t *testing.T) {
 		sums = append(sums, pipeline.MeterRow{Bucket: month, RightID: id, Substrate: "CTV", BasisID: "bas_a", MeteringBasis: []string{"gross", "viewable"}[len(sums)%2], Reason: sealer.ReasonMetered, Receipts: 1})
 	}
 	var by []*terms
-	for _, rules := range [][]sealer.SettlementRule{spring, north, nil} {
-		own, err := sealer.NewTerms(settle.Rating, nil, rules)
+	for _, rules := range [][]settlement.Rule{spring, north, nil} {
+		own, err := statement.NewTerms(settle.Rating, nil, rules)
 		require.NoError(t, err)
 		by = append(by, &terms{Terms: own, scopes: read})
 	}
@@ -62,7 +64,7 @@ func TestScopesAreReadOnce(t *testing.T) {
 	require.Equal(t, [][]string{{"rgh_a", "rgh_b"}}, asked)
 	require.Len(t, c.free, 2)
 	for _, m := range c.free {
-		want := map[string]sealer.SettlementRight{
+		want := map[string]settlement.Right{
 			"rgh_a": {RightID: "rgh_a", Campaigns: []string{"spring"}, Labels: map[string]string{}}, "rgh_b": {RightID: "rgh_b", Campaigns: []string{}, Labels: map[string]string{"venue": "north"}},
 		}
 		require.Equal(t, want[m.RightID], *m.Right)
@@ -72,9 +74,9 @@ func TestScopesAreReadOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, asked, 1, "no rule names anything")
 
-	s := sealer.Statement{TenantID: "tnt_a", Currency: "EUR", From: canonical.Moment{Time: month}, To: canonical.Moment{Time: month.AddDate(0, 1, 0)}, Payees: []sealer.StatementPayee{{CounterpartyID: "cp_a", Name: "A"}}}
+	s := statement.Statement{TenantID: "tnt_a", Currency: "EUR", From: canonical.Moment{Time: month}, To: canonical.Moment{Time: month.AddDate(0, 1, 0)}, Payees: []statement.Payee{{CounterpartyID: "cp_a", Name: "A"}}}
 	require.NoError(t, s.Local(time.UTC))
-	require.NoError(t, Compute(t.Context(), sums, sealer.Position{}, spring, func(names *sealer.ScopeNames, ids []string) ([]sealer.SettlementRight, error) {
+	require.NoError(t, Compute(t.Context(), sums, sealer.Position{}, spring, func(names *settlement.ScopeNames, ids []string) ([]settlement.Right, error) {
 		return read(t.Context(), "tnt_a", names, ids)
 	}, &s))
 	require.Len(t, s.Lines, 1)
@@ -88,9 +90,9 @@ type countedScopes struct {
 	asked []string
 }
 
-func (c *countedScopes) Scopes(_ context.Context, _ string, names *sealer.ScopeNames, ids []string) ([]sealer.SettlementRight, error) {
+func (c *countedScopes) Scopes(_ context.Context, _ string, names *settlement.ScopeNames, ids []string) ([]settlement.Right, error) {
 	c.asked = append(c.asked, ids...)
-	return names.Of([]sealer.SettlementRight{{RightID: "rgh_a", Campaigns: []string{"spring", "winter"}}}), nil
+	return names.Of([]settlement.Right{{RightID: "rgh_a", Campaigns: []string{"spring", "winter"}}}), nil
 }
 
 // TestScopesAreRemembered: a right is read once, also if nothing is known of it, and again for other names.
@@ -100,7 +102,7 @@ func TestScopesAreRemembered(t *testing.T) {
 	read := func(names string, ids ...string) int {
 		list, err := settle.Records([]settle.Rule{{ID: "rule_a", Match: settle.Match{Campaign: &names}, EffectiveFrom: store.At(month), CreatedAt: store.At(month), UpdatedAt: store.At(month), Shares: []settle.Share{}, Tiers: []settle.Tier{}}})
 		require.NoError(t, err)
-		of, err := sealer.ScopeNamesOf(list)
+		of, err := settlement.ScopeNamesOf(list)
 		require.NoError(t, err)
 		rights, err := s.Scopes(t.Context(), "tnt_a", &of, ids)
 		require.NoError(t, err)

@@ -11,6 +11,7 @@ import (
 	"muniment.example/control/store"
 	"muniment.example/pipeline"
 	"muniment.example/sealer"
+	"muniment.example/sealer/settlement"
 )
 
 // Warehouse has the methods of pipeline.Warehouse and drift.Auditor that statements need, with their
@@ -31,19 +32,19 @@ type Packs interface {
 	// none.
 	SealToEnd(ctx context.Context, tenantID string, by sealer.Ref) (*proof.End, error)
 	// RulesAt returns the settlement rules that the tenant's log holds at a size.
-	RulesAt(ctx context.Context, tenantID string, size uint64) ([]sealer.SettlementRule, error)
+	RulesAt(ctx context.Context, tenantID string, size uint64) ([]settlement.Rule, error)
 	// SealedIn returns the packs that were sealed in a period, Span the sums of their headers.
 	SealedIn(ctx context.Context, tenantID string, from, to time.Time, through []string) (first, last int64, err error)
 	Span(ctx context.Context, tenantID string, first, last int64) (*proof.Span, error)
 	// Scopes returns what names has of the scopes of rights, as the log has them; nil names everything.
-	Scopes(ctx context.Context, tenantID string, names *sealer.ScopeNames, rightIDs []string) ([]sealer.SettlementRight, error)
+	Scopes(ctx context.Context, tenantID string, names *settlement.ScopeNames, rightIDs []string) ([]settlement.Right, error)
 	// AwaitRecorded waits until the warehouse has the events of the tenant's current records.
 	AwaitRecorded(ctx context.Context, tenantID string) error
 }
 
 // Keys signs statements.
 type Keys interface {
-	// Signer returns the current key of a sealer.PackPurpose.
+	// Signer returns the current key of a keydir.PackPurpose.
 	Signer(ctx context.Context, purpose string) (*sealer.Signer, error)
 	// Vouches reports whether the transaction may still commit a signature by the key.
 	Vouches(ctx context.Context, tx *store.Tx, keyID string) (bool, error)
@@ -62,7 +63,7 @@ type Config struct {
 	Keys      Keys
 	// Titles returns how people name rights. Those that the tenant does not have are left out.
 	Titles func(ctx context.Context, tenantID string, rightIDs []string) (map[string]paper.Right, error)
-	// Purpose returns the sealer.PackPurpose of a tenant.
+	// Purpose returns the keydir.PackPurpose of a tenant.
 	Purpose func(ctx context.Context, q store.Querier, tenantID string) (string, error)
 }
 

@@ -17,6 +17,8 @@ import (
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/rate"
+	"muniment.example/sealer/settlement"
+	"muniment.example/sealer/statement"
 )
 
 // Line is a line of a settlement, in the currency of its rule.
@@ -165,7 +167,7 @@ func (r *rater) getSettlement(ctx context.Context, in *settlementInput) (Settlem
 
 // projection is a rated period: a statement for each currency.
 type projection struct {
-	statements []sealer.Statement
+	statements []statement.Statement
 	unrated    []Unrated
 }
 
@@ -184,7 +186,7 @@ func bounds(from, to store.Instant) (time.Time, time.Time) {
 }
 
 // rulesNow returns the current rules, in the form that their events have.
-func (c *core) rulesNow(ctx context.Context, tenantID string) ([]sealer.SettlementRule, error) {
+func (c *core) rulesNow(ctx context.Context, tenantID string) ([]settlement.Rule, error) {
 	rules, err := settle.Rules(ctx, c.db.Read(), tenantID, store.Instant{})
 	if err != nil {
 		return nil, err
@@ -193,7 +195,7 @@ func (c *core) rulesNow(ctx context.Context, tenantID string) ([]sealer.Settleme
 }
 
 // current returns the terms of now: those of what is stated, and the rules of now for the rest.
-func (c *core) current(ctx context.Context, tenantID string, from, to time.Time, rules []sealer.SettlementRule) (*terms, error) {
+func (c *core) current(ctx context.Context, tenantID string, from, to time.Time, rules []settlement.Rule) (*terms, error) {
 	issued, err := issuedIn(ctx, c.db.Read(), &Statement{TenantID: tenantID, From: store.At(from), To: store.At(to)})
 	if err != nil {
 		return nil, err
@@ -205,8 +207,8 @@ func (c *core) current(ctx context.Context, tenantID string, from, to time.Time,
 type periodReceipts struct {
 	periodSums
 	from, to time.Time
-	months   []sealer.StatementMonth
-	names    []sealer.StatementPayee
+	months   []settlement.Month
+	names    []statement.Payee
 }
 
 // load sums the receipts of some rights, or of all without any.
@@ -225,33 +227,33 @@ func (r *rater) load(ctx context.Context, tenantID string, from, to time.Time, e
 	}
 	l.periodSums, err = count(ctx, r.cfg.Sums, asked)
 	if len(rightIDs) > 1 {
-		other := func(m sealer.Metered) bool { return !slices.Contains(rightIDs, m.RightID) }
+		other := func(m settlement.Metered) bool { return !slices.Contains(rightIDs, m.RightID) }
 		l.free, l.held = slices.DeleteFunc(l.free, other), slices.DeleteFunc(l.held, other)
 	}
 	return l, err
 }
 
 // names lists all counterparties of the tenant, with their names.
-func (c *core) names(ctx context.Context, tenantID string) (names []sealer.StatementPayee, err error) {
+func (c *core) names(ctx context.Context, tenantID string) (names []statement.Payee, err error) {
 	list, err := settle.Counterparties(ctx, c.db.Read(), tenantID)
 	for _, p := range list {
-		names = append(names, sealer.StatementPayee{CounterpartyID: p.ID, Name: p.Name})
+		names = append(names, statement.Payee{CounterpartyID: p.ID, Name: p.Name})
 	}
 	return names, err
 }
 
 // rated rates the loaded receipts, in the given currencies, or in all. Without any rule it has no
 // total. Tiers, minimums and caps, which apply to statements, change it only in the months that are set.
-func (l *periodReceipts) rated(t *terms, by sealer.Rating, currencies ...string) (p projection, err error) {
+func (l *periodReceipts) rated(t *terms, by settlement.Rating, currencies ...string) (p projection, err error) {
 	if len(currencies) == 0 {
 		currencies = t.Currencies()
 	}
 	if len(currencies) == 0 {
 		currencies = []string{""}
 	}
-	var all []*sealer.Statement
+	var all []*statement.Statement
 	for _, currency := range currencies {
-		all = append(all, &sealer.Statement{Currency: currency, From: canonical.Moment{Time: l.from}, To: canonical.Moment{Time: l.to}, Months: l.months, Payees: slices.Clone(l.names)})
+		all = append(all, &statement.Statement{Currency: currency, From: canonical.Moment{Time: l.from}, To: canonical.Moment{Time: l.to}, Months: l.months, Payees: slices.Clone(l.names)})
 	}
 	if err := l.settle(by, t, all...); err != nil {
 		return p, err
@@ -266,14 +268,14 @@ func (l *periodReceipts) rated(t *terms, by sealer.Rating, currencies ...string)
 }
 
 // only rates by all rules, and keeps the lines of one of them.
-func only(ruleID string) sealer.Rating {
-	return sealer.Rating{
+func only(ruleID string) settlement.Rating {
+	return settlement.Rating{
 		Precedence: settle.Rating.Precedence,
-		Rate: func(rules []sealer.SettlementRule, receipts iter.Seq[sealer.Metered]) ([]sealer.SettlementLine, []sealer.Unrated, error) {
+		Rate: func(rules []settlement.Rule, receipts iter.Seq[settlement.Metered]) ([]settlement.Line, []settlement.Unrated, error) {
 			lines, unrated, err := settle.Rating.Rate(rules, receipts)
-			return slices.DeleteFunc(lines, func(l sealer.SettlementLine) bool { return l.RuleID != ruleID }), unrated, err
+			return slices.DeleteFunc(lines, func(l settlement.Line) bool { return l.RuleID != ruleID }), unrated, err
 		},
-		Adjust: func(rule sealer.SettlementRule, lines, older []sealer.SettlementLine, from, to time.Time) ([]sealer.Adjustment, error) {
+		Adjust: func(rule settlement.Rule, lines, older []settlement.Line, from, to time.Time) ([]settlement.Adjustment, error) {
 			if rule.ID() != ruleID {
 				return nil, nil
 			}
@@ -282,7 +284,7 @@ func only(ruleID string) sealer.Rating {
 	}
 }
 
-func linesOf(s *sealer.Statement) (lines []Line) {
+func linesOf(s *statement.Statement) (lines []Line) {
 	for _, l := range s.Lines {
 		line := Line{
 			RightID: l.RightID, MeteringBasis: l.MeteringBasis, RuleID: l.RuleID, Unit: l.Unit, Price: l.Price, Currency: s.Currency,
@@ -296,7 +298,7 @@ func linesOf(s *sealer.Statement) (lines []Line) {
 	return lines
 }
 
-func totalOf(s *sealer.Statement) Total {
+func totalOf(s *statement.Statement) Total {
 	t := Total{Currency: s.Currency, Amount: s.Total, HeldAmount: s.HeldAmount, Payees: []Payee{}}
 	for _, p := range s.Payees {
 		t.Payees = append(t.Payees, Payee{p.CounterpartyID, p.Name, p.Amount})
@@ -354,7 +356,7 @@ func (r *rater) postDryRun(ctx context.Context, in *dryRunInput) (d DryRunData, 
 	if err != nil {
 		return d, err
 	}
-	reaching := sealer.Statement{Currency: proposed.Currency, From: canonical.Moment(d.From), To: canonical.Moment(d.To)}
+	reaching := statement.Statement{Currency: proposed.Currency, From: canonical.Moment(d.From), To: canonical.Moment(d.To)}
 	if err := reach(&reaching, record); err != nil {
 		return d, err
 	}

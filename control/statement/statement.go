@@ -9,12 +9,12 @@
 //
 //   - POST creates a DRAFT. It first seals the tenant's log. The draft states what the packs hold,
 //     up to the end of the newest one. So each of its receipts was verified, and anyone who holds the
-//     packs computes the same amounts to the micro-unit (sealer.Statement, muniment verify).
+//     packs computes the same amounts to the micro-unit (statement.Statement, muniment verify).
 //   - A receipt is stated once, by the terms under which it was stated. A statement states the
 //     receipts that it counts or holds. In every other statement, of whatever currency or counterparty,
 //     they keep that rule, with the text by which it was stated. So a draft in another currency leaves
 //     them out. All other receipts are rated by the rules at the draft's own end: a rule that is made
-//     late rates what no statement states (sealer.Terms).
+//     late rates what no statement states (statement.Terms).
 //   - Issuing freezes it: its text is signed, it gets a number, and its hash is an event of the log.
 //     Issuing is refused if the draft was made before its period ended, or if disputes about deliveries
 //     of its period were opened or resolved since, or statements that overlap were issued or voided; a
@@ -62,7 +62,7 @@
 // a month that is divided into several statements has its minimum once. It is whole if the rule is in
 // force at any time of the month. A statement that states less than a month's last day has none, and only a
 // correction of the one that reached the end adjusts it again. So its receipts, disputes and overlaps are
-// those since the first such month begins, which may be before the period (sealer.Statement.Since). Where a
+// those since the first such month begins, which may be before the period (statement.Statement.Since). Where a
 // cap takes more than the statement's lines give, its total is negative: a credit.
 //
 // A statement for one counterparty shows its shares of lines and adjustments only. taxId and payoutRef are
@@ -94,7 +94,7 @@ import (
 	"muniment.example/control/dispute"
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
-	"muniment.example/sealer"
+	"muniment.example/sealer/statement"
 )
 
 const prefix api.Prefix = "stm_"
@@ -148,8 +148,8 @@ type Statement struct {
 func (s *Statement) period() dispute.Window { return dispute.Window{From: s.From, To: s.To} }
 
 // end returns the end of the log that it states.
-func (s *Statement) end() sealer.StatementAsOf {
-	return sealer.StatementAsOf{PackID: s.PackID, RootHash: s.RootHash, TreeSize: uint64(s.TreeSize)}
+func (s *Statement) end() statement.PackRef {
+	return statement.PackRef{PackID: s.PackID, RootHash: s.RootHash, TreeSize: uint64(s.TreeSize)}
 }
 
 // first returns the id of the chain's first statement.

@@ -20,9 +20,10 @@ import (
 	"muniment.example/deploy/stack/stacktest"
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/auth"
-	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/rate"
+	"muniment.example/sealer/settlement"
+	"muniment.example/sealer/statement"
 )
 
 // TestTransitions is the whole table.
@@ -419,7 +420,7 @@ func TestVoid(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []any{Voided, "0", "-3", first.ID, "a wrong price", int64(2)}, []any{voided.State, voided.Total, *voided.Difference, *voided.Corrects, *voided.VoidReason, voided.Correction})
 	document := h.document(voided.ID)
-	require.Equal(t, []sealer.StatementPayee{{Amount: "-3", CounterpartyID: h.studio, Name: "Studio North"}}, document.Correction.Payees)
+	require.Equal(t, []statement.Payee{{Amount: "-3", CounterpartyID: h.studio, Name: "Studio North"}}, document.Correction.Payees)
 	require.Len(t, document.Correction.Changes, 2)
 	for _, id := range []string{first.ID, one.ID} {
 		s := h.read(id)
@@ -644,7 +645,7 @@ func TestRetiredBeforeItBegan(t *testing.T) {
 
 // TestTooLong: who can't make a statement shorter by a counterparty is not told to choose one.
 func TestTooLong(t *testing.T) {
-	s := sealer.Statement{Rights: []sealer.SettlementRight{{RightID: "rgh_a", Campaigns: []string{"spring"}, Labels: map[string]string{}}}}
+	s := statement.Statement{Rights: []settlement.Right{{RightID: "rgh_a", Campaigns: []string{"spring"}, Labels: map[string]string{}}}}
 	text, err := canonical.JSON(s.Rights)
 	require.NoError(t, err)
 	require.ErrorContains(t, tooLong(&s, 2*len(text)), "or one counterparty")

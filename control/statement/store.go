@@ -11,6 +11,7 @@ import (
 	"muniment.example/control/dispute"
 	"muniment.example/control/store"
 	"muniment.example/sealer"
+	"muniment.example/sealer/statement"
 )
 
 var (
@@ -69,8 +70,8 @@ func Naming(ctx context.Context, q store.Querier, tenantID string, person sealer
 	scan := func(row store.Row) (f found, err error) { return f, row.Scan(&f.id, &f.document) }
 	err := store.Each(ctx, q, "the statements that name a person", scan, func(f found) error {
 		var said struct {
-			Payees     []sealer.StatementPayee
-			Correction *struct{ Payees []sealer.StatementPayee }
+			Payees     []statement.Payee
+			Correction *struct{ Payees []statement.Payee }
 		}
 		text, _, _ := strings.Cut(f.document, "\n")
 		if err := json.Unmarshal([]byte(text), &said); err != nil {
@@ -79,7 +80,7 @@ func Naming(ctx context.Context, q store.Querier, tenantID string, person sealer
 		if said.Correction != nil {
 			said.Payees = append(said.Payees, said.Correction.Payees...)
 		}
-		named := slices.ContainsFunc(said.Payees, func(p sealer.StatementPayee) bool { return person.In(p.Name) })
+		named := slices.ContainsFunc(said.Payees, func(p statement.Payee) bool { return person.In(p.Name) })
 		if named && len(ids) < mostNaming {
 			ids = append(ids, f.id)
 		}

@@ -10,6 +10,8 @@ import (
 	"muniment.example/gateway/api"
 	"muniment.example/pipeline"
 	"muniment.example/sealer"
+	"muniment.example/sealer/settlement"
+	"muniment.example/sealer/statement"
 )
 
 // question describes the sums to compute.
@@ -33,18 +35,18 @@ type question struct {
 // periodSums holds the metered receipts of a period, as sums over those that no terms distinguish.
 type periodSums struct {
 	// free are under no dispute, held under an open one. Receipts of upheld disputes are in neither.
-	free, held []sealer.Metered
+	free, held []settlement.Metered
 }
 
 // below returns the receipts below a leaf, which must be an end of the terms of the question.
 func (c periodSums) below(leaf uint64) periodSums {
-	behind := func(m sealer.Metered) bool { return m.Leaf >= leaf }
+	behind := func(m settlement.Metered) bool { return m.Leaf >= leaf }
 	return periodSums{slices.DeleteFunc(slices.Clone(c.free), behind), slices.DeleteFunc(slices.Clone(c.held), behind)}
 }
 
 // settle computes statements about the receipts.
-func (c periodSums) settle(by sealer.Rating, t *terms, statements ...*sealer.Statement) error {
-	return tooLarge(sealer.Settle(by, t.Terms, slices.Values(c.free), slices.Values(c.held), statements...))
+func (c periodSums) settle(by settlement.Rating, t *terms, statements ...*statement.Statement) error {
+	return tooLarge(statement.Settle(by, t.Terms, slices.Values(c.free), slices.Values(c.held), statements...))
 }
 
 // mostRows bounds the sums that are held in memory.
@@ -64,7 +66,7 @@ type Sums interface {
 // sums are those of the receipts before a position.
 type sums struct {
 	receipts   int64 // how many, with those that are excluded
-	free, held map[key]sealer.Metered
+	free, held map[key]settlement.Metered
 }
 
 // count sums the receipts between the ends of the terms.
@@ -105,7 +107,7 @@ func count(ctx context.Context, w Sums, q question) (c periodSums, err error) {
 // scope sets what the rules of terms name of the scopes of rights.
 func (c *periodSums) scope(ctx context.Context, tenantID string, by []*terms) error {
 	known, err := rightsOf(ctx, tenantID, by, func(yield func(string) bool) {
-		for _, list := range [][]sealer.Metered{c.free, c.held} {
+		for _, list := range [][]settlement.Metered{c.free, c.held} {
 			for i := range list {
 				if !yield(list[i].RightID) {
 					return
@@ -113,7 +115,7 @@ func (c *periodSums) scope(ctx context.Context, tenantID string, by []*terms) er
 			}
 		}
 	})
-	for _, list := range [][]sealer.Metered{c.free, c.held} {
+	for _, list := range [][]settlement.Metered{c.free, c.held} {
 		for i := range list {
 			list[i].Right = known[list[i].RightID]
 		}
@@ -150,8 +152,8 @@ func (c *periodSums) between(before, now sums, first, last int, ends []end, at f
 }
 
 // compute computes a statement by the first terms of a question. The caller has set all that
-// sealer.Settle does not, and the question's edges.
-func compute(ctx context.Context, w Sums, q question, s *sealer.Statement) error {
+// statement.Settle does not, and the question's edges.
+func compute(ctx context.Context, w Sums, q question, s *statement.Statement) error {
 	sums, err := count(ctx, w, q)
 	if err != nil {
 		return err
@@ -161,22 +163,22 @@ func compute(ctx context.Context, w Sums, q question, s *sealer.Statement) error
 
 // Compute computes a statement that overlaps with no other: it counts the receipts before asOf, by the
 // rules that the log has there. rights returns what these name of rights.
-func Compute(ctx context.Context, w Sums, asOf sealer.Position, rules []sealer.SettlementRule, rights sealer.Rights, s *sealer.Statement) error {
-	t, err := sealer.NewTerms(ratingOf, nil, rules)
+func Compute(ctx context.Context, w Sums, asOf sealer.Position, rules []settlement.Rule, rights settlement.Rights, s *statement.Statement) error {
+	t, err := statement.NewTerms(ratingOf, nil, rules)
 	if err == nil {
 		err = reach(s, rules)
 	}
 	if err != nil {
 		return err
 	}
-	by := func(_ context.Context, _ string, names *sealer.ScopeNames, rightIDs []string) ([]sealer.SettlementRight, error) {
+	by := func(_ context.Context, _ string, names *settlement.ScopeNames, rightIDs []string) ([]settlement.Right, error) {
 		return rights(names, rightIDs)
 	}
 	return compute(ctx, w, question{tenantID: s.TenantID, from: s.Since.Time, to: s.To.Time, edges: s.Edges(), asOf: &asOf, terms: []*terms{{Terms: t, scopes: by}}}, s)
 }
 
 // added appends what has been added to sums, with a leaf.
-func added(list []sealer.Metered, now, before map[key]sealer.Metered, leaf uint64) []sealer.Metered {
+func added(list []settlement.Metered, now, before map[key]settlement.Metered, leaf uint64) []settlement.Metered {
 	list = slices.Grow(list, len(now))
 	for k, m := range now {
 		was := before[k]
@@ -203,8 +205,8 @@ func sum(ctx context.Context, w Sums, named Warehouse, requested pipeline.MeterQ
 	if len(rows) > mostRows {
 		return s, errManySums
 	}
-	all, apart := make(map[key]*sealer.Metered, len(rows)), map[key]*sealer.Metered{}
-	each := make([]sealer.Metered, len(rows))
+	all, apart := make(map[key]*settlement.Metered, len(rows)), map[key]*settlement.Metered{}
+	each := make([]settlement.Metered, len(rows))
 	for i := range rows {
 		if row := &rows[i]; row.Reason == sealer.ReasonMetered {
 			each[i] = metered(row)
@@ -237,7 +239,7 @@ func sum(ctx context.Context, w Sums, named Warehouse, requested pipeline.MeterQ
 			}
 		}
 	}
-	s.free, s.held = make(map[key]sealer.Metered, len(all)), map[key]sealer.Metered{}
+	s.free, s.held = make(map[key]settlement.Metered, len(all)), map[key]settlement.Metered{}
 	for k, free := range all {
 		at := time.UnixMilli(k.bucket)
 		switch {
@@ -312,7 +314,7 @@ func leavesSpace(q *question) error {
 }
 
 // move subtracts sums from those that are stated, and adds them to those that are held.
-func move(from, to map[key]*sealer.Metered, k key, m sealer.Metered, held bool) {
+func move(from, to map[key]*settlement.Metered, k key, m settlement.Metered, held bool) {
 	of := from[k]
 	if of == nil {
 		return // the row was quarantined since the first query
@@ -337,8 +339,8 @@ func keyOf(row *pipeline.MeterRow) key {
 	return key{row.Bucket.UnixMilli(), row.RightID, row.Substrate, row.BasisID, row.MeteringBasis, row.Completion}
 }
 
-func metered(row *pipeline.MeterRow) sealer.Metered {
-	return sealer.Metered{
+func metered(row *pipeline.MeterRow) settlement.Metered {
+	return settlement.Metered{
 		RightID: row.RightID, BasisID: row.BasisID, Substrate: row.Substrate, MeteringBasis: row.MeteringBasis, Completion: row.Completion,
 		RenderedAt: row.Bucket, Receipts: row.Receipts, QuantityMs: row.QuantityMs, Impressions: row.Impressions,
 	}

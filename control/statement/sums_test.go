@@ -19,6 +19,8 @@ import (
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/rate"
+	"muniment.example/sealer/settlement"
+	"muniment.example/sealer/statement"
 )
 
 var (
@@ -146,11 +148,11 @@ func TestStatementsAddUp(t *testing.T) {
 		excluded, priced := disputes(t, all), rules(t)
 		records, err := settle.Records(priced)
 		require.NoError(t, err)
-		own, err := sealer.NewTerms(settle.Rating, nil, records)
+		own, err := statement.NewTerms(settle.Rating, nil, records)
 		require.NoError(t, err)
 		by := &terms{Terms: own}
-		blank := func(currency string, of *string) sealer.Statement {
-			s := sealer.Statement{StatementID: "stm_a", TenantID: "tnt_system", Currency: currency, CounterpartyID: of, From: canonical.Moment{Time: month}, To: canonical.Moment{Time: month.Add(31 * 24 * time.Hour)}, V: 1}
+		blank := func(currency string, of *string) statement.Statement {
+			s := statement.Statement{StatementID: "stm_a", TenantID: "tnt_system", Currency: currency, CounterpartyID: of, From: canonical.Moment{Time: month}, To: canonical.Moment{Time: month.Add(31 * 24 * time.Hour)}, V: 1}
 			require.NoError(t, s.Local(time.UTC))
 			require.NoError(t, reach(&s, records))
 			return s
@@ -166,7 +168,7 @@ func TestStatementsAddUp(t *testing.T) {
 		sums, err := count(t.Context(), w, q)
 		require.NoError(t, err)
 
-		var free, held []sealer.Metered
+		var free, held []settlement.Metered
 		behind := map[string][]string{} // the receipts of each line
 		in, out := split(excluded)
 		repeats, err := w.Duplicates(t.Context(), "tnt_a", sealer.Position{}, *q.asOf)
@@ -177,7 +179,7 @@ func TestStatementsAddUp(t *testing.T) {
 			if !d.Metered || copied || d.RenderedAt.Before(q.from) || !d.RenderedAt.Before(q.to) || out.Has(d.ReceiptID, d.RightID, d.RenderedAt) {
 				continue
 			}
-			m := sealer.Metered{
+			m := settlement.Metered{
 				RightID: d.RightID, BasisID: d.BasisID, Substrate: d.Substrate, MeteringBasis: d.MeteringBasis, Completion: d.Completion, RenderedAt: d.RenderedAt,
 				Receipts: 1, QuantityMs: d.QuantityMs, Impressions: d.Impressions,
 			}
@@ -187,19 +189,19 @@ func TestStatementsAddUp(t *testing.T) {
 				if free = append(free, m); d.RenderedAt.Before(month) {
 					continue // it counts in a month alone
 				}
-				lines, _, err := settle.Rating.Rate(records, slices.Values([]sealer.Metered{m}))
+				lines, _, err := settle.Rating.Rate(records, slices.Values([]settlement.Metered{m}))
 				require.NoError(t, err)
 				for _, l := range lines {
 					behind[l.RuleID+l.RightID+l.MeteringBasis] = append(behind[l.RuleID+l.RightID+l.MeteringBasis], d.ReceiptID)
 				}
 			}
 		}
-		make := func(currency string, of *string, free, held []sealer.Metered) sealer.Statement {
+		make := func(currency string, of *string, free, held []settlement.Metered) statement.Statement {
 			s := blank(currency, of)
 			require.NoError(t, periodSums{free, held}.settle(settle.Rating, by, &s))
 			text, err := s.Text()
 			require.NoError(t, err)
-			_, err = sealer.ParseStatement(text) // adds everything up
+			_, err = statement.Parse(text) // adds everything up
 			require.NoError(t, err)
 			return s
 		}
@@ -222,7 +224,7 @@ func TestStatementsAddUp(t *testing.T) {
 }
 
 // requireReceipts requires the given receipts behind each line of a statement, page by page.
-func requireReceipts(t *rapid.T, w *conform.MemoryWarehouse, s *sealer.Statement, q *question, behind map[string][]string) {
+func requireReceipts(t *rapid.T, w *conform.MemoryWarehouse, s *statement.Statement, q *question, behind map[string][]string) {
 	list, err := exclusions(q.excluded)
 	require.NoError(t, err)
 	document := *s
@@ -262,7 +264,7 @@ func TestSpaceForDisputes(t *testing.T) {
 		}
 		return all
 	}
-	own, err := sealer.NewTerms(settle.Rating, nil, nil)
+	own, err := statement.NewTerms(settle.Rating, nil, nil)
 	require.NoError(t, err)
 	most := 0
 	ask := func(excluded dispute.Excluded) *question {

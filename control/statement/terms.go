@@ -11,22 +11,24 @@ import (
 
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
+	"muniment.example/sealer/settlement"
+	"muniment.example/sealer/statement"
 )
 
 // terms find the rules that rate the receipts of a period.
 type terms struct {
-	*sealer.Terms
+	*statement.Terms
 	// ends are those of Terms that are in the log of the warehouse, in their order.
 	ends   []end
 	scopes scopeSource
 }
 
 // scopeSource returns what names has of the scopes of rights. It may leave out those of which that is nothing.
-type scopeSource func(ctx context.Context, tenantID string, names *sealer.ScopeNames, rightIDs []string) ([]sealer.SettlementRight, error)
+type scopeSource func(ctx context.Context, tenantID string, names *settlement.ScopeNames, rightIDs []string) ([]settlement.Right, error)
 
 // rightsOf returns what rules of terms name of rights, by right. All terms are of one tenant.
-func rightsOf(ctx context.Context, tenantID string, by []*terms, rights iter.Seq[string]) (map[string]*sealer.SettlementRight, error) {
-	var names sealer.ScopeNames
+func rightsOf(ctx context.Context, tenantID string, by []*terms, rights iter.Seq[string]) (map[string]*settlement.Right, error) {
+	var names settlement.ScopeNames
 	var scopes scopeSource
 	for _, t := range by {
 		names.Merge(t.Names())
@@ -40,7 +42,7 @@ func rightsOf(ctx context.Context, tenantID string, by []*terms, rights iter.Seq
 		ids[id] = true
 	}
 	list, err := scopes(ctx, tenantID, &names, slices.Sorted(maps.Keys(ids)))
-	known := make(map[string]*sealer.SettlementRight, len(list))
+	known := make(map[string]*settlement.Right, len(list))
 	for i := range list {
 		known[list[i].RightID] = &list[i]
 	}
@@ -50,15 +52,15 @@ func rightsOf(ctx context.Context, tenantID string, by []*terms, rights iter.Seq
 // rememberedScopes reads the scope of a right once for all statements of one request.
 type rememberedScopes struct {
 	Packs
-	names sealer.ScopeNames
-	known map[string]*sealer.SettlementRight // what names has, of rights that were read; nil is nothing
+	names settlement.ScopeNames
+	known map[string]*settlement.Right // what names has, of rights that were read; nil is nothing
 }
 
 // Scopes implements Packs.
-func (s *rememberedScopes) Scopes(ctx context.Context, tenantID string, names *sealer.ScopeNames, rightIDs []string) (list []sealer.SettlementRight, err error) {
+func (s *rememberedScopes) Scopes(ctx context.Context, tenantID string, names *settlement.ScopeNames, rightIDs []string) (list []settlement.Right, err error) {
 	if s.known == nil || !s.names.Has(names) {
 		s.names.Merge(names)
-		s.known = map[string]*sealer.SettlementRight{}
+		s.known = map[string]*settlement.Right{}
 	}
 	unknown := slices.DeleteFunc(slices.Clone(rightIDs), func(id string) bool {
 		_, known := s.known[id]
@@ -90,7 +92,7 @@ type end struct {
 	position sealer.Position
 }
 
-// leafOf returns a leaf for a row, as in sealer.Metered.
+// leafOf returns a leaf for a row, as in settlement.Metered.
 func (t *terms) leafOf(at sealer.Position) uint64 {
 	behind, _ := slices.BinarySearchFunc(t.ends, at, func(e end, at sealer.Position) int {
 		if e.position.Compare(at) <= 0 {
@@ -106,11 +108,11 @@ func (t *terms) leafOf(at sealer.Position) uint64 {
 
 // terms returns those after the given statements, which were issued in that order. own are the rules
 // of receipts that none of them states.
-func (c *core) terms(ctx context.Context, tenantID string, issued []Statement, own []sealer.SettlementRule) (*terms, error) {
+func (c *core) terms(ctx context.Context, tenantID string, issued []Statement, own []settlement.Rule) (*terms, error) {
 	t := &terms{scopes: c.cfg.Packs.Scopes}
-	var issues []sealer.Issue
-	rules := map[uint64][]sealer.SettlementRule{}
-	texts := map[uint64]sealer.SettlementRule{} // by leaf: most ends have the same ones
+	var issues []statement.Issue
+	rules := map[uint64][]settlement.Rule{}
+	texts := map[uint64]settlement.Rule{} // by leaf: most ends have the same ones
 	for i := range issued {
 		s := &issued[i]
 		size := uint64(s.TreeSize)
@@ -131,14 +133,14 @@ func (c *core) terms(ctx context.Context, tenantID string, issued []Statement, o
 			}
 			t.ends = append(t.ends, end{size, position})
 		}
-		issues = append(issues, sealer.Issue{
+		issues = append(issues, statement.Issue{
 			Of: s.first(), Voids: s.VoidReason != nil, From: s.From.Time, To: s.To.Time, Currency: s.Currency, CounterpartyID: s.CounterpartyID,
 			TreeSize: size, Rules: rules[size],
 		})
 	}
 	slices.SortFunc(t.ends, func(a, b end) int { return cmp.Compare(a.size, b.size) })
 	var err error
-	t.Terms, err = sealer.NewTerms(ratingOf, issues, own)
+	t.Terms, err = statement.NewTerms(ratingOf, issues, own)
 	return t, err
 }
 
@@ -163,12 +165,12 @@ func tooMany(issued []Statement, s *Statement) error {
 }
 
 // overlaps returns statements in the form of a document.
-func overlaps(issued []Statement) []sealer.StatementOverlap {
-	list := []sealer.StatementOverlap{}
+func overlaps(issued []Statement) []statement.Overlap {
+	list := []statement.Overlap{}
 	for _, s := range issued {
-		list = append(list, sealer.StatementOverlap{SHA256: *s.SHA256, StatementID: s.ID})
+		list = append(list, statement.Overlap{SHA256: *s.SHA256, StatementID: s.ID})
 	}
-	slices.SortFunc(list, func(a, b sealer.StatementOverlap) int { return strings.Compare(a.StatementID, b.StatementID) })
+	slices.SortFunc(list, func(a, b statement.Overlap) int { return strings.Compare(a.StatementID, b.StatementID) })
 	return list
 }
 

@@ -10,6 +10,8 @@ import (
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/rate"
+	"muniment.example/sealer/settlement"
+	"muniment.example/sealer/statement"
 )
 
 // void ends the chain of an issued statement with a signed one that states nothing. All of the chain
@@ -37,14 +39,14 @@ func (s *Service) void(ctx context.Context, tenantID, id, reason string, by seal
 		next.ID, next.State, next.CreatedAt, next.UpdatedAt, next.IssuedAt = api.NewID(prefix, at.Time), Voided, at, at, at
 		next.Total, next.HeldAmount, next.Receipts, next.Reference, next.SettledAt, next.Number, next.PaidAmount = "0", "0", 0, nil, store.Instant{}, nil, rate.Money(0).Fixed(before.Currency)
 		next.Corrects, next.Correction, next.VoidReason = &first.ID, before.Correction+1, &reason
-		document := sealer.Statement{
-			Adjustments: []sealer.StatementAdjustment{}, AsOf: previous.AsOf, CounterpartyID: previous.CounterpartyID, Currency: previous.Currency, Excluded: []sealer.StatementExclusion{},
-			From: previous.From, HeldAmount: "0", IssuedAt: canonical.Moment(at), Lines: []sealer.StatementLine{}, LocalFrom: previous.LocalFrom, LocalTo: previous.LocalTo, Months: []sealer.StatementMonth{},
-			Overlaps: []sealer.StatementOverlap{}, Payees: []sealer.StatementPayee{}, Since: previous.From, StatementID: next.ID, TenantID: tenantID, TimeZone: previous.TimeZone, To: previous.To, Total: "0", Unrated: []sealer.StatementUnrated{}, V: 1,
+		document := statement.Statement{
+			Adjustments: []statement.Adjustment{}, AsOf: previous.AsOf, CounterpartyID: previous.CounterpartyID, Currency: previous.Currency, Excluded: []statement.Exclusion{},
+			From: previous.From, HeldAmount: "0", IssuedAt: canonical.Moment(at), Lines: []statement.Line{}, LocalFrom: previous.LocalFrom, LocalTo: previous.LocalTo, Months: []settlement.Month{},
+			Overlaps: []statement.Overlap{}, Payees: []statement.Payee{}, Since: previous.From, StatementID: next.ID, TenantID: tenantID, TimeZone: previous.TimeZone, To: previous.To, Total: "0", Unrated: []statement.Unrated{}, V: 1,
 			Correction: correction(first.ID, &previous, *before.SHA256, payees),
 		}
 		document.Correction.VoidReason = &reason
-		if err := document.Correct(&previous, sealer.Step{Statement: &document, Reason: sealer.Voided}); err != nil {
+		if err := document.Correct(&previous, statement.Step{Statement: &document, Reason: statement.Voided}); err != nil {
 			return tooLarge(err)
 		}
 		next.Difference = &document.Correction.Difference

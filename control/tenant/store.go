@@ -9,8 +9,8 @@ import (
 
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
-	"muniment.example/sealer"
 	"muniment.example/sealer/calendar"
+	"muniment.example/sealer/keydir"
 )
 
 func insertTenant(ctx context.Context, tx *store.Tx, c Created, q *Request, now time.Time, revision int64) error {
@@ -97,7 +97,7 @@ var ErrNone error = api.NotFound("tenant")
 // no such tenant.
 func PackPurpose(ctx context.Context, q store.Querier, tenantID string) (string, error) {
 	if tenantID == api.SystemTenant {
-		return sealer.PackPurpose(false), nil
+		return keydir.PackPurpose(false), nil
 	}
 	scan := func(row store.Row) (sandbox bool, err error) { return sandbox, row.Scan(&sandbox) }
 	sandbox, err := store.One(ctx, q, fmt.Sprintf("the tenant %q", tenantID), scan, `SELECT sandbox = 1 FROM tenants WHERE tenant_id = $1`, tenantID)
@@ -107,7 +107,7 @@ func PackPurpose(ctx context.Context, q store.Querier, tenantID string) (string,
 	case sandbox == nil:
 		return "", ErrNone
 	}
-	return sealer.PackPurpose(*sandbox), nil
+	return keydir.PackPurpose(*sandbox), nil
 }
 
 // IsSandbox is the function IsSandbox on the service's database.
@@ -195,7 +195,7 @@ func owner(ctx context.Context, q store.Querier, tenantID string) (*Key, error) 
 // out of the revocation of a directory key: it signs no packs, and theirs verify under the next
 // directory, too. No evidence depends on a key for webhooks, so there the list is empty.
 func (s *Service) TenantIDs(ctx context.Context, purpose string) ([]string, error) {
-	p, sandbox := sealer.PurposeOf(purpose), 0
+	p, sandbox := keydir.PurposeOf(purpose), 0
 	switch {
 	case p.Name == "":
 		return nil, fmt.Errorf("cannot list the tenants to seal: unknown key purpose %q", purpose)

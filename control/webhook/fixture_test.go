@@ -26,6 +26,7 @@ import (
 	"muniment.example/pipeline"
 	"muniment.example/pipeline/segment"
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 )
 
 // fixture is a service on a log, with what a control process runs of it.
@@ -43,14 +44,14 @@ var signingKey = ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
 type oneKey struct{}
 
 func (oneKey) Signer(_ context.Context, purpose string) (*sealer.Signer, error) {
-	if purpose != sealer.PurposeWebhook {
+	if purpose != keydir.PurposeWebhook {
 		return nil, fmt.Errorf("no key for %s", purpose)
 	}
 	return &sealer.Signer{KeyID: "k", Node: "control", Key: signingKey}, nil
 }
 
-func (oneKey) WebhookKeys(context.Context) ([]sealer.Key, error) {
-	return []sealer.Key{sealer.NewKey(signingKey.Public().(ed25519.PublicKey), sealer.PurposeWebhook, noon)}, nil
+func (oneKey) WebhookKeys(context.Context) ([]keydir.Key, error) {
+	return []keydir.Key{keydir.NewKey(signingKey.Public().(ed25519.PublicKey), keydir.PurposeWebhook, noon)}, nil
 }
 
 // empty is a warehouse that has loaded nothing.

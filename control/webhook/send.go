@@ -17,6 +17,7 @@ import (
 	"muniment.example/pipeline"
 	"muniment.example/pipeline/trace"
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 )
 
 const (
@@ -144,7 +145,7 @@ func (s *sender) attempt(ctx context.Context, w *Webhook, scopes api.Scopes, d *
 	}
 	var signer *sealer.Signer
 	if err == nil {
-		signer, err = s.cfg.Keys.Signer(ctx, sealer.PurposeWebhook)
+		signer, err = s.cfg.Keys.Signer(ctx, keydir.PurposeWebhook)
 	}
 	if err != nil {
 		if ctx.Err() == nil {

@@ -18,6 +18,7 @@ import (
 	"muniment.example/pipeline"
 	"muniment.example/pipeline/trace"
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 )
 
 // Keys has the signing keys.
@@ -25,7 +26,7 @@ type Keys interface {
 	// Signer returns control's current key of a purpose.
 	Signer(ctx context.Context, purpose string) (*sealer.Signer, error)
 	// WebhookKeys lists the keys by which receivers verify webhooks, control's current one first.
-	WebhookKeys(ctx context.Context) ([]sealer.Key, error)
+	WebhookKeys(ctx context.Context) ([]keydir.Key, error)
 }
 
 // Warehouse has the events that the log no longer has, with the contract of pipeline.Warehouse.

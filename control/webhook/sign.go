@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 )
 
 // sign returns the header webhook-signature of the Standard Webhooks specification: a v1 signature
@@ -53,7 +54,7 @@ func (c *core) verifyingKeys(ctx context.Context) ([]string, error) {
 	return all, nil
 }
 
-func verifyingKey(k *sealer.Key) (string, error) {
+func verifyingKey(k *keydir.Key) (string, error) {
 	public, err := k.Public()
 	if err != nil {
 		return "", fmt.Errorf("cannot read the key %s of webhooks: %w", k.KeyID, err)

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/control/roomtest"
-	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 )
 
 // TestStrangersVerify has libraries that are not ours verify what receivers get, with the new
@@ -34,7 +34,7 @@ func TestStrangersVerify(t *testing.T) {
 	s.emit("right.revoked", map[string]string{"id": "rgh_a", "title": "Gräfe & Söhne"})
 	m := r.await(t, 1)[0]
 
-	key := sealer.NewKey(signingKey.Public().(ed25519.PublicKey), sealer.PurposeWebhook, noon)
+	key := keydir.NewKey(signingKey.Public().(ed25519.PublicKey), keydir.PurposeWebhook, noon)
 	public, err := verifyingKey(&key)
 	require.NoError(t, err)
 	line := func(secret string, change func(m *message)) map[string]string {

@@ -21,23 +21,24 @@ import (
 	"muniment.example/gateway/api"
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/verify"
 )
 
 // Trust is what verification rests on: the keys that a service signs with. It is immutable.
-type Trust struct{ directory *sealer.Directory }
+type Trust struct{ directory *keydir.Directory }
 
 // NewTrust reads a key directory, as KeyDirectory returns it, which has to be signed under the root
 // key, a C2SP vkey that was got on another way than the directory. An empty root takes the directory
 // on trust, wherever it is from: a weaker ground.
 func NewTrust(root string, directory []byte) (*Trust, error) {
 	text := bytes.TrimSuffix(directory, []byte("\n"))
-	var d *sealer.Directory
+	var d *keydir.Directory
 	var err error
 	if root == "" {
-		d, err = sealer.ReadDirectory(text)
+		d, err = keydir.Read(text)
 	} else {
-		d, err = sealer.VerifyDirectory(text, strings.TrimSpace(root))
+		d, err = keydir.Verify(text, strings.TrimSpace(root))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot trust the key directory: %w", err)
@@ -118,7 +119,7 @@ func VerifyReceipt(answer []byte, trust *Trust) (*VerifiedReceipt, error) {
 		return refuse(verify.FormatInvalid, "signature: want %d bytes of %s in base64url", ed25519.SignatureSize, sealer.Algorithm)
 	}
 	r.Sandbox = trust.directory.OfSandbox(r.KeyID)
-	pub, code := trust.directory.Find(r.KeyID, sealer.ReceiptPurpose(r.Sandbox), r.Receipt.IssuedAt)
+	pub, code := trust.directory.Find(r.KeyID, keydir.ReceiptPurpose(r.Sandbox), r.Receipt.IssuedAt)
 	if code = verify.KeyFault(trust.directory, r.KeyID, r.Receipt.IssuedAt, code); code != "" {
 		return refuse(code, "key %s at %s", r.KeyID, canonical.FormatTime(r.Receipt.IssuedAt))
 	}
@@ -303,7 +304,7 @@ func (k *WebhookKeys) signed(message []byte, signatures string, sent time.Time) 
 func (t *Trust) signedWebhook(message, signature []byte, sent time.Time) bool {
 	for i := range t.directory.Keys {
 		key := &t.directory.Keys[i]
-		pub, code := t.directory.Find(key.KeyID, sealer.PurposeWebhook, sent)
+		pub, code := t.directory.Find(key.KeyID, keydir.PurposeWebhook, sent)
 		if code == "" && ed25519.Verify(pub, message, signature) {
 			return true
 		}

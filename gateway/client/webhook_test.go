@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -44,7 +44,7 @@ type webhookCase struct {
 func makeWebhookVectors(t *testing.T) webhookVectors {
 	w := sealertest.NewWorld(t)
 	signer := sealertest.PrivateKey("hooks")
-	w.Keys = append(w.Keys, sealer.NewKey(sealertest.Public(signer), sealer.PurposeWebhook, sealertest.Epoch))
+	w.Keys = append(w.Keys, keydir.NewKey(sealertest.Public(signer), keydir.PurposeWebhook, sealertest.Epoch))
 	v := webhookVectors{Root: w.VKey, Directory: string(w.Directory())}
 	secret := func(name string) string { return "whsec_" + base64.StdEncoding.EncodeToString([]byte(name)) }
 	now := sealertest.Epoch.Add(time.Hour)

@@ -25,6 +25,7 @@ import (
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/snapshot"
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 )
 
 // controlFixture is control with its real routes over HTTP, with faults that a test injects.
@@ -241,10 +242,10 @@ func (h *controlFixture) requireValid(all ...signed) {
 	h.t.Helper()
 	published, err := h.keys.Directory(h.t.Context())
 	require.NoError(h.t, err)
-	d, err := sealer.VerifyDirectory(published, h.keys.RootVkey())
+	d, err := keydir.Verify(published, h.keys.RootVkey())
 	require.NoError(h.t, err)
 	for _, s := range all {
-		pub, code := d.Find(s.keyID, sealer.PurposeReceipt, s.at)
+		pub, code := d.Find(s.keyID, keydir.PurposeReceipt, s.at)
 		require.Empty(h.t, code, "key %s at %s", s.keyID, s.at)
 		require.True(h.t, ed25519.Verify(pub, text, s.signature))
 	}

@@ -10,8 +10,8 @@ import (
 	"slices"
 
 	"muniment.example/gateway/api"
-	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/keyfile"
 )
 
@@ -57,7 +57,7 @@ func (n *Node) join(ctx context.Context, files []*keyfile.Key, unknown error) er
 	var err error
 	for _, f := range files {
 		if err = n.sendJoin(ctx, f); err == nil {
-			n.cfg.Logger.Info("the node has joined", "nodeId", n.saved.NodeID, "keyId", sealer.KeyID(f.Pub))
+			n.cfg.Logger.Info("the node has joined", "nodeId", n.saved.NodeID, "keyId", keydir.KeyID(f.Pub))
 			return nil
 		}
 		if !IsConflict(err) {
@@ -135,7 +135,7 @@ func sign(key *keyfile.Key, text []byte) (string, error) {
 func (n *Node) start(ctx context.Context, files []*keyfile.Key) ([]api.SigningKey, error) {
 	q := api.StartRequest{At: n.cfg.Now()}
 	for _, f := range files {
-		q.SigningKeys = append(q.SigningKeys, sealer.KeyID(f.Pub))
+		q.SigningKeys = append(q.SigningKeys, keydir.KeyID(f.Pub))
 	}
 	var started api.Started
 	err := n.request(ctx, "report the start to control", api.PathStart, q, &started)
@@ -157,7 +157,7 @@ func (n *Node) start(ctx context.Context, files []*keyfile.Key) ([]api.SigningKe
 // successor.
 func (n *Node) sortKeys(files []*keyfile.Key, known []api.SigningKey) error {
 	for _, f := range files {
-		id := sealer.KeyID(f.Pub)
+		id := keydir.KeyID(f.Pub)
 		i := slices.IndexFunc(known, func(k api.SigningKey) bool { return k.KeyID == id })
 		switch {
 		case i >= 0 && known[i].RevokedAt.IsZero():

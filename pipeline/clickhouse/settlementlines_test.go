@@ -15,6 +15,7 @@ import (
 	"muniment.example/deploy/stack/stacktest"
 	"muniment.example/pipeline"
 	"muniment.example/sealer"
+	"muniment.example/sealer/settlement"
 )
 
 // ruleRow is the row of an event of a rule.
@@ -148,11 +149,11 @@ func TestSettlementLinesAreRated(t *testing.T) {
 			records[id] = drawRule(t, random, id)
 			rows = append(rows, ruleRow(t, tenant, offset+int64(n), event, records[id]))
 		}
-		var rules []sealer.SettlementRule
+		var rules []settlement.Rule
 		for _, record := range records {
-			rules = append(rules, sealer.SettlementRule{Record: record})
+			rules = append(rules, settlement.Rule{Record: record})
 		}
-		rights := map[string]*sealer.SettlementRight{}
+		rights := map[string]*settlement.Right{}
 		for n := range random.IntN(4) { // no right is known that has no event
 			id := fmt.Sprint("rgh_", n)
 			scope := cmp.Or(scopes[id], "{}")
@@ -161,12 +162,12 @@ func TestSettlementLinesAreRated(t *testing.T) {
 			}
 			rows = append(rows, rightRow(tenant, int64(len(rows)), id, `{"campaigns":["winter","spring"]}`, "offer"))
 			rows = append(rows, rightRow(tenant, int64(len(rows)), id, scope, "right"))
-			rights[id] = sealer.RightIn(&sealer.Event{Type: sealer.TypeRightIssued, Subject: sealer.Ref{Kind: sealer.SubjectRight, ID: id}, Data: []byte(`{"scope":` + scope + `}`)})
+			rights[id] = settlement.RightIn(&sealer.Event{Type: sealer.TypeRightIssued, Subject: sealer.Ref{Kind: sealer.SubjectRight, ID: id}, Data: []byte(`{"scope":` + scope + `}`)})
 			if random.IntN(2) == 0 { // no honest service does this
 				rows = append(rows, rightRow(tenant, int64(len(rows)), id, `{"labels":{"team":"","venue":"north"}}`, "right"))
 			}
 		}
-		days, repeated := map[string][]sealer.Metered{}, false
+		days, repeated := map[string][]settlement.Metered{}, false
 		for range random.IntN(40) {
 			r := drawDelivery(random, tenant, int64(len(rows)))
 			rows = append(rows, r)
@@ -175,7 +176,7 @@ func TestSettlementLinesAreRated(t *testing.T) {
 			repeated = repeated || d.Idempotency != ""
 			if d.Metered && !duplicate {
 				day := d.RenderedAt.Format(time.DateOnly)
-				days[day] = append(days[day], sealer.Metered{
+				days[day] = append(days[day], settlement.Metered{
 					RightID: d.RightID, BasisID: d.BasisID, Substrate: d.Substrate, MeteringBasis: d.MeteringBasis, Completion: d.Completion, Right: rights[d.RightID],
 					RenderedAt: d.RenderedAt, Receipts: 1, QuantityMs: d.QuantityMs, Impressions: d.Impressions,
 				})

@@ -15,6 +15,7 @@ import (
 	"muniment.example/pipeline"
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/keydir"
 )
 
 // The rows of the suite are those of real records: sealer writes the event, and
@@ -31,7 +32,7 @@ var signer = newSigner()
 func newSigner() *sealer.Signer {
 	seed := sha256.Sum256([]byte("conform"))
 	key := ed25519.NewKeyFromSeed(seed[:])
-	return &sealer.Signer{KeyID: sealer.KeyID(key.Public().(ed25519.PublicKey)), Node: "nod_conform", Key: key}
+	return &sealer.Signer{KeyID: keydir.KeyID(key.Public().(ed25519.PublicKey)), Node: "nod_conform", Key: key}
 }
 
 // at is a position in partition 3 of generation 1.

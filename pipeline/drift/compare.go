@@ -11,6 +11,7 @@ import (
 
 	"muniment.example/pipeline"
 	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 )
 
 // finding is one difference: of an event, a pack, or a statement.
@@ -209,8 +210,8 @@ func (c *Checker) statement(ctx context.Context, p piece) (found []finding, judg
 // apart returns the difference between a pack's rows and its header, and whether there is one.
 func (p *Pack) apart(rows int64, lines []pipeline.MeterRow) (f finding, apart bool) {
 	f = finding{kind: KindPack, tenantID: p.TenantID, id: p.ID, first: p.First, last: p.Last, entries: rows - p.Count}
-	left := map[sealer.MeterRow][3]int64{}
-	add := func(line sealer.MeterRow, sign int64) {
+	left := map[pack.MeterRow][3]int64{}
+	add := func(line pack.MeterRow, sign int64) {
 		receipts, quantityMs, impressions := sign*line.Receipts, sign*line.QuantityMs, sign*line.Impressions
 		f.receipts += receipts
 		f.quantityMs += quantityMs
@@ -225,7 +226,7 @@ func (p *Pack) apart(rows int64, lines []pipeline.MeterRow) (f finding, apart bo
 	for i := range lines {
 		add(lines[i].Sealed(), 1)
 	}
-	maps.DeleteFunc(left, func(_ sealer.MeterRow, sum [3]int64) bool { return sum == [3]int64{} })
+	maps.DeleteFunc(left, func(_ pack.MeterRow, sum [3]int64) bool { return sum == [3]int64{} })
 	return f, f.entries != 0 || len(left) > 0
 }
 

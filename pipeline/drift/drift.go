@@ -51,6 +51,7 @@ import (
 
 	"muniment.example/pipeline"
 	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 )
 
 // Kinds of drift.
@@ -93,7 +94,7 @@ type Pack struct {
 	First, Last sealer.Position
 	// Count is the number of its entries, Metering the metering in its header.
 	Count    int64
-	Metering []sealer.MeterRow
+	Metering []pack.MeterRow
 	// Hours and Days are what is stored of its deliveries by hour and by day, in UTC, as
 	// Warehouse.Metering lists it by buckets and completion; nil if nothing is, or it isn't compared.
 	Hours, Days []pipeline.MeterRow

@@ -127,6 +127,14 @@ func AppendString(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
+// AppendComma appends the comma before the member i of a list, unless it is the first.
+func AppendComma(dst []byte, i int) []byte {
+	if i > 0 {
+		dst = append(dst, ',')
+	}
+	return dst
+}
+
 // AppendNullString appends s, or null.
 func AppendNullString(dst []byte, s *string) []byte {
 	if s == nil {

@@ -15,6 +15,7 @@ import (
 	"muniment.example/pipeline/conform"
 	"muniment.example/pipeline/sqlite"
 	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/verify"
 )
 
@@ -75,9 +76,9 @@ func TestDuplicatesAlike(t *testing.T) {
 			for i, r := range leaves {
 				leaf[r.EventID] = uint64(i)
 			}
-			decided := []sealer.Duplicate{}
+			decided := []pack.Duplicate{}
 			for _, d := range list {
-				decided = append(decided, sealer.Duplicate{Leaf: leaf[d.EventID], First: leaf[d.FirstEventID]})
+				decided = append(decided, pack.Duplicate{Leaf: leaf[d.EventID], First: leaf[d.FirstEventID]})
 			}
 			require.Equal(t, want, decided)
 		}
@@ -85,7 +86,7 @@ func TestDuplicatesAlike(t *testing.T) {
 		// Packs of any cut. Each gets what its deliveries repeat of packs before, as sealing
 		// is by the warehouse.
 		var set []string
-		var stated []sealer.Duplicate
+		var stated []pack.Duplicate
 		metering := map[pipeline.MeterRow]pipeline.MeterRow{}
 		for from, to := 0, 0; to < len(leaves); from = to {
 			to = min(len(leaves), from+1+s.IntN(20))
@@ -109,7 +110,7 @@ func TestDuplicatesAlike(t *testing.T) {
 			}
 			set = append(set, f.put(p.file))
 		}
-		require.Equal(t, want, append([]sealer.Duplicate{}, stated...))
+		require.Equal(t, want, append([]pack.Duplicate{}, stated...))
 		sets = append(sets, set)
 
 		// The packs of a tenant sum up to what the warehouse says.
@@ -137,13 +138,13 @@ func TestDuplicatesAlike(t *testing.T) {
 }
 
 // modelled lists what repeats what, by leaf.
-func modelled(leaves []pipeline.Row) []sealer.Duplicate {
-	list := []sealer.Duplicate{}
+func modelled(leaves []pipeline.Row) []pack.Duplicate {
+	list := []pack.Duplicate{}
 	for i, r := range leaves {
 		for j, before := range leaves[:i] {
 			is, was := key{r.Delivery.Idempotency, r.Delivery.Identity}, key{before.Delivery.Idempotency, before.Delivery.Identity}
 			if is.repeats(was, r.At.Sub(before.At)) {
-				list = append(list, sealer.Duplicate{Leaf: uint64(i), First: uint64(j)})
+				list = append(list, pack.Duplicate{Leaf: uint64(i), First: uint64(j)})
 				break
 			}
 		}

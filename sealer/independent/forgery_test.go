@@ -18,6 +18,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/checkpoint"
 	"muniment.example/sealer/merkle"
 )
 
@@ -64,7 +65,7 @@ func signature(key ed25519.PrivateKey, text []byte) object {
 
 // forgery is a pack of which everything can be changed before it is signed anew.
 type forgery struct {
-	*pack
+	*sealedPack
 	header object
 	key    ed25519.PrivateKey // that signs it
 }
@@ -78,8 +79,8 @@ func (f *forgery) stamp(tenant string, key ed25519.PrivateKey) {
 	var size uint64
 	_, err = fmt.Sscan(fmt.Sprint(f.header["treeSize"]), &size)
 	require.NoError(f, err)
-	f.header["checkpoint"], err = sealer.SignCheckpoint(sealer.Checkpoint{
-		Origin: sealer.Origin(tenant), Size: size, Root: root, SealedAt: at.Truncate(time.Second),
+	f.header["checkpoint"], err = checkpoint.Sign(checkpoint.Checkpoint{
+		Origin: checkpoint.Origin(tenant), Size: size, Root: root, SealedAt: at.Truncate(time.Second),
 	}, key)
 	require.NoError(f, err)
 }
@@ -146,7 +147,7 @@ func (f *forgery) note(said string) []string {
 		return fmt.Sprintf("— %s %s\n", name, base64.StdEncoding.EncodeToString(slices.Concat(id[:4], more, ed25519.Sign(f.key, signed))))
 	}
 	return []string{
-		line(sealer.Origin(f.tenant), 1, nil, []byte(said)),
+		line(checkpoint.Origin(f.tenant), 1, nil, []byte(said)),
 		line("muniment/sealed", 4, binary.BigEndian.AppendUint64(nil, uint64(second)), fmt.Appendf(nil, "cosignature/v1\ntime %d\n%s", second, said)),
 	}
 }

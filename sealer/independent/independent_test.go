@@ -306,7 +306,7 @@ func TestPacks(t *testing.T) {
 func TestMutants(t *testing.T) {
 	s := newService(t, "mutants")
 	f := newFolder(t, s)
-	var packs []*pack
+	var packs []*sealedPack
 	var logs []*log
 	for range 20 {
 		l := s.newLog()

@@ -165,7 +165,7 @@ var lies = []struct {
 		if f.Header.Metering == nil {
 			return false // without receipts nothing is wrong with that
 		}
-		if f.key = f.sandbox; f.pack.sealing.Equal(f.sandbox) {
+		if f.key = f.sandbox; f.sealing.Equal(f.sandbox) {
 			f.key = f.service.sealing
 		}
 		f.header["signingKeyId"] = keyID(f.key)
@@ -452,12 +452,12 @@ var lies = []struct {
 }
 
 // lie is a pack with one of the lies, as a bundle.
-func (s *service) lie(p *pack) (name string, text []byte) {
+func (s *service) lie(p *sealedPack) (name string, text []byte) {
 	for {
 		lie := lies[s.next("lie", len(lies))]
 		copied := *p
 		copied.events = slices.Clone(p.events)
-		f := &forgery{pack: &copied, header: s.parse(p.HeaderText), key: p.sealing}
+		f := &forgery{sealedPack: &copied, header: s.parse(p.HeaderText), key: p.sealing}
 		if !lie.write(f) {
 			continue
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/verify"
 )
 
@@ -236,7 +237,7 @@ func (s *service) lists() (texts, kinds, at []string) {
 		}
 	}
 	for i, weak := range weakKeys() {
-		k := sealer.NewKey(weak, sealer.PurposeSandbox, epoch)
+		k := keydir.NewKey(weak, keydir.PurposeSandbox, epoch)
 		n := s.tree(map[string]any(s.parse(answer)))
 		places := n.places("", map[string]*node{})
 		*places["/data/keys/0/publicKey"], *places["/data/keys/0/keyId"] = *leaf(`"` + k.PublicKey + `"`), *leaf(`"` + k.KeyID + `"`)
@@ -265,7 +266,7 @@ func TestListsAlike(t *testing.T) {
 	s := newService(t, "alike")
 	f := newFolder(t, s)
 	end := epoch.AddDate(1, 0, 0)
-	node := s.key(sealer.PurposeSandbox)
+	node := s.key(keydir.PurposeSandbox)
 	s.entry(node).NotAfter, s.entry(node).RevokedAt = &end, &end
 	p := visitors(s, 1)[0]
 	file := f.put(p.file)

@@ -18,7 +18,9 @@ import (
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
+	"muniment.example/sealer/settlement"
 )
 
 // log is the log of one tenant, growing pack by pack.
@@ -29,10 +31,10 @@ type log struct {
 	sealing  ed25519.PrivateKey
 	now      time.Time
 	tree     *merkle.Tree
-	previous *sealer.PackRef
-	rules    []sealer.SettlementRule
+	previous *pack.Ref
+	rules    []settlement.Rule
 	priced   bool // it gets settlement rules
-	packs    []*pack
+	packs    []*sealedPack
 	repeats  []sighting
 
 	// What proofs are made of: all events, and the hashes of the log's nodes.
@@ -179,10 +181,10 @@ func (l *log) issued() []byte {
 }
 
 // rights are the scopes that packs know.
-func rights(_ *sealer.ScopeNames, ids []string) (list []sealer.SettlementRight, err error) {
+func rights(_ *settlement.ScopeNames, ids []string) (list []settlement.Right, err error) {
 	for _, id := range ids {
 		if text := scopes[id]; text != "" {
-			r, err := sealer.ScopeOf(id, []byte(text))
+			r, err := settlement.ScopeOf(id, []byte(text))
 			if err != nil {
 				return nil, err
 			}

@@ -16,6 +16,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/keydir"
 )
 
 // A mutant is evidence that must not pass. Spoilt bytes are not signed; a lie
@@ -133,23 +134,23 @@ func (s *service) badDirectory(good []byte) (name string, text []byte) {
 		{"a key twice", func() { d["keys"] = append(keys, one) }},
 		{"no keys", func() { d["keys"] = []any{} }},
 		{"the directory key is revoked", func() { officer["revokedAt"] = "2030-01-01T00:00:00.000Z" }},
-		{"the directory key is for packs", func() { officer["purpose"] = sealer.PurposePack }},
+		{"the directory key is for packs", func() { officer["purpose"] = keydir.PurposePack }},
 		{"issued before the directory key was valid", func() { d["issuedAt"] = canonical.FormatTime(epoch.Add(-1e6)) }},
 		{"issued after the directory key was", func() { officer["notAfter"] = canonical.FormatTime(until) }},
 		{"signed by a key without delegation", func() { key = s.sealing }},
 		{"delegated to by another root", func() {
 			root, _ := s.rootKey("root.independent")
-			d["delegation"], _ = sealer.Delegate(root, to, epoch, s.until)
+			d["delegation"], _ = keydir.Delegate(root, to, epoch, s.until)
 		}},
 		{"delegated to another key", func() {
-			d["delegation"], _ = sealer.Delegate(s.root, s.sealing.Public().(ed25519.PublicKey), epoch, s.until)
+			d["delegation"], _ = keydir.Delegate(s.root, s.sealing.Public().(ed25519.PublicKey), epoch, s.until)
 		}},
 		{"delegated to for a time that is over", func() {
-			d["delegation"], _ = sealer.Delegate(s.root, to, epoch, until)
+			d["delegation"], _ = keydir.Delegate(s.root, to, epoch, until)
 		}},
 		{"issued when its delegation had ended", func() { d["issuedAt"] = canonical.FormatTime(s.until) }},
 		{"a delegation in another form, or spoilt", func() {
-			said, err := sealer.Delegate(s.root, to, epoch, s.until)
+			said, err := keydir.Delegate(s.root, to, epoch, s.until)
 			require.NoError(s, err)
 			said, _, _ = strings.Cut(said, "\n\n")
 			lines := strings.Split(said, "\n")
@@ -174,7 +175,7 @@ func (s *service) badDirectory(good []byte) (name string, text []byte) {
 		}},
 		{"a delegation whose signature is spoilt", func() {
 			said := d["delegation"].(string)
-			f := &forgery{pack: &pack{log: &log{service: s}}}
+			f := &forgery{sealedPack: &sealedPack{log: &log{service: s}}}
 			at := strings.LastIndex(said, "— ")
 			d["delegation"] = said[:at] + f.flipped(said[at:])
 		}},

@@ -13,12 +13,13 @@ import (
 	"muniment.example/control/settle"
 	"muniment.example/sealer"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/pack"
 )
 
-// pack is a sealed pack with all that it was made from.
-type pack struct {
+// sealedPack is a pack with all that it was made from.
+type sealedPack struct {
 	*log
-	*sealer.SealedPack
+	*pack.Pack
 	sealing ed25519.PrivateKey
 	before  *merkle.Tree
 	events  [][]byte
@@ -27,7 +28,7 @@ type pack struct {
 }
 
 // seal makes n entries and seals them.
-func (l *log) seal(n int) *pack { return l.sealed(l.entries(n)) }
+func (l *log) seal(n int) *sealedPack { return l.sealed(l.entries(n)) }
 
 // entries makes the next n, and names those that repeat leaves of packs before.
 func (l *log) entries(n int) (events [][]byte, earlier map[string]uint64) {
@@ -62,20 +63,20 @@ func (l *log) entries(n int) (events [][]byte, earlier map[string]uint64) {
 
 // sealed is the next pack, of these events. earlier names, by event id, the leaves
 // of packs before that they repeat. What no service would sign is signed behind its back.
-func (l *log) sealed(events [][]byte, earlier map[string]uint64) *pack {
-	p := &pack{log: l, sealing: l.sealing, before: l.tree, events: events}
+func (l *log) sealed(events [][]byte, earlier map[string]uint64) *sealedPack {
+	p := &sealedPack{log: l, sealing: l.sealing, before: l.tree, events: events}
 	l.now = l.now.Add(time.Second)
-	cfg := sealer.PackConfig{
+	cfg := pack.Config{
 		PackID: l.id("ppk_", l.now), TenantID: l.tenant, Before: l.tree, Previous: l.previous,
 		SealedAt: l.now, Directory: l.directory(l.now), Key: l.sealing, Earlier: earlier,
 		Rules: l.rules, Rate: settle.Rating.Rate, Rights: rights,
 	}
 	var err error
-	if p.SealedPack, err = build(l, cfg, events); err != nil {
+	if p.Pack, err = build(l, cfg, events); err != nil {
 		require.ErrorContains(l, err, "the duplicates of earlier packs contradict each other")
 		p.refused = true
 		cfg.Earlier = nil
-		p.SealedPack, err = build(l, cfg, events)
+		p.Pack, err = build(l, cfg, events)
 		require.NoError(l, err)
 		p.repeat(earlier)
 	}
@@ -89,11 +90,11 @@ func (l *log) sealed(events [][]byte, earlier map[string]uint64) *pack {
 	}
 
 	if l.IntN(4) == 0 {
-		p.file = sealer.AppendPackObject(nil, p.SealedPack, p.events)
+		p.file = pack.AppendObject(nil, p.Pack, p.events)
 		return p
 	}
 	var bundle bytes.Buffer
-	w := sealer.NewBundleWriter(&bundle, p.SealedPack)
+	w := pack.NewBundleWriter(&bundle, p.Pack)
 	for _, e := range p.events {
 		require.NoError(l, w.Add(e))
 	}
@@ -102,8 +103,8 @@ func (l *log) sealed(events [][]byte, earlier map[string]uint64) *pack {
 	return p
 }
 
-func build(t require.TestingT, cfg sealer.PackConfig, events [][]byte) (*sealer.SealedPack, error) {
-	b, err := sealer.NewPackBuilder(cfg)
+func build(t require.TestingT, cfg pack.Config, events [][]byte) (*pack.Pack, error) {
+	b, err := pack.NewBuilder(cfg)
 	require.NoError(t, err)
 	for _, e := range events {
 		b.Add(e)
@@ -113,13 +114,13 @@ func build(t require.TestingT, cfg sealer.PackConfig, events [][]byte) (*sealer.
 
 // repeat has the pack list what earlier names, rows included, and signs that. What was
 // rated stays as it was.
-func (p *pack) repeat(earlier map[string]uint64) {
+func (p *sealedPack) repeat(earlier map[string]uint64) {
 	firsts := map[uint64]uint64{}
 	for _, d := range p.Header.Duplicates {
 		firsts[d.Leaf] = d.First
 	}
-	var m sealer.Meter
-	list, rows := []sealer.Duplicate{}, []object{}
+	var m pack.Meter
+	list, rows := []pack.Duplicate{}, []object{}
 	for leaf, event := p.Header.FirstIndex, 0; event < len(p.events); leaf, event = leaf+1, event+1 {
 		d, err := sealer.ReadDelivery(p.events[event])
 		if err != nil {
@@ -131,7 +132,7 @@ func (p *pack) repeat(earlier map[string]uint64) {
 		}
 		m.Add(&d, repeats)
 		if repeats {
-			list = append(list, sealer.Duplicate{Leaf: leaf, First: first})
+			list = append(list, pack.Duplicate{Leaf: leaf, First: first})
 		}
 	}
 	p.Header.Duplicates, p.Header.Metering = list, m.Rows()

@@ -13,8 +13,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment.example/sealer"
+	"muniment.example/sealer/checkpoint"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/pack"
 )
 
 func (l *log) node(n merkle.Node) (merkle.Hash, error) {
@@ -23,16 +24,16 @@ func (l *log) node(n merkle.Node) (merkle.Hash, error) {
 
 // home is the pack that holds a leaf.
 func (l *log) home(leaf uint64) int {
-	return slices.IndexFunc(l.packs, func(p *pack) bool { return leaf < p.Header.TreeSize })
+	return slices.IndexFunc(l.packs, func(p *sealedPack) bool { return leaf < p.Header.TreeSize })
 }
 
 // inclusion proves a leaf under the checkpoint of its pack or of a later one.
-func (l *log) inclusion(leaf uint64) *sealer.InclusionProof {
+func (l *log) inclusion(leaf uint64) *checkpoint.InclusionProof {
 	home := l.home(leaf)
 	under := l.packs[home+l.IntN(len(l.packs)-home)].Header
 	hashes, err := merkle.ProveInclusion(leaf, under.TreeSize, l.node)
 	require.NoError(l, err)
-	return &sealer.InclusionProof{Index: leaf, Hashes: hashes, Checkpoint: under.Checkpoint}
+	return &checkpoint.InclusionProof{Index: leaf, Hashes: hashes, Checkpoint: under.Checkpoint}
 }
 
 // witness is a line under a checkpoint that says nothing to a verifier.
@@ -41,19 +42,19 @@ func (s *service) witness() string {
 }
 
 // consistency proves that one pack's tree extends that of another, or of itself.
-func (l *log) consistency() *sealer.ConsistencyProof {
+func (l *log) consistency() *checkpoint.ConsistencyProof {
 	to := l.IntN(len(l.packs))
 	from := l.packs[l.IntN(to+1)].Header
 	hashes, err := merkle.ProveConsistency(from.TreeSize, l.packs[to].Header.TreeSize, l.node)
 	require.NoError(l, err)
-	return &sealer.ConsistencyProof{Hashes: hashes, From: from.Checkpoint, To: l.packs[to].Header.Checkpoint}
+	return &checkpoint.ConsistencyProof{Hashes: hashes, From: from.Checkpoint, To: l.packs[to].Header.Checkpoint}
 }
 
 // export takes some leaves out of the log.
-func (l *log) export() (*sealer.ExportHeader, [][]byte) {
+func (l *log) export() (*pack.ExportHeader, [][]byte) {
 	first := l.IntN(len(l.events))
 	count := 1 + l.IntN(len(l.events)-first)
-	h := &sealer.ExportHeader{
+	h := &pack.ExportHeader{
 		Count: uint64(count), FirstIndex: uint64(first), TenantID: l.tenant, Directory: l.directory(l.now),
 	}
 	packs := l.packs[l.home(h.FirstIndex) : l.home(h.FirstIndex+h.Count-1)+1]
@@ -66,12 +67,12 @@ func (l *log) export() (*sealer.ExportHeader, [][]byte) {
 	return h, l.events[first : first+count]
 }
 
-func exported(h *sealer.ExportHeader, events [][]byte) []byte {
+func exported(h *pack.ExportHeader, events [][]byte) []byte {
 	return append(bytes.Join(append([][]byte{h.Append(nil)}, events...), []byte("\n")), '\n')
 }
 
 // proven is an event with its proof as data.
-func (s *service) proven(event []byte, p *sealer.InclusionProof) []byte {
+func (s *service) proven(event []byte, p *checkpoint.InclusionProof) []byte {
 	return fmt.Appendf(nil, `{"event":%s,"proof":%s}`, event, s.canonical(p.Text()))
 }
 
@@ -124,9 +125,9 @@ func (l *log) badProof() (name string, text []byte) {
 	}
 	// A checkpoint of the size and root of this one, but not by a key for it.
 	unsigned := func(note string) string {
-		point, err := sealer.OpenCheckpoint(note, sealer.Origin(l.tenant), l.sealing.Public().(ed25519.PublicKey))
+		point, err := checkpoint.Open(note, checkpoint.Origin(l.tenant), l.sealing.Public().(ed25519.PublicKey))
 		require.NoError(l, err)
-		note, err = sealer.SignCheckpoint(point, []crypto.Signer{l.nodes[0].Key, l.newKey(), l.officer}[l.next("signer", 3)])
+		note, err = checkpoint.Sign(point, []crypto.Signer{l.nodes[0].Key, l.newKey(), l.officer}[l.next("signer", 3)])
 		require.NoError(l, err)
 		return note
 	}

@@ -24,7 +24,7 @@ func (l *log) keyed(k key, at time.Time) []byte {
 
 // possible says whether the earlier leaves that a pack's list names can be as it says, by
 // trying for each what follows from it for every delivery.
-func (p *pack) possible(keys []key, at []time.Time) bool {
+func (p *sealedPack) possible(keys []key, at []time.Time) bool {
 	first := map[int]uint64{}
 	for _, d := range p.Header.Duplicates {
 		first[int(d.Leaf-p.Header.FirstIndex)] = d.First
@@ -62,7 +62,7 @@ func TestRepetitions(t *testing.T) {
 		keys := []key{l.key(), l.key(), l.key()}[:1+s.IntN(3)]
 		moment := func() time.Time { return base.Add(time.Duration(s.IntN(8)) * 12 * time.Hour) }
 		l.now = base.AddDate(0, 0, 5)
-		var before []*pack
+		var before []*sealedPack
 		for range 2 {
 			var events [][]byte
 			for range 1 + s.IntN(3) {

@@ -14,12 +14,14 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/keydir"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/verify"
 )
 
 // visitors are logs of the sandbox: packs by its key, receipts by that key and another.
-func visitors(s *service, n int) (packs []*pack) {
-	node := s.key(sealer.PurposeSandbox)
+func visitors(s *service, n int) (packs []*sealedPack) {
+	node := s.key(keydir.PurposeSandbox)
 	for range n {
 		l := s.newLog()
 		l.sealing = s.sandbox
@@ -29,7 +31,7 @@ func visitors(s *service, n int) (packs []*pack) {
 		}
 		for range 1 + s.IntN(3) {
 			p := l.seal(1 + s.IntN(15))
-			p.file = sealer.AppendPackObject(nil, p.SealedPack, p.events)
+			p.file = pack.AppendObject(nil, p.Pack, p.events)
 			packs = append(packs, p)
 		}
 	}
@@ -37,7 +39,7 @@ func visitors(s *service, n int) (packs []*pack) {
 }
 
 // keyJSON is a key as the sandbox answers with it.
-func keyJSON(k *sealer.Key) string {
+func keyJSON(k *keydir.Key) string {
 	at := func(t *time.Time) string {
 		if t == nil {
 			return "null"
@@ -56,7 +58,7 @@ func packAnswer(pack []byte, beside string) string {
 func (s *service) runtimeKeys() string {
 	var list []string
 	for _, k := range slices.Backward(s.keys) {
-		if k.Purpose == sealer.PurposeSandbox {
+		if k.Purpose == keydir.PurposeSandbox {
 			list = append(list, keyJSON(&k))
 		}
 	}
@@ -131,12 +133,12 @@ var badAnswers = []struct {
 		return text + "\n" + space
 	}},
 	{"a key that is not listed", func(s *service, pack, _ string) string {
-		k := sealer.NewKey(s.newKey().Public().(ed25519.PublicKey), sealer.PurposeSandbox, epoch)
+		k := keydir.NewKey(s.newKey().Public().(ed25519.PublicKey), keydir.PurposeSandbox, epoch)
 		return packAnswer([]byte(pack), keyJSON(&k))
 	}},
 	{"a key that did not sign it", func(s *service, pack, key string) string {
 		for _, k := range slices.Backward(s.keys) {
-			if other := keyJSON(&k); k.Purpose == sealer.PurposeSandbox && other != key {
+			if other := keyJSON(&k); k.Purpose == keydir.PurposeSandbox && other != key {
 				return packAnswer([]byte(pack), other)
 			}
 		}
@@ -146,16 +148,16 @@ var badAnswers = []struct {
 		k, other := *s.entry(s.sandbox), s.newKey().Public().(ed25519.PublicKey)
 		switch s.next("key", 8) {
 		case 0:
-			k.KeyID = sealer.KeyID(other)
+			k.KeyID = keydir.KeyID(other)
 		case 1:
-			k.PublicKey = sealer.NewKey(other, "", epoch).PublicKey
+			k.PublicKey = keydir.NewKey(other, "", epoch).PublicKey
 		case 2:
-			k = sealer.NewKey(other, k.Purpose, epoch)
+			k = keydir.NewKey(other, k.Purpose, epoch)
 			k.KeyID = keyID(s.sandbox)
 		case 3:
 			k.Algorithm = []string{"Ed25519", "none", ""}[s.next("algorithm", 3)]
 		case 4:
-			k.Purpose = []string{sealer.PurposePack, sealer.PurposeReceipt, ""}[s.next("purpose", 3)]
+			k.Purpose = []string{keydir.PurposePack, keydir.PurposeReceipt, ""}[s.next("purpose", 3)]
 		case 5:
 			k.NotBefore = k.NotBefore.Add(time.Duration(1-2*s.IntN(2)) * time.Millisecond)
 		case 6: // the seal is of the same second
@@ -193,7 +195,7 @@ func TestAnswersOfTheSandbox(t *testing.T) {
 	packs := visitors(s, 20)
 	key := keyJSON(s.entry(s.sandbox))
 	by := anchor{keys: f.put([]byte(s.runtimeKeys()))}
-	good := func(p *pack) string { return packAnswer(p.file, key) }
+	good := func(p *sealedPack) string { return packAnswer(p.file, key) }
 
 	var sets [][]string
 	chains := map[string][]string{}
@@ -337,7 +339,7 @@ func TestListsOfKeys(t *testing.T) {
 		"a directory":          {string(s.directory(epoch)) + "\n", true, true},
 		"another's directory":  {string(newService(t, "other").directory(epoch)), true, false},
 		"without the key":      {edit(","+key, ""), true, false},
-		"for something else":   {strings.ReplaceAll(list, sealer.PurposeSandbox, sealer.PurposePack), true, false},
+		"for something else":   {strings.ReplaceAll(list, keydir.PurposeSandbox, keydir.PurposePack), true, false},
 		"from later on":        {strings.ReplaceAll(list, `"notBefore":"2026`, `"notBefore":"2036`), true, false},
 		"no more":              {strings.ReplaceAll(list, `"notAfter":null`, `"notAfter":"2026-03-01T00:00:00.000Z"`), true, false},
 		"revoked":              {strings.ReplaceAll(list, `"revokedAt":null`, `"revokedAt":"2026-03-01T00:00:00.000Z"`), true, false},

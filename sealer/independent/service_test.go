@@ -18,6 +18,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 )
 
 // epoch is when the keys of a service begin to be valid.
@@ -38,7 +39,7 @@ type service struct {
 	sealing  ed25519.PrivateKey
 	sandbox  ed25519.PrivateKey
 	nodes    []*sealer.Signer
-	keys     []sealer.Key
+	keys     []keydir.Key
 	counts   map[string]int
 	answered [][]byte // deliveries as their callers hold them
 }
@@ -47,22 +48,22 @@ func newService(tb testing.TB, seed string) *service {
 	chance := rand.NewChaCha8(sha256.Sum256([]byte(seed)))
 	s := &service{TB: tb, Rand: rand.New(chance), chance: chance, counts: make(map[string]int)}
 	s.root, s.vkey = s.rootKey("root.independent")
-	s.officer, s.since, s.until = s.key(sealer.PurposeDirectory), epoch, epoch.AddDate(2, 0, 0)
-	s.sealing = s.key(sealer.PurposePack)
-	s.sandbox = s.key(sealer.PurposeSandbox)
+	s.officer, s.since, s.until = s.key(keydir.PurposeDirectory), epoch, epoch.AddDate(2, 0, 0)
+	s.sealing = s.key(keydir.PurposePack)
+	s.sandbox = s.key(keydir.PurposeSandbox)
 	for i := range 3 {
-		key := s.key(sealer.PurposeReceipt)
+		key := s.key(keydir.PurposeReceipt)
 		s.nodes = append(s.nodes, &sealer.Signer{KeyID: keyID(key), Node: fmt.Sprintf("nod:%d", i), Key: key})
 	}
 	return s
 }
 
-func keyID(key ed25519.PrivateKey) string { return sealer.KeyID(key.Public().(ed25519.PublicKey)) }
+func keyID(key ed25519.PrivateKey) string { return keydir.KeyID(key.Public().(ed25519.PublicKey)) }
 
 // key makes a key and lists it.
 func (s *service) key(purpose string) ed25519.PrivateKey {
 	key := s.newKey()
-	s.keys = append(s.keys, sealer.NewKey(key.Public().(ed25519.PublicKey), purpose, epoch))
+	s.keys = append(s.keys, keydir.NewKey(key.Public().(ed25519.PublicKey), purpose, epoch))
 	return key
 }
 
@@ -90,7 +91,7 @@ func (s *service) rootKey(name string) (note.Signer, string) {
 }
 
 // entry is a key's entry in the directory, to be changed.
-func (s *service) entry(key ed25519.PrivateKey) *sealer.Key {
+func (s *service) entry(key ed25519.PrivateKey) *keydir.Key {
 	for i := range s.keys {
 		if s.keys[i].KeyID == keyID(key) {
 			return &s.keys[i]
@@ -105,9 +106,9 @@ func (s *service) revoke(key ed25519.PrivateKey, at time.Time) { s.entry(key).Re
 
 // directory is the signed key directory as of a moment.
 func (s *service) directory(at time.Time) []byte {
-	delegation, err := sealer.Delegate(s.root, s.officer.Public().(ed25519.PublicKey), s.since, s.until)
+	delegation, err := keydir.Delegate(s.root, s.officer.Public().(ed25519.PublicKey), s.since, s.until)
 	require.NoError(s, err)
-	text, err := sealer.SignDirectory(&sealer.Directory{
+	text, err := keydir.Sign(&keydir.Directory{
 		Keys: s.keys, IssuedAt: at, SnapshotID: s.text(), Delegation: delegation,
 	}, s.officer)
 	require.NoError(s, err)
@@ -119,7 +120,7 @@ func (s *service) directory(at time.Time) []byte {
 // successor, and revokes it.
 func (s *service) succeed(at time.Time) (thief *service) {
 	stolen := *s
-	s.officer, s.since, s.until = s.key(sealer.PurposeDirectory), at, at.AddDate(2, 0, 0)
+	s.officer, s.since, s.until = s.key(keydir.PurposeDirectory), at, at.AddDate(2, 0, 0)
 	s.entry(s.officer).NotBefore = at
 	stolen.keys = slices.Clone(s.keys)
 	stolen.revoke(s.officer, at)

@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/verify"
 )
 
@@ -59,20 +61,20 @@ var together = map[string]func(s *service, l *log) []evidence{
 	"a pack by the next key vouches for all before": func(s *service, l *log) []evidence {
 		one, two := l.seal(5), l.seal(5)
 		s.revoke(s.sealing, l.now.Add(time.Second))
-		l.sealing, l.now = s.key(sealer.PurposePack), l.now.Add(time.Hour)
+		l.sealing, l.now = s.key(keydir.PurposePack), l.now.Add(time.Hour)
 		three := l.seal(5)
 		return []evidence{{one.file, ""}, {two.file, ""}, {three.file, ""}}
 	},
 	"no pack vouches for one sealed after the revocation": func(s *service, l *log) []evidence {
 		one, at := l.seal(5), l.now
 		s.revoke(s.sealing, at)
-		l.sealing = s.key(sealer.PurposePack)
+		l.sealing = s.key(keydir.PurposePack)
 		return []evidence{{one.file, sealer.KeyOutsideWindow}, {l.seal(5).file, ""}}
 	},
 	"a pack that is not sound vouches for none": func(s *service, l *log) []evidence {
 		one := l.seal(5)
 		s.revoke(s.sealing, l.now.Add(time.Second))
-		l.sealing, l.now = s.key(sealer.PurposePack), l.now.Add(time.Hour)
+		l.sealing, l.now = s.key(keydir.PurposePack), l.now.Add(time.Hour)
 		two := l.seal(5)
 		spoilt := bytes.Replace(two.file, []byte("evt_"), []byte("evt-"), 1)
 		return []evidence{{one.file, sealer.KeyRevoked}, {spoilt, sealer.EntryAltered}, {s.directory(l.now), ""}}
@@ -116,7 +118,7 @@ var together = map[string]func(s *service, l *log) []evidence{
 		one, two := l.sealed([][]byte{event}, nil), l.seal(3)
 		three := l.sealed([][]byte{l.notice(), event}, nil)
 		return []evidence{
-			{two.file, ""}, {one.file, ""}, {sealer.AppendPackObject(nil, two.SealedPack, two.events), ""}, {two.file, ""}, {three.file, sealer.EntryRepeated},
+			{two.file, ""}, {one.file, ""}, {pack.AppendObject(nil, two.Pack, two.events), ""}, {two.file, ""}, {three.file, sealer.EntryRepeated},
 		}
 	},
 	"an event of a pack before a gap": func(s *service, l *log) []evidence {
@@ -229,7 +231,7 @@ var together = map[string]func(s *service, l *log) []evidence{
 		thief := s.succeed(l.now)
 		s.revoke(thief.officer, l.now.Add(time.Minute))
 		forged := thief.newLog()
-		forged.signers, forged.sealing = thief.nodes, thief.key(sealer.PurposePack)
+		forged.signers, forged.sealing = thief.nodes, thief.key(keydir.PurposePack)
 		return []evidence{{forged.seal(3).file, verify.KeyMismatch}, {s.directory(l.now.Add(time.Hour)), ""}}
 	},
 	"a thief revokes his successor": func(s *service, l *log) []evidence {
@@ -300,10 +302,10 @@ func TestSubsets(t *testing.T) {
 		l.priced, l.sealing = true, s.sealing
 		l.signers = s.nodes
 		if s.IntN(3) == 0 {
-			l.sealing = s.key(sealer.PurposePack)
+			l.sealing = s.key(keydir.PurposePack)
 		}
 		stolen := l.sealing
-		var packs []*pack
+		var packs []*sealedPack
 		for range 3 + s.IntN(4) {
 			if s.IntN(12) == 0 {
 				fork := *l
@@ -324,7 +326,7 @@ func TestSubsets(t *testing.T) {
 			var set []string
 			for _, p := range packs {
 				for n := []int{0, 1, 1, 1, 2}[s.IntN(5)]; n > 0; n-- {
-					file := [][]byte{p.file, sealer.AppendPackObject(nil, p.SealedPack, p.events)}[s.IntN(2)]
+					file := [][]byte{p.file, pack.AppendObject(nil, p.Pack, p.events)}[s.IntN(2)]
 					switch s.IntN(24) {
 					case 0: // another header, which is not signed
 						file = bytes.Replace(file, []byte(`"packId":"ppk_0`), []byte(`"packId":"ppk_1`), 1)

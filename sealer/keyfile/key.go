@@ -23,7 +23,7 @@ import (
 	"path/filepath"
 	"sync"
 
-	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 )
 
 // Key is a private key and the file that holds it: a crypto.Signer until it is
@@ -51,7 +51,7 @@ func Make(path func(keyID string) string) (*Key, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &Key{Path: path(sealer.KeyID(pub)), Pub: pub, key: key}
+	k := &Key{Path: path(keydir.KeyID(pub)), Pub: pub, key: key}
 	return k, Write(k.Path, pem.EncodeToMemory(&pem.Block{Type: pemType, Bytes: der}), 0o600)
 }
 
@@ -61,7 +61,7 @@ const pemType = "PRIVATE KEY"
 // file that others may read, or that holds another key, is refused.
 func Load(path, keyID string) (*Key, error) {
 	key, err := read(path)
-	if err == nil && sealer.KeyID(key.Public().(ed25519.PublicKey)) != keyID {
+	if err == nil && keydir.KeyID(key.Public().(ed25519.PublicKey)) != keyID {
 		err = errors.New("it holds another key than its name says")
 	}
 	if err != nil {

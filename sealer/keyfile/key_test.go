@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 )
 
 func TestKeyFiles(t *testing.T) {
@@ -19,7 +19,7 @@ func TestKeyFiles(t *testing.T) {
 	in := func(id string) string { return filepath.Join(dir, "pack-"+id+".key") }
 	made, err := Make(in)
 	require.NoError(t, err)
-	id := sealer.KeyID(made.Pub)
+	id := keydir.KeyID(made.Pub)
 	again, err := Load(in(id), id)
 	require.NoError(t, err)
 	require.Equal(t, made.key, again.key)

@@ -20,8 +20,11 @@ import (
 
 	"muniment.example/gate"
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
+	"muniment.example/sealer/settlement"
 )
 
 // Epoch is when the fixture's world begins: its keys are valid from then on.
@@ -58,16 +61,16 @@ type World struct {
 	Tenant   string
 	RootName string
 	VKey     string
-	Keys     []sealer.Key
+	Keys     []keydir.Key
 	Nodes    []*sealer.Signer
 	PackKey  ed25519.PrivateKey
 	Officer  string    // name of the directory key
 	Until    time.Time // the end of its delegation
 	Now      time.Time
 	Tree     *merkle.Tree
-	Previous *sealer.PackRef
-	Rules    []sealer.SettlementRule // of the log
-	Scopes   []sealer.SettlementRight
+	Previous *pack.Ref
+	Rules    []settlement.Rule // of the log
+	Scopes   []settlement.Right
 	Packs    int
 	events   int
 }
@@ -92,19 +95,19 @@ func NewWorld(tb testing.TB) *World {
 		PackKey: PrivateKey("pack"), Officer: "directory", Until: Epoch.AddDate(2, 0, 0)}
 	_, w.VKey = RootKey(tb, w.RootName)
 	w.Keys = append(w.Keys,
-		sealer.NewKey(Public(PrivateKey(w.Officer)), sealer.PurposeDirectory, Epoch),
-		sealer.NewKey(Public(w.PackKey), sealer.PurposePack, Epoch),
-		sealer.NewKey(Public(PrivateKey("sandbox")), sealer.PurposeSandbox, Epoch))
+		keydir.NewKey(Public(PrivateKey(w.Officer)), keydir.PurposeDirectory, Epoch),
+		keydir.NewKey(Public(w.PackKey), keydir.PurposePack, Epoch),
+		keydir.NewKey(Public(PrivateKey("sandbox")), keydir.PurposeSandbox, Epoch))
 	for _, name := range []string{"nod_a", "nod_b"} {
 		key := PrivateKey(name)
-		w.Keys = append(w.Keys, sealer.NewKey(Public(key), sealer.PurposeReceipt, Epoch))
-		w.Nodes = append(w.Nodes, &sealer.Signer{KeyID: sealer.KeyID(Public(key)), Node: name, Key: key})
+		w.Keys = append(w.Keys, keydir.NewKey(Public(key), keydir.PurposeReceipt, Epoch))
+		w.Nodes = append(w.Nodes, &sealer.Signer{KeyID: keydir.KeyID(Public(key)), Node: name, Key: key})
 	}
 	return w
 }
 
 // Key returns the directory's entry of a key, to be changed.
-func (w *World) Key(id string) *sealer.Key {
+func (w *World) Key(id string) *keydir.Key {
 	for i := range w.Keys {
 		if w.Keys[i].KeyID == id {
 			return &w.Keys[i]
@@ -119,10 +122,10 @@ func (w *World) Directory() []byte {
 	w.TB.Helper()
 	root, _ := RootKey(w.TB, w.RootName)
 	key := PrivateKey(w.Officer)
-	delegation, err := sealer.Delegate(root, Public(key), w.Key(sealer.KeyID(Public(key))).NotBefore, w.Until)
+	delegation, err := keydir.Delegate(root, Public(key), w.Key(keydir.KeyID(Public(key))).NotBefore, w.Until)
 	require.NoError(w.TB, err)
-	text, err := sealer.SignDirectory(&sealer.Directory{
-		Keys: w.Keys, IssuedAt: w.Now, SnapshotID: sealer.KeyID(Public(key)), Delegation: delegation,
+	text, err := keydir.Sign(&keydir.Directory{
+		Keys: w.Keys, IssuedAt: w.Now, SnapshotID: keydir.KeyID(Public(key)), Delegation: delegation,
 	}, key)
 	require.NoError(w.TB, err)
 	return text
@@ -228,7 +231,7 @@ func (w *World) PackID(n int) string {
 }
 
 // Seal builds the next pack of the log.
-func (w *World) Seal(events [][]byte, change ...func(*sealer.PackConfig)) *sealer.SealedPack {
+func (w *World) Seal(events [][]byte, change ...func(*pack.Config)) *pack.Pack {
 	w.TB.Helper()
 	p, err := w.TrySeal(events, change...)
 	require.NoError(w.TB, err)
@@ -239,26 +242,26 @@ func (w *World) Seal(events [][]byte, change ...func(*sealer.PackConfig)) *seale
 }
 
 // TrySeal is Seal, which may be refused.
-func (w *World) TrySeal(events [][]byte, change ...func(*sealer.PackConfig)) (*sealer.SealedPack, error) {
+func (w *World) TrySeal(events [][]byte, change ...func(*pack.Config)) (*pack.Pack, error) {
 	w.TB.Helper()
 	return w.Builder(events, change...).Seal()
 }
 
 // Builder is that of the next pack, with the events.
-func (w *World) Builder(events [][]byte, change ...func(*sealer.PackConfig)) *sealer.PackBuilder {
+func (w *World) Builder(events [][]byte, change ...func(*pack.Config)) *pack.Builder {
 	w.TB.Helper()
 	w.Now = w.Now.Add(time.Second)
-	cfg := sealer.PackConfig{
+	cfg := pack.Config{
 		PackID: w.PackID(w.Packs + 1), TenantID: w.Tenant, Before: w.Tree, Previous: w.Previous,
 		SealedAt: w.Now, Directory: w.Directory(), Key: w.PackKey, Rules: w.Rules, Rate: rate.Rating.Rate,
-		Rights: func(_ *sealer.ScopeNames, ids []string) ([]sealer.SettlementRight, error) {
-			return slices.DeleteFunc(slices.Clone(w.Scopes), func(r sealer.SettlementRight) bool { return !slices.Contains(ids, r.RightID) }), nil
+		Rights: func(_ *settlement.ScopeNames, ids []string) ([]settlement.Right, error) {
+			return slices.DeleteFunc(slices.Clone(w.Scopes), func(r settlement.Right) bool { return !slices.Contains(ids, r.RightID) }), nil
 		},
 	}
 	for _, c := range change {
 		c(&cfg)
 	}
-	b, err := sealer.NewPackBuilder(cfg)
+	b, err := pack.NewBuilder(cfg)
 	require.NoError(w.TB, err)
 	for _, e := range events {
 		b.Add(e)
@@ -267,10 +270,10 @@ func (w *World) Builder(events [][]byte, change ...func(*sealer.PackConfig)) *se
 }
 
 // Bundle is the pack as NDJSON.
-func Bundle(tb testing.TB, p *sealer.SealedPack, events [][]byte) []byte {
+func Bundle(tb testing.TB, p *pack.Pack, events [][]byte) []byte {
 	tb.Helper()
 	var out bytes.Buffer
-	w := sealer.NewBundleWriter(&out, p)
+	w := pack.NewBundleWriter(&out, p)
 	for _, e := range events {
 		require.NoError(tb, w.Add(e))
 	}

@@ -12,6 +12,8 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/settlement"
+	"muniment.example/sealer/statement"
 )
 
 // keptReceipt is what a pack keeps of a metered receipt for statements. There may be millions.
@@ -52,7 +54,7 @@ func (s *statementFile) covers(at int64) bool {
 }
 
 // rulesAt returns the rules that a log holds at a size; not ok if the given packs don't show them.
-func (v *verification) rulesAt(tenantID string, size uint64) (rules []sealer.SettlementRule, ok bool) {
+func (v *verification) rulesAt(tenantID string, size uint64) (rules []settlement.Rule, ok bool) {
 	if size == 0 {
 		return nil, true
 	}
@@ -65,15 +67,15 @@ func (v *verification) rulesAt(tenantID string, size uint64) (rules []sealer.Set
 			return c.header.Rules(), true
 		}
 		before, ok := v.rulesAt(tenantID, c.header.FirstIndex)
-		return sealer.RulesAt(size, before, c.conduct.rules), ok
+		return settlement.RulesAt(size, before, c.conduct.rules), ok
 	}
 	return nil, false
 }
 
 // terms are those after the given statements, which were issued in that order, with the rules that the log
 // holds at an end; nil if the given packs don't show the rules of all.
-func (s *statementFile) terms(v *verification, issued []statementIssued, at *sealer.StatementAsOf) (*sealer.Terms, error) {
-	missing := func(size uint64, of string) (*sealer.Terms, error) {
+func (s *statementFile) terms(v *verification, issued []statementIssued, at *statement.PackRef) (*statement.Terms, error) {
+	missing := func(size uint64, of string) (*statement.Terms, error) {
 		s.say(StatementUnproven, "no given packs hold the rules at %d events, up to which %s states: the receipts can't be rated", size, of)
 		return nil, nil
 	}
@@ -81,24 +83,24 @@ func (s *statementFile) terms(v *verification, issued []statementIssued, at *sea
 	if !ok {
 		return missing(at.TreeSize, s.said.StatementID)
 	}
-	var issues []sealer.Issue
-	rules := make(map[uint64][]sealer.SettlementRule)
+	var issues []statement.Issue
+	rules := make(map[uint64][]settlement.Rule)
 	for _, e := range issued {
 		if rules[e.TreeSize] == nil {
 			if rules[e.TreeSize], ok = v.rulesAt(s.said.TenantID, e.TreeSize); !ok {
 				return missing(e.TreeSize, e.id)
 			}
 		}
-		issues = append(issues, sealer.Issue{
+		issues = append(issues, statement.Issue{
 			Of: e.first(), Voids: e.VoidReason != nil, From: e.From, To: e.To, Currency: e.Currency, CounterpartyID: e.CounterpartyID, TreeSize: e.TreeSize, Rules: rules[e.TreeSize],
 		})
 	}
-	return sealer.NewTerms(v.rating, issues, own)
+	return statement.NewTerms(v.rating, issues, own)
 }
 
 // recompute computes the statement from the packs. before are the events of the statements with which
 // its period overlaps, previous is what it corrects, nil if that is not at hand.
-func (s *statementFile) recompute(v *verification, before []statementIssued, previous *sealer.Statement) {
+func (s *statementFile) recompute(v *verification, before []statementIssued, previous *statement.Statement) {
 	if v.rating.Rate == nil || v.rating.Adjust == nil || v.rating.Precedence == nil || v.rating.Months == nil {
 		s.say(StatementAmount, "there are settlement rules, but no Rate was given")
 		return
@@ -146,7 +148,7 @@ func (s *statementFile) recompute(v *verification, before []statementIssued, pre
 
 // months reports whether the statement's months, and since when it counts, are what its rules make of them,
 // and finds those of the statement that it corrects.
-func (s *statementFile) months(v *verification, now, then *sealer.Terms, previous *sealer.Statement) bool {
+func (s *statementFile) months(v *verification, now, then *statement.Terms, previous *statement.Statement) bool {
 	computed, around, before := s.said, s.said, s.said
 	around.From.Time, around.To.Time = s.said.From.Add(-zonesApart), s.said.To.Add(zonesApart)
 	err := errors.Join(computed.Reach(v.rating, now), around.Reach(v.rating, now), before.Reach(v.rating, then))
@@ -163,13 +165,13 @@ func (s *statementFile) months(v *verification, now, then *sealer.Terms, previou
 		return false
 	}
 	switch {
-	case errors.Is(err, sealer.ErrTimeZone):
+	case errors.Is(err, settlement.ErrTimeZone):
 		s.say(StatementUnproven, "%v: its months can't be judged", err)
 	case err != nil:
 		s.say(StatementRule, "%v", err)
 	case s.moved(around.Months):
 		s.say(StatementUnproven, "its months begin or end at other moments than by the time zones that this machine knows: %v, the statement says %v", computed.Months, s.said.Months)
-	case !slices.EqualFunc(s.said.Months, computed.Months, func(a, b sealer.StatementMonth) bool {
+	case !slices.EqualFunc(s.said.Months, computed.Months, func(a, b settlement.Month) bool {
 		return sameMonth(a, b) && a.From.Equal(b.From.Time) && a.To.Equal(b.To.Time)
 	}):
 		s.say(StatementRule, "its rules adjust the months %v, the statement says %v", computed.Months, s.said.Months)
@@ -199,9 +201,9 @@ const zonesApart = 26 * time.Hour
 
 // moved reports whether a month of the statement begins or ends otherwise than in others, which are by the time
 // zones that this machine knows, and by no more than the rules of zones change.
-func (s *statementFile) moved(known []sealer.StatementMonth) bool {
-	return slices.ContainsFunc(s.said.Months, func(m sealer.StatementMonth) bool {
-		i := slices.IndexFunc(known, func(k sealer.StatementMonth) bool { return sameMonth(k, m) })
+func (s *statementFile) moved(known []settlement.Month) bool {
+	return slices.ContainsFunc(s.said.Months, func(m settlement.Month) bool {
+		i := slices.IndexFunc(known, func(k settlement.Month) bool { return sameMonth(k, m) })
 		if i < 0 {
 			return false
 		}
@@ -210,7 +212,7 @@ func (s *statementFile) moved(known []sealer.StatementMonth) bool {
 	})
 }
 
-func sameMonth(a, b sealer.StatementMonth) bool {
+func sameMonth(a, b settlement.Month) bool {
 	return a.Month == b.Month && a.TimeZone == b.TimeZone
 }
 
@@ -220,7 +222,7 @@ const clocksApart = time.Hour
 
 // statedReceipts are the receipts of a statement: sums over those that no terms distinguish.
 type statedReceipts struct {
-	free, held []sealer.Metered
+	free, held []settlement.Metered
 	packs      int
 }
 
@@ -232,19 +234,19 @@ type statedKey struct {
 }
 
 // settle computes statements about the receipts.
-func (c statedReceipts) settle(by sealer.Rating, t *sealer.Terms, s *sealer.Statement) error {
-	return sealer.Settle(by, t, slices.Values(c.free), slices.Values(c.held), s)
+func (c statedReceipts) settle(by settlement.Rating, t *statement.Terms, s *statement.Statement) error {
+	return statement.Settle(by, t, slices.Values(c.free), slices.Values(c.held), s)
 }
 
 // below returns the receipts below a leaf, which must be an end of the terms.
 func (c statedReceipts) below(leaf uint64) statedReceipts {
-	behind := func(m sealer.Metered) bool { return m.Leaf >= leaf }
+	behind := func(m settlement.Metered) bool { return m.Leaf >= leaf }
 	return statedReceipts{slices.DeleteFunc(slices.Clone(c.free), behind), slices.DeleteFunc(slices.Clone(c.held), behind), c.packs}
 }
 
 // receipts adds up the packs up to the end of the log that is stated, if all are there that can hold a
 // receipt of the period: no receipt is sealed before it is rendered.
-func (s *statementFile) receipts(terms ...*sealer.Terms) (all statedReceipts, whole bool) {
+func (s *statementFile) receipts(terms ...*statement.Terms) (all statedReceipts, whole bool) {
 	var edges []int64
 	var ends []uint64
 	moments := s.said.Edges()
@@ -259,7 +261,7 @@ func (s *statementFile) receipts(terms ...*sealer.Terms) (all statedReceipts, wh
 	}
 	slices.Sort(edges)
 	slices.Sort(ends)
-	sums, rights := make(map[statedKey]*sealer.Metered), make(map[string]*sealer.SettlementRight)
+	sums, rights := make(map[statedKey]*settlement.Metered), make(map[string]*settlement.Right)
 	for i := range s.said.Rights {
 		rights[s.said.Rights[i].RightID] = &s.said.Rights[i]
 	}
@@ -291,22 +293,22 @@ func (s *statementFile) receipts(terms ...*sealer.Terms) (all statedReceipts, wh
 }
 
 // count adds a receipt to the sum of those like it.
-func (s *statementFile) count(sums map[statedKey]*sealer.Metered, c *packCheck, r *keptReceipt, edges []int64, ends []uint64) {
+func (s *statementFile) count(sums map[statedKey]*settlement.Metered, c *packCheck, r *keptReceipt, edges []int64, ends []uint64) {
 	n := &c.names[r.names]
 	if !s.covers(r.renderedAt) {
 		return
 	}
 	state := s.out.state(r, n.rightID)
-	if state == sealer.ExclusionUpheld {
+	if state == statement.ExclusionUpheld {
 		return
 	}
 	leaf := c.header.FirstIndex + uint64(r.entry)
 	edge, _ := slices.BinarySearch(edges, r.renderedAt+1)
 	end, _ := slices.BinarySearch(ends, leaf+1)
-	k := statedKey{*n, edge, end, state == sealer.ExclusionHeld}
+	k := statedKey{*n, edge, end, state == statement.ExclusionHeld}
 	sum := sums[k]
 	if sum == nil {
-		sum = &sealer.Metered{
+		sum = &settlement.Metered{
 			RightID: n.rightID, BasisID: n.basisID, Substrate: n.substrate, MeteringBasis: n.meteringBasis, Completion: n.completion,
 			RenderedAt: time.UnixMilli(r.renderedAt).UTC(), Leaf: leaf,
 		}
@@ -319,11 +321,11 @@ func (s *statementFile) count(sums map[statedKey]*sealer.Metered, c *packCheck, 
 
 // differsFrom describes the first difference between a statement and what was computed; the code is
 // empty if there is none.
-func differsFrom(s, computed *sealer.Statement) (sealer.Code, string) {
-	key := func(l sealer.StatementLine) string {
+func differsFrom(s, computed *statement.Statement) (sealer.Code, string) {
+	key := func(l statement.Line) string {
 		return strings.Join([]string{l.RightID, l.MeteringBasis, l.RuleID, fmt.Sprint(l.RuleLeaf)}, " ")
 	}
-	made := make(map[string]sealer.StatementLine)
+	made := make(map[string]statement.Line)
 	for _, l := range computed.Lines {
 		made[key(l)] = l
 	}
@@ -349,9 +351,9 @@ func differsFrom(s, computed *sealer.Statement) (sealer.Code, string) {
 		return StatementReceipts, "the statement lacks the line of " + name
 	}
 	switch {
-	case !slices.EqualFunc(s.Rights, computed.Rights, sealer.SameRight):
+	case !slices.EqualFunc(s.Rights, computed.Rights, settlement.SameRight):
 		return StatementRule, fmt.Sprintf("its rules name %v of the rights of its receipts, the statement says %v", computed.Rights, s.Rights)
-	case !slices.EqualFunc(s.Adjustments, computed.Adjustments, func(a, b sealer.StatementAdjustment) bool {
+	case !slices.EqualFunc(s.Adjustments, computed.Adjustments, func(a, b statement.Adjustment) bool {
 		return a.Amount == b.Amount && a.Month == b.Month && a.TimeZone == b.TimeZone && a.Reason == b.Reason && a.RuleID == b.RuleID && a.RuleLeaf == b.RuleLeaf && slices.Equal(a.Shares, b.Shares)
 	}):
 		return StatementRule, fmt.Sprintf("tiers, minimums and caps make %v, the statement says %v", computed.Adjustments, s.Adjustments)

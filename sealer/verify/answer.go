@@ -17,6 +17,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/checkpoint"
 )
 
 // answerReader reads JSON with any spacing and order, whose objects have exactly the members
@@ -218,5 +219,5 @@ func readNote(text string) (string, error) {
 	if !strings.HasPrefix(text, startOfAnswer) {
 		return oneNewline(text), nil
 	}
-	return sealer.ParseNote(unwrap(text))
+	return checkpoint.ParseNote(unwrap(text))
 }

@@ -16,12 +16,14 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/keydir"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
 	"muniment.example/sealer/sealertest"
 )
 
 // answered is a key as the sandbox answers with it.
-func answered(k sealer.Key) string {
+func answered(k keydir.Key) string {
 	at := func(t *time.Time) string {
 		if t == nil {
 			return "null"
@@ -37,7 +39,7 @@ func packAnswer(pack []byte, beside string) string {
 	return `{"ok":true,"data":{"pack":` + string(pack) + `,"verificationKey":` + beside + `}}`
 }
 
-func keysAnswer(keys ...sealer.Key) string {
+func keysAnswer(keys ...keydir.Key) string {
 	var list []string
 	for _, k := range keys {
 		list = append(list, answered(k))
@@ -52,8 +54,8 @@ func sandboxWorld(tb testing.TB) *world {
 	w := newWorld(tb)
 	w.Tenant = sealertest.TenantID("visitor")
 	node := sealertest.PrivateKey("nod_sandbox")
-	w.PackKey, w.Nodes = sealertest.PrivateKey("sandbox"), []*sealer.Signer{{KeyID: sealer.KeyID(sealertest.Public(node)), Node: "nod_sandbox", Key: node}}
-	w.Keys = append(w.Keys, sealer.NewKey(sealertest.Public(node), sealer.PurposeSandbox, sealertest.Epoch))
+	w.PackKey, w.Nodes = sealertest.PrivateKey("sandbox"), []*sealer.Signer{{KeyID: keydir.KeyID(sealertest.Public(node)), Node: "nod_sandbox", Key: node}}
+	w.Keys = append(w.Keys, keydir.NewKey(sealertest.Public(node), keydir.PurposeSandbox, sealertest.Epoch))
 	return w
 }
 
@@ -65,17 +67,17 @@ func TestPackAnswer(t *testing.T) {
 	p1 := w.Seal(first)
 	second := w.Run(2)
 	later := sealertest.PrivateKey("the next of the sandbox")
-	w.Keys = append(w.Keys, sealer.NewKey(sealertest.Public(later), sealer.PurposeSandbox, sealertest.Epoch))
-	p2 := w.Seal(second, func(c *sealer.PackConfig) { c.Key = later })
-	pack, next := sealer.AppendPackObject(nil, p1, first), sealer.AppendPackObject(nil, p2, second)
+	w.Keys = append(w.Keys, keydir.NewKey(sealertest.Public(later), keydir.PurposeSandbox, sealertest.Epoch))
+	p2 := w.Seal(second, func(c *pack.Config) { c.Key = later })
+	object, next := pack.AppendObject(nil, p1, first), pack.AppendObject(nil, p2, second)
 	signer, node := *w.Key(p1.Header.SigningKeyID), *w.Key(w.Nodes[0].KeyID)
 	sealedAt := p1.Header.SealedAt
 	at := func(d time.Duration) *time.Time { at := sealedAt.Add(d); return &at }
-	with := func(change func(*sealer.Key)) sealer.Key { k := signer; change(&k); return k }
-	ends := func(d time.Duration) sealer.Key { return with(func(k *sealer.Key) { k.NotAfter = at(d) }) }
-	revoked := func(d time.Duration) sealer.Key { return with(func(k *sealer.Key) { k.RevokedAt = at(d) }) }
-	good := packAnswer(pack, answered(signer))
-	of := func(k sealer.Key) string { return packAnswer(pack, answered(k)) }
+	with := func(change func(*keydir.Key)) keydir.Key { k := signer; change(&k); return k }
+	ends := func(d time.Duration) keydir.Key { return with(func(k *keydir.Key) { k.NotAfter = at(d) }) }
+	revoked := func(d time.Duration) keydir.Key { return with(func(k *keydir.Key) { k.RevokedAt = at(d) }) }
+	good := packAnswer(object, answered(signer))
+	of := func(k keydir.Key) string { return packAnswer(object, answered(k)) }
 	edit := func(old, new string) string {
 		require.Equal(t, 1, strings.Count(good, old), old)
 		return strings.Replace(good, old, new, 1)
@@ -107,7 +109,7 @@ func TestPackAnswer(t *testing.T) {
 		"as it was answered":      {all, good, nil},
 		"with a newline":          {all, good + "\n", nil},
 		"the data":                {all, good[len(startOfAnswer) : len(good)-1], nil},
-		"the pack":                {all, string(pack), nil},
+		"the pack":                {all, string(object), nil},
 		"a list in another order": {keysAnswer(node, signer), good, nil},
 		"the bare list":           {strings.TrimSuffix(strings.TrimPrefix(all, startOfAnswer), `,"contractVersion":"ws30.v1"}`), good, nil},
 		"an older answer":         {keysAnswer(ends(time.Hour), node), good, nil},
@@ -119,23 +121,23 @@ func TestPackAnswer(t *testing.T) {
 		"ok again":           {all, edit(`{"ok":true`, `{"ok":true,"ok":true`), []sealer.Code{FormatUnknown}},
 		"a version":          {all, strings.TrimSuffix(good, "}") + endOfAnswer, []sealer.Code{FormatInvalid}},
 		"two newlines":       {all, good + "\n\n", []sealer.Code{FormatInvalid}},
-		"a newline, alone":   {all, string(pack) + "\n", []sealer.Code{FormatInvalid}},
-		"the pack in data":   {all, startOfAnswer + string(pack) + "}", []sealer.Code{FormatInvalid}},
+		"a newline, alone":   {all, string(object) + "\n", []sealer.Code{FormatInvalid}},
+		"the pack in data":   {all, startOfAnswer + string(object) + "}", []sealer.Code{FormatInvalid}},
 		"a space":            {all, edit(`"data":{`, `"data": {`), []sealer.Code{FormatUnknown}},
 		"a space inside":     {all, edit(`,"verificationKey":`, `, "verificationKey":`), []sealer.Code{FormatInvalid}},
-		"no key":             {all, packAnswer(pack, "null"), []sealer.Code{FormatInvalid}},
-		"the key first":      {all, startOfAnswer + `{"verificationKey":` + answered(signer) + `,"pack":` + string(pack) + `}}`, []sealer.Code{FormatUnknown}},
-		"two keys":           {all, packAnswer(pack, answered(signer)+`,"verificationKey":`+answered(signer)), []sealer.Code{FormatInvalid}},
-		"a member more":      {all, packAnswer(pack, strings.TrimSuffix(answered(signer), "}")+`,"use":"sig"}`), []sealer.Code{FormatInvalid}},
-		"a member twice":     {all, packAnswer(pack, strings.Replace(answered(signer), `"notAfter":null`, `"notAfter":null,"notAfter":null`, 1)), []sealer.Code{FormatInvalid}},
+		"no key":             {all, packAnswer(object, "null"), []sealer.Code{FormatInvalid}},
+		"the key first":      {all, startOfAnswer + `{"verificationKey":` + answered(signer) + `,"pack":` + string(object) + `}}`, []sealer.Code{FormatUnknown}},
+		"two keys":           {all, packAnswer(object, answered(signer)+`,"verificationKey":`+answered(signer)), []sealer.Code{FormatInvalid}},
+		"a member more":      {all, packAnswer(object, strings.TrimSuffix(answered(signer), "}")+`,"use":"sig"}`), []sealer.Code{FormatInvalid}},
+		"a member twice":     {all, packAnswer(object, strings.Replace(answered(signer), `"notAfter":null`, `"notAfter":null,"notAfter":null`, 1)), []sealer.Code{FormatInvalid}},
 		"another pack":       {all, packAnswer(next, answered(signer)), []sealer.Code{sealer.KeyUnknown}},
 		"the node's key":     {all, of(node), []sealer.Code{KeyMismatch}},
-		"a stranger's key":   {all, of(sealer.NewKey(sealertest.Public(sealertest.PrivateKey("stranger")), sealer.PurposeSandbox, sealertest.Epoch)), []sealer.Code{KeyMismatch}},
-		"another id":         {all, of(with(func(k *sealer.Key) { k.KeyID = node.KeyID })), []sealer.Code{KeyMismatch}},
-		"another half":       {all, of(with(func(k *sealer.Key) { k.PublicKey = node.PublicKey })), []sealer.Code{KeyMismatch}},
-		"another algorithm":  {all, of(with(func(k *sealer.Key) { k.Algorithm = "ed448" })), []sealer.Code{KeyMismatch}},
-		"another purpose":    {all, of(with(func(k *sealer.Key) { k.Purpose = sealer.PurposePack })), []sealer.Code{KeyMismatch}},
-		"another beginning":  {all, of(with(func(k *sealer.Key) { k.NotBefore = *at(-time.Minute) })), []sealer.Code{KeyMismatch}},
+		"a stranger's key":   {all, of(keydir.NewKey(sealertest.Public(sealertest.PrivateKey("stranger")), keydir.PurposeSandbox, sealertest.Epoch)), []sealer.Code{KeyMismatch}},
+		"another id":         {all, of(with(func(k *keydir.Key) { k.KeyID = node.KeyID })), []sealer.Code{KeyMismatch}},
+		"another half":       {all, of(with(func(k *keydir.Key) { k.PublicKey = node.PublicKey })), []sealer.Code{KeyMismatch}},
+		"another algorithm":  {all, of(with(func(k *keydir.Key) { k.Algorithm = "ed448" })), []sealer.Code{KeyMismatch}},
+		"another purpose":    {all, of(with(func(k *keydir.Key) { k.Purpose = keydir.PurposePack })), []sealer.Code{KeyMismatch}},
+		"another beginning":  {all, of(with(func(k *keydir.Key) { k.NotBefore = *at(-time.Minute) })), []sealer.Code{KeyMismatch}},
 		"another end":        {keysAnswer(ends(time.Hour), node), of(ends(2 * time.Hour)), []sealer.Code{KeyMismatch}},
 		"other revocations":  {keysAnswer(revoked(time.Hour), node), of(revoked(2 * time.Hour)), []sealer.Code{KeyMismatch, sealer.KeyRevoked}},
 		"not trusted":        {keysAnswer(node), good, []sealer.Code{sealer.KeyUnknown}},
@@ -159,15 +161,15 @@ func TestPackAnswer(t *testing.T) {
 		require.ErrorIs(t, err, errNoAnchor)
 	})
 	t.Run("vouched for", func(t *testing.T) {
-		keys := keysAnswer(signer, node, *w.Key(sealer.KeyID(sealertest.Public(later))))
-		r := judge(t, "", keys, of(revoked(time.Millisecond)), packAnswer(next, answered(*w.Key(sealer.KeyID(sealertest.Public(later))))))
+		keys := keysAnswer(signer, node, *w.Key(keydir.KeyID(sealertest.Public(later))))
+		r := judge(t, "", keys, of(revoked(time.Millisecond)), packAnswer(next, answered(*w.Key(keydir.KeyID(sealertest.Public(later))))))
 		require.Equal(t, [][]sealer.Code{nil, nil}, fails(r))
 		require.Contains(t, remarks(r.Files[0]), ChainVouched)
 	})
 	t.Run("every byte around the pack", func(t *testing.T) {
-		from := strings.Index(good, string(pack))
+		from := strings.Index(good, string(object))
 		for i := range good {
-			if i >= from && i < from+len(pack) {
+			if i >= from && i < from+len(object) {
 				continue
 			}
 			spoilt := []byte(good)
@@ -191,11 +193,11 @@ func TestPackAnswer(t *testing.T) {
 // TestKeysAnswer: keys that are trusted are listed once, in full and in one form, and not
 // in the answer to a refused request. What is wrong is named with its place.
 func TestKeysAnswer(t *testing.T) {
-	k := sealer.NewKey(sealertest.Public(sealertest.PrivateKey("sandbox")), sealer.PurposeSandbox, sealertest.Epoch)
+	k := keydir.NewKey(sealertest.Public(sealertest.PrivateKey("sandbox")), keydir.PurposeSandbox, sealertest.Epoch)
 	good := keysAnswer(k)
 	d, err := readKeys([]byte(good + "\n"))
 	require.NoError(t, err)
-	require.Equal(t, []sealer.Key{k}, d.Keys)
+	require.Equal(t, []keydir.Key{k}, d.Keys)
 	edit := func(old, new string) string {
 		require.Contains(t, good, old)
 		return strings.Replace(good, old, new, 1)
@@ -223,7 +225,7 @@ func TestKeysAnswer(t *testing.T) {
 		edit(`.000Z","notAfter"`, `Z","notAfter"`):             `"/data/keys/0/notBefore": "2026-05-01T12:00:00Z" is not a time`,
 		edit(`"ed25519"`, `"Ed25519"`):                         `"/data/keys/0/algorithm": want "ed25519"`,
 		edit(k.PublicKey, k.PublicKey+"="):                     `"/data/keys/0/publicKey": `,
-		edit(sealer.PurposeSandbox, ""):                        `"/data/keys/0/purpose": want a non-empty string`,
+		edit(keydir.PurposeSandbox, ""):                        `"/data/keys/0/purpose": want a non-empty string`,
 		edit(`"snapshotId":"`, `"snapshotId":7,"a":"`):         `"/data/a": there is no such member`,
 		"":    "it is empty",
 		" \n": "it is empty",

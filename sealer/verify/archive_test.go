@@ -11,7 +11,9 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/checkpoint"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -20,7 +22,7 @@ type archive struct {
 	*world
 	row    []byte // hashes of the nodes
 	events [][]byte
-	packs  []*sealer.SealedPack
+	packs  []*pack.Pack
 	ends   []uint64 // size of the log after each pack
 	grown  *merkle.Tree
 
@@ -64,11 +66,11 @@ func (a *archive) read(n merkle.Node) (merkle.Hash, error) {
 }
 
 // inclusion proves a leaf under the checkpoint of a pack.
-func (a *archive) inclusion(leaf, pack int) *sealer.InclusionProof {
+func (a *archive) inclusion(leaf, pack int) *checkpoint.InclusionProof {
 	a.TB.Helper()
 	hashes, err := merkle.ProveInclusion(uint64(leaf), a.ends[pack], a.read)
 	require.NoError(a.TB, err)
-	return &sealer.InclusionProof{Index: uint64(leaf), Hashes: hashes, Checkpoint: a.packs[pack].Header.Checkpoint}
+	return &checkpoint.InclusionProof{Index: uint64(leaf), Hashes: hashes, Checkpoint: a.packs[pack].Header.Checkpoint}
 }
 
 // home is the pack that holds a leaf.
@@ -94,7 +96,7 @@ func (a *archive) consistency(from, to int) []byte {
 	a.TB.Helper()
 	hashes, err := merkle.ProveConsistency(a.ends[from], a.ends[to], a.read)
 	require.NoError(a.TB, err)
-	p := sealer.ConsistencyProof{Hashes: hashes, From: a.packs[from].Header.Checkpoint, To: a.packs[to].Header.Checkpoint}
+	p := checkpoint.ConsistencyProof{Hashes: hashes, From: a.packs[from].Header.Checkpoint, To: a.packs[to].Header.Checkpoint}
 	return wrap(p.Append(nil))
 }
 
@@ -103,9 +105,9 @@ func (a *archive) checkpointAnswer(pack int) []byte {
 }
 
 // export exports leaves.
-func (a *archive) export(first, count int, change ...func(*sealer.ExportHeader)) []byte {
+func (a *archive) export(first, count int, change ...func(*pack.ExportHeader)) []byte {
 	a.TB.Helper()
-	h := sealer.ExportHeader{Count: uint64(count), FirstIndex: uint64(first), TenantID: a.Tenant, Directory: a.Directory()}
+	h := pack.ExportHeader{Count: uint64(count), FirstIndex: uint64(first), TenantID: a.Tenant, Directory: a.Directory()}
 	from, to := a.home(first), a.home(first+count-1)
 	for _, p := range a.packs[from : to+1] {
 		h.Checkpoints = append(h.Checkpoints, p.Header.Checkpoint)
@@ -195,7 +197,7 @@ func TestBeforeIsTheTreeOfThePackBefore(t *testing.T) {
 	a := newArchive(t, 4, 1, 3, 9, 2)
 	tree := merkle.NewTree()
 	for _, p := range a.packs {
-		h, err := sealer.ParsePackHeader(p.HeaderText)
+		h, err := pack.ParseHeader(p.HeaderText)
 		require.NoError(t, err)
 		before, err := h.Before()
 		require.NoError(t, err)

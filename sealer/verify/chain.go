@@ -9,13 +9,15 @@ import (
 	"time"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/checkpoint"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/pack"
 )
 
 // packFile is a file with a pack. header is empty if it can't be read.
 type packFile struct {
 	report *FileReport
-	header sealer.PackHeader
+	header pack.Header
 }
 
 // openPack reads a pack's header, and the directory in it: the newest directory
@@ -27,7 +29,7 @@ func (v *verification) openPack(f *FileReport) *packFile {
 		return p // log opens it again, and reports this
 	}
 	defer file.Close()
-	if r, err := sealer.ReadPack(file); err == nil {
+	if r, err := pack.Read(file); err == nil {
 		p.header = *r.Header()
 		_ = v.names.Add(p.header.Rules()) // a verdict says of a rule that it can't be read
 		v.trust.learn(p.header.Directory) // the verdict comes with the pack's others
@@ -41,9 +43,9 @@ func (v *verification) log(ctx context.Context, packs []*packFile) {
 		return cmp.Or(cmp.Compare(a.header.FirstIndex, b.header.FirstIndex),
 			cmp.Compare(a.header.TreeSize, b.header.TreeSize))
 	})
-	h := sealer.NewHistory() // of the sound packs that end before the one to be judged
-	var last *packCheck      // that is sound, of which h does not know yet
-	var whole []*packCheck   // what is not says nothing of others: anybody can have written it
+	h := pack.NewHistory() // of the sound packs that end before the one to be judged
+	var last *packCheck    // that is sound, of which h does not know yet
+	var whole []*packCheck // what is not says nothing of others: anybody can have written it
 	for _, p := range packs {
 		if last != nil && last.header.TreeSize <= p.header.FirstIndex {
 			h.Join(last.ledger)
@@ -69,7 +71,7 @@ func (v *verification) log(ctx context.Context, packs []*packFile) {
 			c.forget()
 		}
 	}
-	named := make(map[sealer.PackRef]bool) // by the sound packs behind
+	named := make(map[pack.Ref]bool) // by the sound packs behind
 	for _, p := range slices.Backward(packs) {
 		c := p.report.pack
 		if c.header != nil {
@@ -88,7 +90,7 @@ func (v *verification) learnPack(f *FileReport, c *packCheck) {
 	if c.header == nil || c.failed() {
 		return
 	}
-	h, k := c.header, v.known(sealer.Origin(c.header.TenantID))
+	h, k := c.header, v.known(checkpoint.Origin(c.header.TenantID))
 	k.learn(f, h.TreeSize, h.RootHash, h.SealedAt)
 	if h.Previous != nil {
 		k.learn(f, h.FirstIndex, h.Previous.RootHash, h.SealedAt)
@@ -101,7 +103,7 @@ func (v *verification) learnPack(f *FileReport, c *packCheck) {
 func (v *verification) needsLeaves() bool { return v.expected || !v.proofs.empty() }
 
 // pack verifies the pack that a file holds.
-func (v *verification) pack(ctx context.Context, f *FileReport, h *sealer.History) *packCheck {
+func (v *verification) pack(ctx context.Context, f *FileReport, h *pack.History) *packCheck {
 	c := &packCheck{trust: v.trust, rate: v.rating.Rate, statements: v.statements, scopes: &v.names, leaves: v.needsLeaves()}
 	c.seen = func(index int, d *sealer.RecordedDelivery) {
 		v.sight(f, d, c.header.SealedAt, "entry %d of pack %s", index, c.header.PackID)
@@ -140,7 +142,7 @@ func (c *packCheck) forget() {
 // link compares the pack with those before it in the order of leaves.
 func (c *packCheck) link(before []*packCheck) {
 	h := c.header
-	var last *sealer.PackHeader // of those that reach furthest
+	var last *pack.Header // of those that reach furthest
 	for _, p := range before {
 		b := p.header
 		switch {
@@ -208,7 +210,7 @@ func (s *span) root(size uint64) (merkle.Hash, bool) {
 }
 
 // spanOf is the span of a file whose entries a ledger has folded.
-func spanOf(l *sealer.Ledger, f *FileReport, before *merkle.Tree, by time.Time) *span {
+func spanOf(l *pack.Ledger, f *FileReport, before *merkle.Tree, by time.Time) *span {
 	return &span{f, before, l.Next(), l.Tree.Root(), l.Leaves, by}
 }
 

@@ -8,8 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
 	"muniment.example/sealer/sealertest"
+	"muniment.example/sealer/settlement"
 )
 
 // repetitive is a log of three packs. The third repeats an event of the first, which a service
@@ -21,7 +23,7 @@ func (w *world) repetitive(t *testing.T) (one, two, again, three []byte) {
 	second := [][]byte{w.Note("right.revoked")}
 	p := w.Seal(second)
 	third := [][]byte{first[0], w.Note("right.revoked")}
-	return one, sealertest.Bundle(t, p, second), sealer.AppendPackObject(nil, p, second), sealertest.Bundle(t, w.Seal(third), third)
+	return one, sealertest.Bundle(t, p, second), pack.AppendObject(nil, p, second), sealertest.Bundle(t, w.Seal(third), third)
 }
 
 // TestACopyHidesNothing gives packs twice: they are as sound as once, and what they hold
@@ -69,13 +71,13 @@ func TestBehindAGap(t *testing.T) {
 	third := append(w.Run(4), w.Delivery(2, "in the gap"))
 	repeats, err := sealer.ParseEvent(third[4])
 	require.NoError(t, err)
-	p := w.Seal(third, func(c *sealer.PackConfig) { c.Earlier = map[string]uint64{repeats.EventID: 8} })
+	p := w.Seal(third, func(c *pack.Config) { c.Earlier = map[string]uint64{repeats.EventID: 8} })
 	three := sealertest.Bundle(t, p, third)
 	tail := w.Run(2)
 	four := sealertest.Bundle(t, w.Seal(tail), tail)
 	rules := p.Header.Rules()
 	require.Equal(t, []uint64{6, 9, 10}, []uint64{rules[0].Leaf, rules[1].Leaf, rules[2].Leaf})
-	old := sealer.SettlementRule{Leaf: 7, Record: eventData(t, first[7])}
+	old := settlement.Rule{Leaf: 7, Record: eventData(t, first[7])}
 
 	r := w.files(t, one, three, four)
 	require.True(t, r.OK, "%+v", r)
@@ -84,9 +86,9 @@ func TestBehindAGap(t *testing.T) {
 	require.Contains(t, message(r.Files[1].Verdicts, SettlementUnproven), "2 rules ")
 	require.Contains(t, message(r.Files[1].Verdicts, DuplicatesUnproven), "of 5 receipts with an idempotency key or of a row 1 ")
 
-	resettle := func(rules ...sealer.SettlementRule) func(*sealer.PackHeader) {
-		return func(h *sealer.PackHeader) {
-			h.Settlement = &sealer.Settlement{Rules: rules}
+	resettle := func(rules ...settlement.Rule) func(*pack.Header) {
+		return func(h *pack.Header) {
+			h.Settlement = &settlement.Settlement{Rules: rules}
 			if rules == nil {
 				h.Settlement = nil
 			}
@@ -98,10 +100,10 @@ func TestBehindAGap(t *testing.T) {
 			}
 		}
 	}
-	forged := sealer.SettlementRule{Leaf: 6, Record: bytes.Replace(rules[0].Record, []byte(`"0.125"`), []byte(`"0.126"`), 1)}
-	elsewhere := sealer.SettlementRule{Leaf: 8, Record: rules[0].Record}
+	forged := settlement.Rule{Leaf: 6, Record: bytes.Replace(rules[0].Record, []byte(`"0.125"`), []byte(`"0.126"`), 1)}
+	elsewhere := settlement.Rule{Leaf: 8, Record: rules[0].Record}
 	for name, c := range map[string]struct {
-		change func(*sealer.PackHeader)
+		change func(*pack.Header)
 		want   sealer.Code
 	}{
 		"sound":                     {resettle(rules...), ""},
@@ -112,7 +114,7 @@ func TestBehindAGap(t *testing.T) {
 		"one of the gap is missing": {resettle(rules[0], rules[1]), ""},
 		"one was not amended":       {resettle(rules[0], old, rules[2]), ""},
 		"one stands there twice":    {resettle(rules[0], old, rules[1], rules[2]), SettlementMismatch},
-		"one of no event":           {resettle(sealer.SettlementRule{Leaf: 5, Record: []byte(w.record(4))}, rules[0], rules[1], rules[2]), SettlementMismatch},
+		"one of no event":           {resettle(settlement.Rule{Leaf: 5, Record: []byte(w.record(4))}, rules[0], rules[1], rules[2]), SettlementMismatch},
 	} {
 		pack := w.resign(p, third, c.change)
 		if c.want == "" {
@@ -137,9 +139,9 @@ func TestWhatIsNotSoundSaysNothingOfOthers(t *testing.T) {
 	three := sealertest.Bundle(t, p, third)
 	genuine := w.PackKey
 	w.PackKey = sealertest.PrivateKey("thief")
-	forged := func(change func(h *sealer.PackHeader)) []byte { return w.resign(p, third, change) }
-	same := forged(func(h *sealer.PackHeader) { h.Metering = nil })
-	early := forged(func(h *sealer.PackHeader) {
+	forged := func(change func(h *pack.Header)) []byte { return w.resign(p, third, change) }
+	same := forged(func(h *pack.Header) { h.Metering = nil })
+	early := forged(func(h *pack.Header) {
 		h.FirstIndex, h.Previous, h.Consistency, h.TreeSize = 0, nil, nil, uint64(h.Count)
 	})
 	w.PackKey = genuine

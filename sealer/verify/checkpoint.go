@@ -14,13 +14,16 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/checkpoint"
+	"muniment.example/sealer/keydir"
+	"muniment.example/sealer/pack"
 )
 
 // head is a signed checkpoint that came with evidence.
 type head struct {
-	sealer.Checkpoint
+	checkpoint.Checkpoint
 	// key has signed it.
-	key *sealer.Key
+	key *keydir.Key
 	// revoked is set if the key was revoked after SealedAt. As a thief of the key can write any
 	// SealedAt, something else has to vouch for the head.
 	revoked bool
@@ -28,18 +31,18 @@ type head struct {
 
 // openHead opens a signed checkpoint of any log with the keys of d. A code says why it
 // can't be trusted.
-func openHead(d *sealer.Directory, text string) (head, sealer.Code, error) {
+func openHead(d *keydir.Directory, text string) (head, sealer.Code, error) {
 	origin, _, _ := strings.Cut(text, "\n")
 	keys, err := signers(d, text, origin)
 	if err == nil {
-		err = sealer.CheckOrigin(origin)
+		err = checkpoint.CheckOrigin(origin)
 	}
 	if err != nil {
 		return head{}, FormatInvalid, fmt.Errorf("no signed checkpoint: %w", err)
 	}
 	code := sealer.KeyUnknown
 	for _, key := range keys {
-		if !sealer.PurposeOf(key.Purpose).Packs {
+		if !keydir.PurposeOf(key.Purpose).Packs {
 			code = sealer.KeyPurpose
 			continue
 		}
@@ -48,7 +51,7 @@ func openHead(d *sealer.Directory, text string) (head, sealer.Code, error) {
 			return head{}, sealer.KeyUnknown, err
 		}
 		h := head{key: key}
-		if h.Checkpoint, err = sealer.OpenCheckpoint(text, origin, pub); err != nil {
+		if h.Checkpoint, err = checkpoint.Open(text, origin, pub); err != nil {
 			return head{}, checkpointFault(err), err
 		}
 		code = h.judge(d)
@@ -58,7 +61,7 @@ func openHead(d *sealer.Directory, text string) (head, sealer.Code, error) {
 }
 
 // signers are the keys of d with the key hash of a note's first signature, which must be by name.
-func signers(d *sealer.Directory, text, name string) (keys []*sealer.Key, err error) {
+func signers(d *keydir.Directory, text, name string) (keys []*keydir.Key, err error) {
 	_, signatures, _ := strings.Cut(text, "\n\n")
 	id, err := firstKeyHash(signatures, name)
 	if err != nil {
@@ -105,7 +108,7 @@ func (h *head) latest() time.Time { return h.SealedAt.Add(time.Second - time.Mil
 
 // judge checks that the key may have signed. SealedAt is cut to the second, and may so be just
 // before the key's window.
-func (h *head) judge(d *sealer.Directory) sealer.Code {
+func (h *head) judge(d *keydir.Directory) sealer.Code {
 	at := h.SealedAt
 	if h.key.NotBefore.Truncate(time.Second).Equal(at) {
 		at = h.key.NotBefore
@@ -119,10 +122,10 @@ func (h *head) judge(d *sealer.Directory) sealer.Code {
 }
 
 // ofSandbox says whether the head is of a log of the sandbox.
-func (h *head) ofSandbox() bool { return sealer.PurposeOf(h.key.Purpose).Sandbox }
+func (h *head) ofSandbox() bool { return keydir.PurposeOf(h.key.Purpose).Sandbox }
 
 // receipts is the purpose of the keys that sign the receipts under the head.
-func (h *head) receipts() string { return sealer.ReceiptPurpose(h.ofSandbox()) }
+func (h *head) receipts() string { return keydir.ReceiptPurpose(h.ofSandbox()) }
 
 // checkpoint judges a signed checkpoint that a file holds, whose key may be revoked
 // and then needs something else that proves it. by is when it stood at the latest.
@@ -184,23 +187,23 @@ var errNoCheckpoint = errors.New("no checkpoint, and nothing that holds one")
 
 // readExpected finds the checkpoint in a file of any kind that has one: a note or an
 // answer with it, a proof, a pack, an export. Its signatures are not verified.
-func readExpected(name string) (sealer.Checkpoint, error) {
+func readExpected(name string) (checkpoint.Checkpoint, error) {
 	f := FileReport{File: name}
 	text, err := f.open()
 	if err != nil {
-		return sealer.Checkpoint{}, err
+		return checkpoint.Checkpoint{}, err
 	}
 	var note string
 	switch f.Kind {
 	case kindCheckpoint:
 		note, err = readNote(string(text))
 	case kindProof:
-		var p sealer.InclusionProof
+		var p checkpoint.InclusionProof
 		_, p, err = readInclusion(string(text))
 		note = p.Checkpoint
 	case kindConsistency:
-		var p sealer.ConsistencyProof
-		p, err = sealer.ParseConsistencyProof([]byte(unwrap(string(text))))
+		var p checkpoint.ConsistencyProof
+		p, err = checkpoint.ParseConsistencyProof([]byte(unwrap(string(text))))
 		note = p.To
 	case kindPack, kindExport:
 		note, err = lastCheckpoint(&f)
@@ -208,9 +211,9 @@ func readExpected(name string) (sealer.Checkpoint, error) {
 		err = errNoCheckpoint
 	}
 	if err != nil {
-		return sealer.Checkpoint{}, err
+		return checkpoint.Checkpoint{}, err
 	}
-	return sealer.ReadCheckpoint(note)
+	return checkpoint.Read(note)
 }
 
 // lastCheckpoint is the newest one in a pack or an export.
@@ -221,13 +224,13 @@ func lastCheckpoint(f *FileReport) (string, error) {
 	}
 	defer file.Close()
 	if f.Kind == kindPack {
-		p, err := sealer.ReadPack(file)
+		p, err := pack.Read(file)
 		if err != nil {
 			return "", err
 		}
 		return p.Header().Checkpoint, nil
 	}
-	e, err := sealer.ReadExport(file)
+	e, err := pack.ReadExport(file)
 	if err != nil {
 		return "", err
 	}

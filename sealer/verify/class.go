@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
+	"muniment.example/sealer/pack"
 )
 
 // class is what a code means for the file that has it.
@@ -122,7 +124,7 @@ func worst(verdicts []Verdict) string {
 // KeyFault corrects a code that a directory gives about a key at a moment. By its own word the signature
 // of a revoked key may be later than the revocation: then nothing can prove it older. And a key may be
 // in its window, and only the directory at hand not reach that far.
-func KeyFault(d *sealer.Directory, keyID string, at time.Time, code sealer.Code) sealer.Code {
+func KeyFault(d *keydir.Directory, keyID string, at time.Time, code sealer.Code) sealer.Code {
 	k := d.Key(keyID)
 	revoked := k != nil && k.RevokedAt != nil && !at.Before(*k.RevokedAt)
 	switch {
@@ -135,7 +137,7 @@ func KeyFault(d *sealer.Directory, keyID string, at time.Time, code sealer.Code)
 }
 
 // entryFault is KeyFault for an entry.
-func entryFault(d *sealer.Directory, f *sealer.Finding) sealer.Code {
+func entryFault(d *keydir.Directory, f *pack.Finding) sealer.Code {
 	if f.Delivery == nil {
 		return f.Code
 	}
@@ -145,7 +147,7 @@ func entryFault(d *sealer.Directory, f *sealer.Finding) sealer.Code {
 // vouched are the codes of faults of entries in a file that vouches for them, as it is signed: a pack
 // or an export. It took them when their key was revoked; and its directory, which the root has
 // delegated to, or a newer one, had to list their key.
-func (t *trust) vouched(faults []sealer.Fault) []sealer.Fault {
+func (t *trust) vouched(faults []pack.Fault) []pack.Fault {
 	faults = slices.Clone(faults)
 	for i := range faults {
 		switch f := &faults[i]; {

@@ -14,8 +14,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/settlement"
 	"muniment.example/sealer/signature"
 	"muniment.example/sealer/terminal"
 )
@@ -44,7 +44,7 @@ type Options struct {
 	NoSandbox bool
 	// Rating recomputes settlements and statements. Without it packs with settlement rules are not
 	// sound.
-	Rating sealer.Rating
+	Rating settlement.Rating
 	// JSON makes the output a Report instead of text.
 	JSON bool
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/require"
 
-	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -22,17 +22,17 @@ func pressed(t *testing.T, text []byte, opts ...zstd.EOption) []byte {
 func TestCompressedPacks(t *testing.T) {
 	w := newWorld(t)
 	events := w.Run(20)
-	pack := sealertest.Bundle(t, w.Seal(events), events)
-	packed := pressed(t, pack)
-	require.Equal(t, w.verdicts(pack), w.verdicts(packed))
+	bundle := sealertest.Bundle(t, w.Seal(events), events)
+	packed := pressed(t, bundle)
+	require.Equal(t, w.verdicts(bundle), w.verdicts(packed))
 	for _, at := range []int{5, len(packed) / 2, len(packed) - 1} {
 		flipped := bytes.Clone(packed)
 		flipped[at] ^= 1
-		require.NotEqual(t, w.verdicts(pack), w.verdicts(flipped), "flipped at %d", at)
+		require.NotEqual(t, w.verdicts(bundle), w.verdicts(flipped), "flipped at %d", at)
 	}
-	require.NotEqual(t, w.verdicts(pack), w.verdicts(packed[:len(packed)-1]), "cut")
+	require.NotEqual(t, w.verdicts(bundle), w.verdicts(packed[:len(packed)-1]), "cut")
 	// A small file that would be a long line.
 	begins := append([]byte(`{"checkpoint":`), make([]byte, 80<<20+1)...)
-	_, err := sealer.ReadPack(bytes.NewReader(pressed(t, begins)))
+	_, err := pack.Read(bytes.NewReader(pressed(t, begins)))
 	require.ErrorContains(t, err, "a line of more than")
 }

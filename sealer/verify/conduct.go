@@ -9,6 +9,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
+	"muniment.example/sealer/settlement"
 )
 
 // Events that stop a right or an API key, or end that, and the one that makes a right.
@@ -69,9 +71,9 @@ type conduct struct {
 	single     bool   // a proof of one event
 	entries    uint64
 	moves      []rightMove
-	parents    map[keptID][]keptID                 // named by events of a right
-	names      *sealer.ScopeNames                  // of rules, of all files
-	scopes     map[keptID][]sealer.SettlementRight // of the rights that were issued, what names has
+	parents    map[keptID][]keptID           // named by events of a right
+	names      *settlement.ScopeNames        // of rules, of all files
+	scopes     map[keptID][]settlement.Right // of the rights that were issued, what names has
 	keys       []keyStop
 	deliveries []keptDelivery
 	decisions  []decision
@@ -80,7 +82,7 @@ type conduct struct {
 	tombstones []tombstone
 	statements []statementIssued
 	disputes   []disputeHistory
-	rules      []sealer.SettlementRule // as of their events
+	rules      []settlement.Rule // as of their events
 }
 
 // seal is the size of the log at the end of a pack, and when that was sealed. The log holds what
@@ -90,12 +92,12 @@ type seal struct {
 	at   time.Time
 }
 
-func newConduct(tenantID string, first uint64, names *sealer.ScopeNames) *conduct {
-	return &conduct{tenantID: tenantID, first: first, names: names, parents: make(map[keptID][]keptID), scopes: make(map[keptID][]sealer.SettlementRight), places: make(map[decision]uint32)}
+func newConduct(tenantID string, first uint64, names *settlement.ScopeNames) *conduct {
+	return &conduct{tenantID: tenantID, first: first, names: names, parents: make(map[keptID][]keptID), scopes: make(map[keptID][]settlement.Right), places: make(map[decision]uint32)}
 }
 
 // note records the next entry.
-func (c *conduct) note(f *sealer.Finding) {
+func (c *conduct) note(f *pack.Finding) {
 	leaf, e := c.first+c.entries, &f.Event
 	c.entries++
 	switch {
@@ -115,7 +117,7 @@ func (c *conduct) note(f *sealer.Finding) {
 	case e.Subject.Kind == subjectRights:
 		c.noteRight(leaf, e)
 	default:
-		if rule := sealer.RuleIn(e, leaf); rule != nil {
+		if rule := settlement.RuleIn(e, leaf); rule != nil {
 			c.rules = append(c.rules, *rule)
 		}
 	}
@@ -143,7 +145,7 @@ func (c *conduct) delivery(i int) *decidedDelivery {
 // sealed records when a pack was sealed, unless it is full: then part of what control had
 // committed may be in the next.
 func (c *conduct) sealed(entries, size uint64, at time.Time) {
-	if entries < sealer.MaxPackEntries {
+	if entries < pack.MaxEntries {
 		c.seals = append(c.seals, seal{size, at})
 	}
 }
@@ -160,7 +162,7 @@ func (c *conduct) noteRight(leaf uint64, e *sealer.Event) {
 	}
 	right := unique.Make(e.Subject.ID)
 	if c.names != nil && !c.names.Empty() {
-		if scope := sealer.RightIn(e); scope != nil {
+		if scope := settlement.RightIn(e); scope != nil {
 			c.scopes[right] = append(c.scopes[right], c.names.Only(*scope))
 		}
 	}

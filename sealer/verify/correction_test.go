@@ -11,13 +11,14 @@ import (
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 	"muniment.example/sealer/sealertest"
+	"muniment.example/sealer/statement"
 )
 
 // corrected is a log whose statement was issued and corrected twice: for a dispute that was upheld
 // and for receipts that came late, which a new price rates; then for late ones alone.
 type corrected struct {
 	*books
-	first, second, third sealer.Statement
+	first, second, third statement.Statement
 }
 
 func newCorrected(t *testing.T) *corrected {
@@ -36,26 +37,26 @@ func newCorrected(t *testing.T) *corrected {
 }
 
 // correct restates up to the n-th pack what was stated before.
-func (c *corrected) correct(id string, previous *sealer.Statement, n int) sealer.Statement {
+func (c *corrected) correct(id string, previous *statement.Statement, n int) statement.Statement {
 	c.TB.Helper()
 	s := *previous
 	s.StatementID, s.IssuedAt = id, canonical.Moment{Time: c.Now}
 	c.overlap(&s, n)
-	s.Excluded = []sealer.StatementExclusion{{DisputeID: "dsp_1", ReceiptIDs: []string{c.receipt}, State: sealer.ExclusionUpheld}}
-	s.Correction = &sealer.StatementCorrection{
+	s.Excluded = []statement.Exclusion{{DisputeID: "dsp_1", ReceiptIDs: []string{c.receipt}, State: statement.ExclusionUpheld}}
+	s.Correction = &statement.Correction{
 		Of: c.first.StatementID, Payees: everybody,
-		Previous: sealer.StatementPrevious{AsOf: previous.AsOf, SHA256: c.naming(previous).SHA256, StatementID: previous.StatementID, Total: previous.Total},
+		Previous: statement.Predecessor{AsOf: previous.AsOf, SHA256: c.naming(previous).SHA256, StatementID: previous.StatementID, Total: previous.Total},
 	}
 	disputed, ruled := s, s
 	require.Empty(c.TB, c.settleBy(&disputed, c.terms(previous), previous.AsOf.TreeSize))
 	require.Empty(c.TB, c.settleBy(&ruled, c.terms(&s), previous.AsOf.TreeSize))
 	c.settle(&s)
-	require.NoError(c.TB, s.Correct(previous, sealer.Step{Statement: &disputed, Reason: sealer.ChangedByDispute}, sealer.Step{Statement: &ruled, Reason: sealer.ChangedByRules}, sealer.Step{Statement: &s, Reason: sealer.ChangedLate}))
+	require.NoError(c.TB, s.Correct(previous, statement.Step{Statement: &disputed, Reason: statement.ChangedByDispute}, statement.Step{Statement: &ruled, Reason: statement.ChangedByRules}, statement.Step{Statement: &s, Reason: statement.ChangedLate}))
 	return s
 }
 
 // beside is a correction with the packs and the statements before it.
-func (c *corrected) beside(s *sealer.Statement, before ...*sealer.Statement) Report {
+func (c *corrected) beside(s *statement.Statement, before ...*statement.Statement) Report {
 	c.TB.Helper()
 	files := slices.Clone(c.packs)
 	for _, p := range before {
@@ -66,13 +67,13 @@ func (c *corrected) beside(s *sealer.Statement, before ...*sealer.Statement) Rep
 
 func TestCorrection(t *testing.T) {
 	c := newCorrected(t)
-	for _, s := range []*sealer.Statement{&c.second, &c.third} {
+	for _, s := range []*statement.Statement{&c.second, &c.third} {
 		require.NotEqual(t, "0", s.Correction.Difference)
 		require.NotEmpty(t, s.Correction.Payees)
 	}
-	reasons := func(s *sealer.Statement) (n [2]int) {
+	reasons := func(s *statement.Statement) (n [2]int) {
 		for _, change := range s.Correction.Changes {
-			n[map[string]int{sealer.ChangedByDispute: 0, sealer.ChangedLate: 1}[change.Reason]]++
+			n[map[string]int{statement.ChangedByDispute: 0, statement.ChangedLate: 1}[change.Reason]]++
 		}
 		return n
 	}
@@ -98,8 +99,8 @@ func TestCorrection(t *testing.T) {
 // TestLieInACorrection: what a correction says is found, though its own key has signed it.
 func TestLieInACorrection(t *testing.T) {
 	c := newCorrected(t)
-	lateOf := func(s *sealer.Statement) *sealer.StatementChange {
-		i := slices.IndexFunc(s.Correction.Changes, func(c sealer.StatementChange) bool { return c.RuleID == s.Lines[0].RuleID })
+	lateOf := func(s *statement.Statement) *statement.Change {
+		i := slices.IndexFunc(s.Correction.Changes, func(c statement.Change) bool { return c.RuleID == s.Lines[0].RuleID })
 		return &s.Correction.Changes[i]
 	}
 	raise := func(by int64, amounts ...*string) {
@@ -110,54 +111,57 @@ func TestLieInACorrection(t *testing.T) {
 		}
 	}
 	for name, l := range map[string]struct {
-		lie  func(s *sealer.Statement)
+		lie  func(s *statement.Statement)
 		want sealer.Code
 	}{
-		"a price":      {func(s *sealer.Statement) { s.Lines[0].Price = "9" }, StatementRule},
-		"receipts":     {func(s *sealer.Statement) { s.Lines[0].Receipts++ }, StatementReceipts},
-		"an amount":    {func(s *sealer.Statement) { s.Lines[0].Amount = "9" }, FormatInvalid},
-		"a total":      {func(s *sealer.Statement) { raise(1, &s.Total) }, FormatInvalid},
-		"rules":        {func(s *sealer.Statement) { lateOf(s).Reason = sealer.ChangedByRules }, StatementCorrected},
-		"a void":       {func(s *sealer.Statement) { s.Correction.VoidReason = new("why not") }, FormatInvalid},
-		"less listed":  {func(s *sealer.Statement) { s.Overlaps = s.Overlaps[:1] }, StatementOverlap},
-		"a difference": {func(s *sealer.Statement) { raise(1, &s.Correction.Difference) }, FormatInvalid},
-		"a reason":     {func(s *sealer.Statement) { lateOf(s).Reason = sealer.ChangedByDispute }, StatementCorrected},
-		"no reason":    {func(s *sealer.Statement) { lateOf(s).Reason = "ERROR" }, FormatInvalid},
-		"its receipts": {func(s *sealer.Statement) { lateOf(s).Receipts++ }, StatementCorrected},
-		"a change":     {func(s *sealer.Statement) { raise(1, &lateOf(s).Amount) }, FormatInvalid},
-		"changes": {func(s *sealer.Statement) {
+		"a price":      {func(s *statement.Statement) { s.Lines[0].Price = "9" }, StatementRule},
+		"receipts":     {func(s *statement.Statement) { s.Lines[0].Receipts++ }, StatementReceipts},
+		"an amount":    {func(s *statement.Statement) { s.Lines[0].Amount = "9" }, FormatInvalid},
+		"a total":      {func(s *statement.Statement) { raise(1, &s.Total) }, FormatInvalid},
+		"rules":        {func(s *statement.Statement) { lateOf(s).Reason = statement.ChangedByRules }, StatementCorrected},
+		"a void":       {func(s *statement.Statement) { s.Correction.VoidReason = new("why not") }, FormatInvalid},
+		"less listed":  {func(s *statement.Statement) { s.Overlaps = s.Overlaps[:1] }, StatementOverlap},
+		"a difference": {func(s *statement.Statement) { raise(1, &s.Correction.Difference) }, FormatInvalid},
+		"a reason":     {func(s *statement.Statement) { lateOf(s).Reason = statement.ChangedByDispute }, StatementCorrected},
+		"no reason":    {func(s *statement.Statement) { lateOf(s).Reason = "ERROR" }, FormatInvalid},
+		"its receipts": {func(s *statement.Statement) { lateOf(s).Receipts++ }, StatementCorrected},
+		"a change":     {func(s *statement.Statement) { raise(1, &lateOf(s).Amount) }, FormatInvalid},
+		"changes": {func(s *statement.Statement) {
 			raise(1, &s.Correction.Changes[0].Amount)
 			raise(-1, &s.Correction.Changes[1].Amount)
 		}, StatementCorrected},
-		"another order": {func(s *sealer.Statement) { slices.Reverse(s.Correction.Changes) }, FormatInvalid},
-		"no change": {func(s *sealer.Statement) {
-			s.Correction.Changes = append(s.Correction.Changes, sealer.StatementChange{Amount: "0", Reason: sealer.ChangedLate, RightID: "zzz", RuleID: "zzz"})
+		"another order": {func(s *statement.Statement) { slices.Reverse(s.Correction.Changes) }, FormatInvalid},
+		"no change": {func(s *statement.Statement) {
+			s.Correction.Changes = append(s.Correction.Changes, statement.Change{Amount: "0", Reason: statement.ChangedLate, RightID: "zzz", RuleID: "zzz"})
 		}, FormatInvalid},
-		"payees": {func(s *sealer.Statement) {
+		"payees": {func(s *statement.Statement) {
 			raise(1, &s.Correction.Payees[0].Amount)
 			raise(-1, &s.Correction.Payees[1].Amount)
 		}, StatementCorrected},
-		"a payee": {func(s *sealer.Statement) { raise(1, &s.Correction.Payees[0].Amount) }, FormatInvalid},
-		"of an unknown payee": {func(s *sealer.Statement) {
-			s.Correction.Payees = append(s.Correction.Payees, sealer.StatementPayee{Amount: "0", CounterpartyID: "zzz", Name: ""})
+		"a payee": {func(s *statement.Statement) { raise(1, &s.Correction.Payees[0].Amount) }, FormatInvalid},
+		"of an unknown payee": {func(s *statement.Statement) {
+			s.Correction.Payees = append(s.Correction.Payees, statement.Payee{Amount: "0", CounterpartyID: "zzz", Name: ""})
 		}, FormatInvalid},
-		"another first": {func(s *sealer.Statement) { s.Correction.Of = "stm_0" }, StatementCorrected},
-		"its own id":    {func(s *sealer.Statement) { s.Correction.Of = s.StatementID }, FormatInvalid},
-		"the one before": {func(s *sealer.Statement) {
+		"another first": {func(s *statement.Statement) { s.Correction.Of = "stm_0" }, StatementCorrected},
+		"its own id":    {func(s *statement.Statement) { s.Correction.Of = s.StatementID }, FormatInvalid},
+		"the one before": {func(s *statement.Statement) {
 			s.Correction.Previous.StatementID = "stm_0"
 		}, StatementCorrected},
-		"its total": {func(s *sealer.Statement) {
+		"its total": {func(s *statement.Statement) {
 			raise(1, &s.Correction.Previous.Total, &s.Correction.Payees[0].Amount, &lateOf(s).Amount)
 			raise(-1, &s.Correction.Difference)
 			raise(-2, &s.Correction.Payees[0].Amount, &lateOf(s).Amount)
 		}, StatementCorrected},
-		"its end":        {func(s *sealer.Statement) { s.Correction.Previous.AsOf = c.asOf(2) }, StatementCorrected},
-		"its hash":       {func(s *sealer.Statement) { s.Correction.Previous.SHA256 = "x" }, FormatInvalid},
-		"a later end":    {func(s *sealer.Statement) { s.Correction.Previous.AsOf.TreeSize = s.AsOf.TreeSize + 1 }, FormatInvalid},
-		"another period": {func(s *sealer.Statement) { s.To = canonical.Moment{Time: s.To.Add(time.Hour)}; _ = s.Local(time.UTC) }, StatementCorrected},
-		"of one":         {func(s *sealer.Statement) { s.CounterpartyID = new("cp_studio") }, FormatInvalid},
-		"first again":    {func(s *sealer.Statement) { s.Correction = nil }, StatementOverlap},
-		"upheld, billed": {func(s *sealer.Statement) { s.Excluded = []sealer.StatementExclusion{} }, StatementExcluded},
+		"its end":     {func(s *statement.Statement) { s.Correction.Previous.AsOf = c.asOf(2) }, StatementCorrected},
+		"its hash":    {func(s *statement.Statement) { s.Correction.Previous.SHA256 = "x" }, FormatInvalid},
+		"a later end": {func(s *statement.Statement) { s.Correction.Previous.AsOf.TreeSize = s.AsOf.TreeSize + 1 }, FormatInvalid},
+		"another period": {func(s *statement.Statement) {
+			s.To = canonical.Moment{Time: s.To.Add(time.Hour)}
+			_ = s.Local(time.UTC)
+		}, StatementCorrected},
+		"of one":         {func(s *statement.Statement) { s.CounterpartyID = new("cp_studio") }, FormatInvalid},
+		"first again":    {func(s *statement.Statement) { s.Correction = nil }, StatementOverlap},
+		"upheld, billed": {func(s *statement.Statement) { s.Excluded = []statement.Exclusion{} }, StatementExcluded},
 	} {
 		lie := clone(t, &c.third)
 		l.lie(&lie)
@@ -166,7 +170,7 @@ func TestLieInACorrection(t *testing.T) {
 	}
 
 	// Without the statement before it, what was late is recomputed all the same.
-	for _, lie := range []func(s *sealer.Statement){func(s *sealer.Statement) { lateOf(s).Receipts++ }, func(s *sealer.Statement) { lateOf(s).Reason = sealer.ChangedByDispute }} {
+	for _, lie := range []func(s *statement.Statement){func(s *statement.Statement) { lateOf(s).Receipts++ }, func(s *statement.Statement) { lateOf(s).Reason = statement.ChangedByDispute }} {
 		s := clone(t, &c.third)
 		lie(&s)
 		require.Contains(t, failures(c.verify(&s, c.packs...).Files[0].Verdicts), StatementCorrected)
@@ -197,28 +201,28 @@ func TestOneStatementIsCorrectedOnce(t *testing.T) {
 // file of that one.
 func TestLogKnowsTheChain(t *testing.T) {
 	for name, o := range map[string]struct {
-		change func(c *corrected) *sealer.Statement
+		change func(c *corrected) *statement.Statement
 		want   []sealer.Code
 	}{
-		"a chain": {func(c *corrected) *sealer.Statement { return &c.third }, nil},
-		"corrected before": {func(c *corrected) *sealer.Statement {
+		"a chain": {func(c *corrected) *statement.Statement { return &c.third }, nil},
+		"corrected before": {func(c *corrected) *statement.Statement {
 			s := c.correct("stm_4", &c.first, 4)
 			return &s
 		}, []sealer.Code{StatementCorrected}},
-		"corrected before, not listed": {func(c *corrected) *sealer.Statement {
+		"corrected before, not listed": {func(c *corrected) *statement.Statement {
 			c.issues = c.issues[:1]
 			s := c.correct("stm_4", &c.first, 4)
 			return &s
 		}, []sealer.Code{StatementOverlap}},
-		"another text before": {func(c *corrected) *sealer.Statement {
+		"another text before": {func(c *corrected) *statement.Statement {
 			c.third.Overlaps[0].SHA256 = c.third.Overlaps[1].SHA256
 			return &c.third
 		}, []sealer.Code{StatementOverlap}},
-		"one that is not listed": {func(c *corrected) *sealer.Statement {
+		"one that is not listed": {func(c *corrected) *statement.Statement {
 			c.third.Correction.Previous.StatementID = "stm_9"
 			return &c.third
 		}, []sealer.Code{StatementCorrected}},
-		"voided before": {func(c *corrected) *sealer.Statement {
+		"voided before": {func(c *corrected) *statement.Statement {
 			void := c.void(&c.second)
 			c.pack([][]byte{c.issueEvent(&void)})
 			s := c.correct("stm_4", &c.second, 5)
@@ -243,17 +247,17 @@ func TestLogKnowsTheChain(t *testing.T) {
 }
 
 // void is the end of the chain of a statement.
-func (c *corrected) void(previous *sealer.Statement) sealer.Statement {
+func (c *corrected) void(previous *statement.Statement) statement.Statement {
 	c.TB.Helper()
-	s := sealer.Statement{
+	s := statement.Statement{
 		AsOf: previous.AsOf, Currency: previous.Currency, CounterpartyID: previous.CounterpartyID, From: previous.From, To: previous.To, HeldAmount: "0", IssuedAt: canonical.Moment{Time: c.Now},
 		Since: previous.From, LocalFrom: previous.LocalFrom, LocalTo: previous.LocalTo, TimeZone: previous.TimeZone, StatementID: "stm_void", TenantID: previous.TenantID, Total: "0", V: 1,
-		Correction: &sealer.StatementCorrection{
+		Correction: &statement.Correction{
 			Of: c.first.StatementID, Payees: everybody, VoidReason: new("a wrong price"),
-			Previous: sealer.StatementPrevious{AsOf: previous.AsOf, SHA256: c.naming(previous).SHA256, StatementID: previous.StatementID, Total: previous.Total},
+			Previous: statement.Predecessor{AsOf: previous.AsOf, SHA256: c.naming(previous).SHA256, StatementID: previous.StatementID, Total: previous.Total},
 		},
 	}
-	require.NoError(c.TB, s.Correct(previous, sealer.Step{Statement: &s, Reason: sealer.Voided}))
+	require.NoError(c.TB, s.Correct(previous, statement.Step{Statement: &s, Reason: statement.Voided}))
 	return s
 }
 
@@ -279,15 +283,15 @@ func TestVoid(t *testing.T) {
 	require.Contains(t, codesOf(r.Files[len(r.Files)-1]), StatementOK)
 	require.NotContains(t, codesOf(c.verify(&void, c.packs...).Files[0]), StatementOK, "what it voids is not at hand")
 	for name, lie := range map[string]struct {
-		lie  func(s *sealer.Statement)
+		lie  func(s *statement.Statement)
 		want sealer.Code
 	}{
-		"no reason":  {func(s *sealer.Statement) { s.Correction.VoidReason = new("") }, FormatInvalid},
-		"a total":    {func(s *sealer.Statement) { s.Total = "1" }, FormatInvalid},
-		"late":       {func(s *sealer.Statement) { s.Correction.Changes[0].Reason = sealer.ChangedLate }, FormatInvalid},
-		"receipts":   {func(s *sealer.Statement) { s.Correction.Changes[0].Receipts++ }, StatementCorrected},
-		"another":    {func(s *sealer.Statement) { s.Correction.Previous.SHA256 = c.naming(&c.first).SHA256 }, StatementCorrected},
-		"its period": {func(s *sealer.Statement) { s.To.Time = s.To.Add(time.Hour); _ = s.Local(time.UTC) }, StatementCorrected},
+		"no reason":  {func(s *statement.Statement) { s.Correction.VoidReason = new("") }, FormatInvalid},
+		"a total":    {func(s *statement.Statement) { s.Total = "1" }, FormatInvalid},
+		"late":       {func(s *statement.Statement) { s.Correction.Changes[0].Reason = statement.ChangedLate }, FormatInvalid},
+		"receipts":   {func(s *statement.Statement) { s.Correction.Changes[0].Receipts++ }, StatementCorrected},
+		"another":    {func(s *statement.Statement) { s.Correction.Previous.SHA256 = c.naming(&c.first).SHA256 }, StatementCorrected},
+		"its period": {func(s *statement.Statement) { s.To.Time = s.To.Add(time.Hour); _ = s.Local(time.UTC) }, StatementCorrected},
 	} {
 		s := clone(t, &void)
 		lie.lie(&s)
@@ -308,7 +312,7 @@ func TestPacksCutElsewhere(t *testing.T) {
 	before := w.World
 	b := &books{world: w}
 	b.pack(append(w.Run(9), w.rule(ruleCreated, w.record(1))))
-	short := sealer.Statement{
+	short := statement.Statement{
 		Currency: "EUR", CounterpartyID: new("cp_agency"), From: canonical.Moment{Time: sealertest.Epoch}, To: canonical.Moment{Time: w.Now.Add(time.Hour)}, IssuedAt: canonical.Moment{Time: w.Now},
 		StatementID: "stm_1", TenantID: w.Tenant, V: 1,
 	}
@@ -347,7 +351,7 @@ func TestPacksCutElsewhere(t *testing.T) {
 	require.Equal(t, VerdictUnjudged, r.Files[0].Verdict, "%+v", r.Files[0])
 	require.NotContains(t, codesOf(r.Files[0]), StatementOK)
 	lie := clone(t, &restored)
-	lie.Overlaps = []sealer.StatementOverlap{}
+	lie.Overlaps = []statement.Overlap{}
 	require.Equal(t, []sealer.Code{StatementOverlap}, failures(cut.verify(&lie, cut.packs...).Files[0].Verdicts))
 }
 
@@ -356,12 +360,12 @@ func TestPacksCutElsewhere(t *testing.T) {
 func TestDisputeInACorrection(t *testing.T) {
 	c := &corrected{books: newBooks(t)}
 	paid, s := c.statement, c.statement
-	s.StatementID, s.Excluded = "stm_0", []sealer.StatementExclusion{}
+	s.StatementID, s.Excluded = "stm_0", []statement.Exclusion{}
 	require.Empty(t, c.settle(&s))
 	c.first = s // in which nothing was disputed yet
 	c.pack(append(c.Run(7), c.issueEvent(&s)))
 	back := c.correct("stm_5", &s, 3)
-	changes := slices.DeleteFunc(slices.Clone(back.Correction.Changes), func(c sealer.StatementChange) bool { return c.Reason != sealer.ChangedByDispute })
+	changes := slices.DeleteFunc(slices.Clone(back.Correction.Changes), func(c statement.Change) bool { return c.Reason != statement.ChangedByDispute })
 	require.NotEmpty(t, changes)
 	require.Negative(t, changes[len(changes)-1].Receipts)
 	require.Equal(t, s.Total, added(t, paid.Total, paid.HeldAmount))
@@ -370,7 +374,7 @@ func TestDisputeInACorrection(t *testing.T) {
 	require.Contains(t, codesOf(r.Files[0]), StatementOK, "%+v", r.Files[0])
 	lie := clone(t, &back)
 	for i := range lie.Correction.Changes {
-		if change := &lie.Correction.Changes[i]; change.Reason == sealer.ChangedByDispute {
+		if change := &lie.Correction.Changes[i]; change.Reason == statement.ChangedByDispute {
 			change.Receipts--
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/statement"
 )
 
 // disputeHistory is what the events of a dispute say.
@@ -35,10 +36,10 @@ type excludedWindows struct{ held, upheld []excludedWindow }
 
 type excludedWindow struct{ from, to int64 }
 
-func newExclusions(list []sealer.StatementExclusion) (e exclusions, err error) {
+func newExclusions(list []statement.Exclusion) (e exclusions, err error) {
 	e = exclusions{make(map[ulid.ULID]string), make(map[string]*excludedWindows)}
 	for _, x := range list {
-		if x.State != sealer.ExclusionHeld && x.State != sealer.ExclusionUpheld {
+		if x.State != statement.ExclusionHeld && x.State != statement.ExclusionUpheld {
 			return e, fmt.Errorf("a state %q of dispute %s", x.State, x.DisputeID)
 		}
 		for _, receiptID := range x.ReceiptIDs {
@@ -78,7 +79,7 @@ func (e *exclusions) window(rightID, state string, w excludedWindow) {
 	}
 	switch {
 	case w.from >= w.to: // it holds no moment
-	case state == sealer.ExclusionUpheld:
+	case state == statement.ExclusionUpheld:
 		of.upheld = append(of.upheld, w)
 	default:
 		of.held = append(of.held, w)
@@ -114,12 +115,12 @@ func (e *exclusions) state(r *keptReceipt, rightID string) string {
 	state := e.receipts[r.id]
 	of := e.windows[rightID]
 	switch {
-	case of == nil || state == sealer.ExclusionUpheld:
+	case of == nil || state == statement.ExclusionUpheld:
 		return state
 	case hold(of.upheld, r.renderedAt):
-		return sealer.ExclusionUpheld
+		return statement.ExclusionUpheld
 	case hold(of.held, r.renderedAt):
-		return sealer.ExclusionHeld
+		return statement.ExclusionHeld
 	}
 	return state
 }
@@ -158,20 +159,20 @@ func (s *statementFile) disputes(v *verification, issued bool) {
 		listed[x.DisputeID] = true
 		d, known := opened[x.DisputeID]
 		end, over := resolved[x.DisputeID]
-		switch upheld := over && end.Outcome != nil && *end.Outcome == sealer.ExclusionUpheld; {
+		switch upheld := over && end.Outcome != nil && *end.Outcome == statement.ExclusionUpheld; {
 		case !known:
 			s.say(StatementUnproven, "no given file holds the event of dispute %s, by which receipts are left out", x.DisputeID)
 		case !slices.Equal(d.ReceiptIDs, x.ReceiptIDs) || !same(d.RightID, x.RightID) || !same(d.Window.From, x.From) || !same(d.Window.To, x.To):
 			s.say(StatementExcluded, "dispute %s, leaf %d, is about other receipts than the statement leaves out for it", x.DisputeID, d.leaf)
-		case x.State == sealer.ExclusionUpheld && !upheld:
+		case x.State == statement.ExclusionUpheld && !upheld:
 			s.say(StatementExcluded, "the log does not say that dispute %s was upheld", x.DisputeID)
-		case x.State == sealer.ExclusionHeld && over:
+		case x.State == statement.ExclusionHeld && over:
 			s.say(StatementExcluded, "dispute %s was resolved by leaf %d, and is held", x.DisputeID, end.leaf)
 		}
 	}
 	for id, d := range opened {
 		end, over := resolved[id]
-		if rejected := over && (end.Outcome == nil || *end.Outcome != sealer.ExclusionUpheld); listed[id] || rejected {
+		if rejected := over && (end.Outcome == nil || *end.Outcome != statement.ExclusionUpheld); listed[id] || rejected {
 			delete(opened, d.id)
 		}
 	}

@@ -12,7 +12,9 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/sealertest"
+	"muniment.example/sealer/statement"
 )
 
 // billed is a receipt of the statement that was rendered before it was issued.
@@ -82,18 +84,18 @@ func TestDisputeOfAnotherTime(t *testing.T) {
 // costs its auditor minutes.
 func TestManyWindows(t *testing.T) {
 	right, other := "rgh_1", "rgh_2"
-	var list []sealer.StatementExclusion
+	var list []statement.Exclusion
 	window := func(rightID string, from, to int, state string) {
 		at := func(n int) *string {
 			return new(canonical.FormatTime(sealertest.Epoch.Add(time.Duration(n) * time.Millisecond)))
 		}
-		list = append(list, sealer.StatementExclusion{DisputeID: fmt.Sprint(len(list)), State: state, RightID: &rightID, From: at(from), To: at(to), ReceiptIDs: []string{}})
+		list = append(list, statement.Exclusion{DisputeID: fmt.Sprint(len(list)), State: state, RightID: &rightID, From: at(from), To: at(to), ReceiptIDs: []string{}})
 	}
 	for i := range 200 {
-		window(right, 7*i%200*10, 7*i%200*10+5+i%9, []string{sealer.ExclusionHeld, sealer.ExclusionUpheld}[i%2])
+		window(right, 7*i%200*10, 7*i%200*10+5+i%9, []string{statement.ExclusionHeld, statement.ExclusionUpheld}[i%2])
 	}
-	window(right, 0, 2000, sealer.ExclusionHeld)
-	window(other, 3, 4, sealer.ExclusionUpheld)
+	window(right, 0, 2000, statement.ExclusionHeld)
+	window(other, 3, 4, statement.ExclusionUpheld)
 	e, err := newExclusions(list)
 	require.NoError(t, err)
 	for _, rightID := range []string{right, other, "rgh_3"} {
@@ -110,7 +112,7 @@ func TestManyWindows(t *testing.T) {
 	}
 	list = nil
 	for i := range 90_000 {
-		window(right, 0, 1, []string{sealer.ExclusionHeld, sealer.ExclusionUpheld}[i%2])
+		window(right, 0, 1, []string{statement.ExclusionHeld, statement.ExclusionUpheld}[i%2])
 	}
 	e, err = newExclusions(list)
 	require.NoError(t, err)
@@ -135,7 +137,7 @@ func TestForgedStatementIsNotCounted(t *testing.T) {
 		v.openStatement(new(FileReport), c.text)
 		s := v.statements[b.Tenant][0]
 		s.prepare(&v)
-		kept := packCheck{header: &p.header, statements: v.statements, ledger: &sealer.Ledger{Rated: []sealer.Rated{{Row: new(sealer.MeterRow), RenderedAt: s.said.From.UnixMilli()}}}}
+		kept := packCheck{header: &p.header, statements: v.statements, ledger: &pack.Ledger{Rated: []pack.Rated{{Row: new(pack.MeterRow), RenderedAt: s.said.From.UnixMilli()}}}}
 		kept.keepReceipts()
 		require.Len(t, kept.receipts, c.want, name)
 	}
@@ -152,14 +154,14 @@ func TestStatementOfAnotherDispute(t *testing.T) {
 		code    sealer.Code // empty: sound
 		remark  sealer.Code
 	}{
-		"open, held":                   {"", sealer.ExclusionHeld, true, "", ""},
+		"open, held":                   {"", statement.ExclusionHeld, true, "", ""},
 		"open, billed":                 {"", "", true, StatementExcluded, ""},
 		"open, billed, and not proven": {"", "", false, "", StatementUnproven},
 		"rejected, billed":             {"REJECTED", "", true, "", ""},
-		"rejected, held":               {"REJECTED", sealer.ExclusionHeld, true, StatementExcluded, ""},
+		"rejected, held":               {"REJECTED", statement.ExclusionHeld, true, StatementExcluded, ""},
 		"upheld, billed":               {"UPHELD", "", false, StatementExcluded, ""},
-		"upheld, held":                 {"UPHELD", sealer.ExclusionHeld, true, StatementExcluded, ""},
-		"upheld":                       {"UPHELD", sealer.ExclusionUpheld, true, "", ""},
+		"upheld, held":                 {"UPHELD", statement.ExclusionHeld, true, StatementExcluded, ""},
+		"upheld":                       {"UPHELD", statement.ExclusionUpheld, true, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBooks(t)
@@ -171,7 +173,7 @@ func TestStatementOfAnotherDispute(t *testing.T) {
 			s.IssuedAt = canonical.Moment{Time: b.Now}
 			s.Excluded[0].State = c.state
 			if c.state == "" {
-				s.Excluded = []sealer.StatementExclusion{}
+				s.Excluded = []statement.Exclusion{}
 			}
 			if c.issued {
 				packs = append(packs, b.issue(s))

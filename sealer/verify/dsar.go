@@ -17,13 +17,15 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/dsar"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/merkle"
 )
 
 // dsarCheck is the verification of one DSAR bundle.
 type dsarCheck struct {
 	*FileReport
-	manifest  sealer.DSARManifest
+	manifest  dsar.Manifest
 	signed    []byte // what the signature is over
 	signature []byte
 }
@@ -46,19 +48,19 @@ func (c *dsarCheck) withBundle(fn func(file *os.File, size int64, r *zip.Reader)
 		err = fn(file, info.Size(), r)
 	}
 	switch {
-	case errors.Is(err, errNoManifest) && !slices.ContainsFunc(r.File, func(f *zip.File) bool { return f.Name == sealer.DSARManifestName }):
+	case errors.Is(err, errNoManifest) && !slices.ContainsFunc(r.File, func(f *zip.File) bool { return f.Name == dsar.ManifestName }):
 		c.say(FormatUnknown, "a zip file that is no bundle of personal data: %v", err)
 	case err != nil:
 		c.say(FormatInvalid, "%v", err)
 	}
 }
 
-var errNoManifest = errors.New(sealer.DSARManifestName + " is not its last file")
+var errNoManifest = errors.New(dsar.ManifestName + " is not its last file")
 
 // open reads the manifest, and the directory in it.
 func (c *dsarCheck) open(v *verification) {
 	c.withBundle(func(_ *os.File, _ int64, r *zip.Reader) error {
-		if len(r.File) == 0 || r.File[len(r.File)-1].Name != sealer.DSARManifestName {
+		if len(r.File) == 0 || r.File[len(r.File)-1].Name != dsar.ManifestName {
 			return errNoManifest
 		}
 		w, err := r.File[len(r.File)-1].Open()
@@ -66,15 +68,15 @@ func (c *dsarCheck) open(v *verification) {
 			return err
 		}
 		defer w.Close()
-		text, err := io.ReadAll(io.LimitReader(w, sealer.MaxDSARManifestBytes+1))
-		if err == nil && len(text) > sealer.MaxDSARManifestBytes {
+		text, err := io.ReadAll(io.LimitReader(w, dsar.MaxManifestBytes+1))
+		if err == nil && len(text) > dsar.MaxManifestBytes {
 			err = errTooLarge
 		}
 		if err != nil {
 			return err
 		}
-		if c.manifest, c.signed, c.signature, err = sealer.ParseDSARManifest(text); err != nil {
-			return fmt.Errorf("%s: %w", sealer.DSARManifestName, err)
+		if c.manifest, c.signed, c.signature, err = dsar.ParseManifest(text); err != nil {
+			return fmt.Errorf("%s: %w", dsar.ManifestName, err)
 		}
 		v.trust.learn(c.manifest.Directory) // the verdict is for when all are known
 		return nil
@@ -108,7 +110,7 @@ func (c *dsarCheck) verify(ctx context.Context, v *verification) {
 		return
 	}
 	c.say(SignatureOK, "the manifest of %s, of %s", c.manifest.JobID, c.manifest.CreatedAt)
-	if k := v.trust.newer.Key(c.manifest.SigningKeyID); k.Purpose == sealer.PurposeSandbox {
+	if k := v.trust.newer.Key(c.manifest.SigningKeyID); k.Purpose == keydir.PurposeSandbox {
 		c.noteSandbox(k.KeyID)
 	}
 	c.withBundle(func(file *os.File, size int64, r *zip.Reader) error {
@@ -120,10 +122,10 @@ func (c *dsarCheck) verify(ctx context.Context, v *verification) {
 }
 
 // packKey is the key for packs, or for a sandbox, that may have signed at a moment.
-func packKey(d *sealer.Directory, keyID string, at time.Time) (ed25519.PublicKey, sealer.Code) {
-	key, code := d.Find(keyID, sealer.PurposePack, at)
+func packKey(d *keydir.Directory, keyID string, at time.Time) (ed25519.PublicKey, sealer.Code) {
+	key, code := d.Find(keyID, keydir.PurposePack, at)
 	if code == sealer.KeyPurpose {
-		key, code = d.Find(keyID, sealer.PurposeSandbox, at)
+		key, code = d.Find(keyID, keydir.PurposeSandbox, at)
 	}
 	return key, KeyFault(d, keyID, at, code)
 }
@@ -164,7 +166,7 @@ func (c *dsarCheck) files(ctx context.Context, file *os.File, r *zip.Reader) err
 
 // readSection reads a file of a bundle through. Only one with the hash that was signed is unpacked and
 // parsed: others are not what the service has made, and may be anything.
-func readSection(file io.ReaderAt, f *zip.File, format, signed string) (got sealer.DSARFile, err error) {
+func readSection(file io.ReaderAt, f *zip.File, format, signed string) (got dsar.File, err error) {
 	raw, err := f.OpenRaw()
 	if err != nil {
 		return got, err
@@ -174,7 +176,7 @@ func readSection(file io.ReaderAt, f *zip.File, format, signed string) (got seal
 	if err != nil {
 		return got, err
 	}
-	got = sealer.DSARFile{Name: f.Name, PackedBytes: packedBytes, PackedSHA256: merkle.Hash(packed.Sum(nil)).String()}
+	got = dsar.File{Name: f.Name, PackedBytes: packedBytes, PackedSHA256: merkle.Hash(packed.Sum(nil)).String()}
 	if got.PackedSHA256 != signed {
 		return got, nil
 	}
@@ -185,7 +187,7 @@ func readSection(file io.ReaderAt, f *zip.File, format, signed string) (got seal
 	defer text.Close()
 	plain := sha256.New()
 	in := io.TeeReader(text, plain)
-	if f.Name == sealer.DSARReadmeName {
+	if f.Name == dsar.ReadmeName {
 		format = "" // it has no rows
 	}
 	rows, err := countRows(in, format)

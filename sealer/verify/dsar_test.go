@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment.example/sealer"
+	"muniment.example/sealer/dsar"
 )
 
 // TestForeignSectionIsNotParsed: what does not have the hash that was signed may be made to harm its
@@ -23,7 +23,7 @@ func TestForeignSectionIsNotParsed(t *testing.T) {
 	file := bytes.NewReader(text.Bytes())
 	r, err := zip.NewReader(file, file.Size())
 	require.NoError(t, err)
-	want := sealer.DSARFile{Name: "events.parquet", PackedSHA256: "of another file"}
+	want := dsar.File{Name: "events.parquet", PackedSHA256: "of another file"}
 	got, err := readSection(file, r.File[0], "PARQUET", want.PackedSHA256)
 	require.NoError(t, err)
 	require.NotEqual(t, want, got)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -63,7 +64,7 @@ func TestDuplicatesOfLeavesThatAreNotAtHand(t *testing.T) {
 			}
 		}
 		w.Now = sealertest.Epoch.Add(200 * time.Hour)
-		b := w.Builder(events, func(c *sealer.PackConfig) { c.Earlier = earlier })
+		b := w.Builder(events, func(c *pack.Config) { c.Earlier = earlier })
 		_, err := b.Seal()
 		require.Equal(t, c.want == "", err == nil, "%s: %v", name, err)
 		v := w.verdicts(w.signAnyway(events, earlier))
@@ -84,8 +85,8 @@ func TestDuplicatesAreNamed(t *testing.T) {
 	w.Seal(w.Run(3))
 	events := [][]byte{w.Delivery(0, "a"), w.Delivery(1, "b"), w.Delivery(2, "a"), w.Delivery(3, "b"), w.Delivery(4, "a")}
 	p := w.Seal(events)
-	require.Equal(t, []sealer.Duplicate{{Leaf: 5, First: 3}, {Leaf: 6, First: 4}, {Leaf: 7, First: 3}}, p.Header.Duplicates)
-	for want, list := range map[string][]sealer.Duplicate{
+	require.Equal(t, []pack.Duplicate{{Leaf: 5, First: 3}, {Leaf: 6, First: 4}, {Leaf: 7, First: 3}}, p.Header.Duplicates)
+	for want, list := range map[string][]pack.Duplicate{
 		"leaf 6 is listed as repeating leaf 5, it repeats leaf 4": {{Leaf: 5, First: 3}, {Leaf: 6, First: 5}, {Leaf: 7, First: 3}},
 		"leaf 5 repeats leaf 3, and is not listed":                {{Leaf: 6, First: 4}, {Leaf: 7, First: 3}},
 		"leaf 6 repeats leaf 4, and is not listed":                {{Leaf: 5, First: 3}, {Leaf: 7, First: 3}},
@@ -93,12 +94,12 @@ func TestDuplicatesAreNamed(t *testing.T) {
 		"leaf 4 is listed as repeating leaf 3, and repeats none":  {{Leaf: 4, First: 3}, {Leaf: 5, First: 3}, {Leaf: 6, First: 4}, {Leaf: 7, First: 3}},
 		"leaf 7 is listed as repeating leaf 5, it repeats leaf 3": {{Leaf: 5, First: 3}, {Leaf: 6, First: 4}, {Leaf: 7, First: 5}},
 	} {
-		v := w.verdicts(w.resign(p, events, func(h *sealer.PackHeader) { h.Duplicates = list }))
+		v := w.verdicts(w.resign(p, events, func(h *pack.Header) { h.Duplicates = list }))
 		require.Equal(t, want, message(v, DuplicatesMismatch))
 	}
 	events = [][]byte{w.Delivery(0, "c"), w.Delivery(1, "")}
 	p = w.Seal(events)
-	v := w.verdicts(w.resign(p, events, func(h *sealer.PackHeader) { h.Duplicates = []sealer.Duplicate{{Leaf: 9, First: 0}} }))
+	v := w.verdicts(w.resign(p, events, func(h *pack.Header) { h.Duplicates = []pack.Duplicate{{Leaf: 9, First: 0}} }))
 	require.Equal(t, "leaf 9 is listed as repeating leaf 0, and repeats none", message(v, DuplicatesMismatch), "for it has no idempotency key")
 }
 
@@ -107,10 +108,10 @@ func TestRowsOfMoreDuplicatesThanThereAre(t *testing.T) {
 	w := newWorld(t)
 	events := [][]byte{w.Delivery(0, "a"), w.Delivery(1, "a")}
 	p := w.Seal(events)
-	v := w.verdicts(w.resign(p, events, func(h *sealer.PackHeader) {
+	v := w.verdicts(w.resign(p, events, func(h *pack.Header) {
 		h.Metering = slices.Clone(h.Metering)
 		for range 2048 { // 2^64 in all
-			h.Metering = append(h.Metering, sealer.MeterRow{RightID: "rgh_1", Substrate: "dooh", BasisID: "bas_1", MeteringBasis: sealer.BasisNone, Reason: sealer.ReasonDuplicate, Receipts: 1 << 53, QuantityMs: 0, Impressions: 0})
+			h.Metering = append(h.Metering, pack.MeterRow{RightID: "rgh_1", Substrate: "dooh", BasisID: "bas_1", MeteringBasis: sealer.BasisNone, Reason: sealer.ReasonDuplicate, Receipts: 1 << 53, QuantityMs: 0, Impressions: 0})
 		}
 	}))
 	require.Equal(t, []sealer.Code{DuplicatesMismatch, MeteringMismatch}, failures(v))

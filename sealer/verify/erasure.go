@@ -10,6 +10,8 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/checkpoint"
+	"muniment.example/sealer/keydir"
 )
 
 // tombstone is what an event of an erasure says.
@@ -118,7 +120,7 @@ func (e *erasureFile) verify(v *verification) {
 		beside = "; not signed is what the response has besides, such as who requested it"
 	}
 	e.say(SignatureOK, "person %s of %s was erased up to %s, signed by key %s at %s%s", e.said.SubjectHash, e.said.TenantID, canonical.FormatTime(e.said.Until), key.KeyID, canonical.FormatTime(e.said.CompletedAt), beside)
-	if sealer.PurposeOf(key.Purpose).Sandbox {
+	if keydir.PurposeOf(key.Purpose).Sandbox {
 		e.noteSandbox(key.KeyID)
 	}
 	e.about = fmt.Sprintf("The service signed on %s that it has erased a person's data up to %s.", moment(e.said.CompletedAt), moment(e.said.Until))
@@ -126,14 +128,14 @@ func (e *erasureFile) verify(v *verification) {
 }
 
 // signedBy is the key that has signed the certificate, or a code that says why none counts.
-func (e *erasureFile) signedBy(d *sealer.Directory) (*sealer.Key, sealer.Code) {
+func (e *erasureFile) signedBy(d *keydir.Directory) (*keydir.Key, sealer.Code) {
 	keys, err := signers(d, e.text, "muniment/erasure")
 	switch {
 	case err != nil:
 		return nil, FormatInvalid
 	case len(keys) == 0:
 		return nil, sealer.KeyUnknown
-	case !sealer.PurposeOf(keys[0].Purpose).Packs:
+	case !keydir.PurposeOf(keys[0].Purpose).Packs:
 		return nil, sealer.KeyPurpose
 	}
 	key := keys[0]
@@ -159,13 +161,13 @@ func (e *erasureFile) tombstone(v *verification) {
 			switch {
 			case t.eventID != e.said.EventID, worst(f.Verdicts) == VerdictUnjudged:
 			case !f.ok():
-				e.say(InclusionMismatch, "leaf %d of %s, in %s, which is not sound itself", t.leaf, sealer.Origin(e.said.TenantID), f.File)
+				e.say(InclusionMismatch, "leaf %d of %s, in %s, which is not sound itself", t.leaf, checkpoint.Origin(e.said.TenantID), f.File)
 				return
 			case t.SubjectHash != e.said.SubjectHash || t.Until != canonical.FormatTime(e.said.Until):
-				e.say(sealer.EntryAltered, "leaf %d of %s, in %s, says something else", t.leaf, sealer.Origin(e.said.TenantID), f.File)
+				e.say(sealer.EntryAltered, "leaf %d of %s, in %s, says something else", t.leaf, checkpoint.Origin(e.said.TenantID), f.File)
 				return
 			default:
-				e.say(InclusionOK, "its tombstone is leaf %d of %s, as %s holds it", t.leaf, sealer.Origin(e.said.TenantID), f.File)
+				e.say(InclusionOK, "its tombstone is leaf %d of %s, as %s holds it", t.leaf, checkpoint.Origin(e.said.TenantID), f.File)
 				return
 			}
 		}

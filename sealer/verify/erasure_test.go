@@ -12,6 +12,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/checkpoint"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -96,7 +97,7 @@ func TestCertificateOfErasure(t *testing.T) {
 	// A checkpoint and a certificate are never taken for each other, though one key signs both.
 	_, err := sealer.ParseErasure(a.packs[0].Header.Checkpoint)
 	require.Error(t, err)
-	_, err = sealer.OpenCheckpoint(string(good), sealer.Origin(a.Tenant), sealertest.Public(a.PackKey))
+	_, err = checkpoint.Open(string(good), checkpoint.Origin(a.Tenant), sealertest.Public(a.PackKey))
 	require.Error(t, err)
 }
 

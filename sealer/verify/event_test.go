@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -25,7 +26,7 @@ func TestLongestEvent(t *testing.T) {
 	require.Len(t, longest, sealer.MaxEventBytes)
 	p := w.Seal([][]byte{longest})
 	require.Empty(t, failures(w.verdicts(sealertest.Bundle(t, p, [][]byte{longest}))))
-	require.Empty(t, failures(w.verdicts(sealer.AppendPackObject(nil, p, [][]byte{longest}))))
+	require.Empty(t, failures(w.verdicts(pack.AppendObject(nil, p, [][]byte{longest}))))
 	_, _, err = sealer.CheckRecord(&sealer.Record{TenantID: w.Tenant, EventID: e.EventID, Event: longest})
 	require.NoError(t, err)
 
@@ -34,10 +35,10 @@ func TestLongestEvent(t *testing.T) {
 	require.ErrorContains(t, err, "the event has 1048577 bytes")
 	_, err = sealer.ParseEvent(longer)
 	require.ErrorContains(t, err, "the event has 1048577 bytes")
-	for _, pack := range [][]byte{
-		forge(p.HeaderText, longer, signatureLine(p.Header.SigningKeyID, p.Signature)), sealer.AppendPackObject(nil, p, [][]byte{longer}),
+	for _, bundle := range [][]byte{
+		forge(p.HeaderText, longer, signatureLine(p.Header.SigningKeyID, p.Signature)), pack.AppendObject(nil, p, [][]byte{longer}),
 	} {
-		require.Equal(t, []sealer.Code{FormatInvalid}, failures(w.verdicts(pack)))
+		require.Equal(t, []sealer.Code{FormatInvalid}, failures(w.verdicts(bundle)))
 	}
 	_, err = newWorld(t).TrySeal([][]byte{longer})
 	require.ErrorContains(t, err, "entry 0: entry.altered")

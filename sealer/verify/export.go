@@ -10,13 +10,16 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/checkpoint"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/pack"
 )
 
 // exportCheck is the verification of one audit export.
 type exportCheck struct {
 	*FileReport
-	header *sealer.ExportHeader
+	header *pack.ExportHeader
 	// heads are the checkpoints, once all of them are good.
 	heads []*headFile
 	// by is, for each checkpoint, the latest moment at which it can have been made.
@@ -32,7 +35,7 @@ func (e *exportCheck) open(v *verification) error {
 	}
 	defer file.Close()
 	in := &source{Reader: file}
-	r, err := sealer.ReadExport(in)
+	r, err := pack.ReadExport(in)
 	if in.err != nil {
 		e.unreadable(in.err)
 	}
@@ -45,13 +48,13 @@ func (e *exportCheck) open(v *verification) error {
 }
 
 // signers are the ids of the keys of d by which checkpoints are signed; "" for those of no key.
-func (e *exportCheck) signers(d *sealer.Directory) []string {
+func (e *exportCheck) signers(d *keydir.Directory) []string {
 	ids := []string{""}
 	for _, text := range e.header.Checkpoints {
 		if d == nil {
 			break
 		}
-		keys, _ := signers(d, text, sealer.Origin(e.header.TenantID)) // an error leaves none
+		keys, _ := signers(d, text, checkpoint.Origin(e.header.TenantID)) // an error leaves none
 		for _, k := range keys {
 			ids = append(ids, k.KeyID)
 		}
@@ -61,7 +64,7 @@ func (e *exportCheck) signers(d *sealer.Directory) []string {
 
 // sign opens the checkpoints and checks their sizes: they rise, each covers an entry that the
 // one before does not, and the last covers all.
-func (e *exportCheck) sign(v *verification, d *sealer.Directory) {
+func (e *exportCheck) sign(v *verification, d *keydir.Directory) {
 	if !e.ok() {
 		return
 	}
@@ -75,7 +78,7 @@ func (e *exportCheck) sign(v *verification, d *sealer.Directory) {
 		switch {
 		case !c.good:
 			return
-		case c.head.Origin != sealer.Origin(h.TenantID):
+		case c.head.Origin != checkpoint.Origin(h.TenantID):
 			e.say(sealer.TenantMismatch, "a checkpoint of %s in an export of %s", c.head.Origin, h.TenantID)
 			return
 		case c.head.Size <= covered || covered >= end:
@@ -117,7 +120,7 @@ func (e *exportCheck) verify(ctx context.Context, v *verification) {
 // by the one behind it, for the entries lead from one to the other.
 func (e *exportCheck) trustHeads(v *verification) bool {
 	e.by = make([]time.Time, len(e.heads))
-	k := v.known(sealer.Origin(e.header.TenantID))
+	k := v.known(checkpoint.Origin(e.header.TenantID))
 	for i, c := range slices.Backward(e.heads) {
 		by, known := k.vouch(c.head.Size, c.head.Root)
 		if i+1 < len(e.heads) && (!known || e.by[i+1].Before(by)) {
@@ -137,7 +140,7 @@ func (e *exportCheck) trustHeads(v *verification) bool {
 
 // form checks that an export, whose entries can't be judged, has its form.
 func (e *exportCheck) form(ctx context.Context, _ *verification, file io.Reader) error {
-	r, err := sealer.ReadExport(file)
+	r, err := pack.ReadExport(file)
 	for err == nil {
 		if _, err = r.Next(); err == nil {
 			err = ctx.Err()
@@ -157,11 +160,11 @@ func (e *exportCheck) run(ctx context.Context, v *verification, file io.Reader) 
 		e.say(FormatInvalid, "%v", err)
 		return nil
 	}
-	r, err := sealer.ReadExport(file)
+	r, err := pack.ReadExport(file)
 	if err != nil {
 		return err
 	}
-	l := sealer.NewLedger(h.TenantID, h.FirstIndex, before, nil)
+	l := pack.NewLedger(h.TenantID, h.FirstIndex, before, nil)
 	e.conduct = newConduct(h.TenantID, h.FirstIndex, &v.names)
 	e.recording = &recording{tenantID: h.TenantID, first: h.FirstIndex, end: h.FirstIndex + h.Count, by: e.by[len(e.by)-1]}
 	l.Keeps = true
@@ -186,9 +189,9 @@ func (e *exportCheck) run(ctx context.Context, v *verification, file io.Reader) 
 }
 
 // section folds the entries up to a leaf, those that one checkpoint was sealed for.
-func (e *exportCheck) section(ctx context.Context, v *verification, r *sealer.ExportReader, l *sealer.Ledger, i int, end uint64) error {
-	in := &sealer.Inspector{Directory: v.trust.newer, Purpose: e.heads[i].head.receipts(), SealedAt: e.by[i], Signatures: v.trust.signatures}
-	workers := sealer.NewWorkers(runtime.GOMAXPROCS(0), in.Inspect, func(f sealer.Finding) {
+func (e *exportCheck) section(ctx context.Context, v *verification, r *pack.ExportReader, l *pack.Ledger, i int, end uint64) error {
+	in := &pack.Inspector{Directory: v.trust.newer, Purpose: e.heads[i].head.receipts(), SealedAt: e.by[i], Signatures: v.trust.signatures}
+	workers := pack.NewWorkers(runtime.GOMAXPROCS(0), in.Inspect, func(f pack.Finding) {
 		if f.Delivery != nil && f.Code == "" {
 			v.sight(e.FileReport, f.Delivery, e.by[i], "leaf %d of %s, in %s", l.Next(), e.heads[i].head.Origin, e.File)
 		}
@@ -215,7 +218,7 @@ func (e *exportCheck) section(ctx context.Context, v *verification, r *sealer.Ex
 }
 
 // root compares the root of what was folded with a checkpoint's.
-func (e *exportCheck) root(v *verification, l *sealer.Ledger, c *head) bool {
+func (e *exportCheck) root(v *verification, l *pack.Ledger, c *head) bool {
 	tree := l.Tree
 	if tree.Size() < c.Size {
 		tree = tree.Clone()
@@ -236,7 +239,7 @@ func (e *exportCheck) root(v *verification, l *sealer.Ledger, c *head) bool {
 }
 
 // settle adds the verdicts, once all roots agree.
-func (e *exportCheck) settle(v *verification, l *sealer.Ledger, before *merkle.Tree) {
+func (e *exportCheck) settle(v *verification, l *pack.Ledger, before *merkle.Tree) {
 	h, last := e.header, e.heads[len(e.heads)-1]
 	e.say(CheckpointOK, "%s of %s, the last of size %d, sealed at %s",
 		count(len(e.heads), "signed note"), last.head.Origin, last.head.Size, canonical.FormatTime(last.head.SealedAt))
@@ -254,7 +257,7 @@ func (e *exportCheck) settle(v *verification, l *sealer.Ledger, before *merkle.T
 }
 
 // faults names what is wrong with entries.
-func (e *exportCheck) faults(v *verification, l *sealer.Ledger) bool {
+func (e *exportCheck) faults(v *verification, l *pack.Ledger) bool {
 	e.add(namedFaults(entryVerdicts(v.trust.vouched(l.Faults)))...)
 	return len(l.Faults) > 0
 }

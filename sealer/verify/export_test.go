@@ -10,6 +10,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -39,12 +40,12 @@ func TestBadExports(t *testing.T) {
 	keys := a.Directory()
 	whole := bytes.Split(bytes.TrimSuffix(a.export(1, 5), []byte("\n")), []byte("\n"))
 	lines := func(change func([][]byte) [][]byte) []byte { return forge(change(slices.Clone(whole))...) }
-	header := func(change func(*sealer.ExportHeader)) []byte { return a.export(1, 5, change) }
+	header := func(change func(*pack.ExportHeader)) []byte { return a.export(1, 5, change) }
 	for about, c := range map[string]struct {
 		text []byte
 		want []sealer.Code
 	}{
-		"good":                   {header(func(*sealer.ExportHeader) {}), nil},
+		"good":                   {header(func(*pack.ExportHeader) {}), nil},
 		"an entry less":          {lines(func(l [][]byte) [][]byte { return l[:len(l)-1] }), []sealer.Code{FormatInvalid}},
 		"an entry more":          {lines(func(l [][]byte) [][]byte { return append(l, a.events[6]) }), []sealer.Code{FormatInvalid}},
 		"a blank line":           {lines(func(l [][]byte) [][]byte { return append(l, nil) }), []sealer.Code{FormatInvalid}},
@@ -54,26 +55,26 @@ func TestBadExports(t *testing.T) {
 		"swapped entries":        {lines(func(l [][]byte) [][]byte { l[1], l[2] = l[2], l[1]; return l }), []sealer.Code{RootMismatch}},
 		"an altered entry":       {bytes.Replace(a.export(1, 5), []byte(`"quantityMs":1500`), []byte(`"quantityMs":9500`), 1), []sealer.Code{RootMismatch, sealer.WitnessMismatch}},
 		"an entry of another":    {lines(func(l [][]byte) [][]byte { l[1] = other.events[1]; return l }), []sealer.Code{RootMismatch, sealer.TenantMismatch}},
-		"count":                  {header(func(h *sealer.ExportHeader) { h.Count-- }), []sealer.Code{FormatInvalid}},
-		"count, none":            {header(func(h *sealer.ExportHeader) { h.Count = 0 }), []sealer.Code{FormatInvalid}},
-		"first":                  {header(func(h *sealer.ExportHeader) { h.FirstIndex++ }), []sealer.Code{RootMismatch}},
-		"first, far":             {header(func(h *sealer.ExportHeader) { h.FirstIndex = 1 << 52 }), []sealer.Code{CheckpointMismatch}},
-		"before, missing":        {header(func(h *sealer.ExportHeader) { h.Before = nil }), []sealer.Code{FormatInvalid}},
-		"before, another":        {header(func(h *sealer.ExportHeader) { h.Before = []merkle.Hash{merkle.LeafHash(nil)} }), []sealer.Code{RootMismatch}},
-		"after, missing":         {header(func(h *sealer.ExportHeader) { h.After = nil }), []sealer.Code{FormatInvalid}},
-		"after, another":         {header(func(h *sealer.ExportHeader) { h.After = []merkle.Hash{merkle.LeafHash(nil)} }), []sealer.Code{RootMismatch}},
-		"no checkpoint":          {header(func(h *sealer.ExportHeader) { h.Checkpoints = nil }), []sealer.Code{FormatInvalid}},
-		"first checkpoint only":  {header(func(h *sealer.ExportHeader) { h.Checkpoints = h.Checkpoints[:1] }), []sealer.Code{CheckpointMismatch}},
-		"last checkpoint only":   {header(func(h *sealer.ExportHeader) { h.Checkpoints = h.Checkpoints[1:] }), nil},
-		"checkpoint twice":       {header(func(h *sealer.ExportHeader) { h.Checkpoints = append(h.Checkpoints, h.Checkpoints[1]) }), []sealer.Code{CheckpointMismatch}},
-		"checkpoints swapped":    {header(func(h *sealer.ExportHeader) { slices.Reverse(h.Checkpoints) }), []sealer.Code{CheckpointMismatch}},
-		"one checkpoint more":    {header(func(h *sealer.ExportHeader) { h.Checkpoints = append(h.Checkpoints, a.packs[2].Header.Checkpoint) }), []sealer.Code{CheckpointMismatch}},
-		"of another log":         {header(func(h *sealer.ExportHeader) { h.Checkpoints[1] = other.packs[1].Header.Checkpoint }), []sealer.Code{sealer.TenantMismatch}},
-		"no note":                {header(func(h *sealer.ExportHeader) { h.Checkpoints[0] = "x" }), []sealer.Code{FormatInvalid}},
-		"tenant":                 {header(func(h *sealer.ExportHeader) { h.TenantID = sealertest.TenantID("other") }), []sealer.Code{sealer.TenantMismatch}},
-		"directory":              {header(func(h *sealer.ExportHeader) { h.Directory = []byte(`{"delegation":"x"}`) }), []sealer.Code{DirectoryInvalid}},
-		"after, where none is":   {a.export(4, 3, func(h *sealer.ExportHeader) { h.After = []merkle.Hash{{}} }), []sealer.Code{FormatInvalid}},
-		"an entry of no receipt": {a.export(2, 3, func(h *sealer.ExportHeader) { h.After = append(h.After, merkle.Hash{}) }), []sealer.Code{FormatInvalid}},
+		"count":                  {header(func(h *pack.ExportHeader) { h.Count-- }), []sealer.Code{FormatInvalid}},
+		"count, none":            {header(func(h *pack.ExportHeader) { h.Count = 0 }), []sealer.Code{FormatInvalid}},
+		"first":                  {header(func(h *pack.ExportHeader) { h.FirstIndex++ }), []sealer.Code{RootMismatch}},
+		"first, far":             {header(func(h *pack.ExportHeader) { h.FirstIndex = 1 << 52 }), []sealer.Code{CheckpointMismatch}},
+		"before, missing":        {header(func(h *pack.ExportHeader) { h.Before = nil }), []sealer.Code{FormatInvalid}},
+		"before, another":        {header(func(h *pack.ExportHeader) { h.Before = []merkle.Hash{merkle.LeafHash(nil)} }), []sealer.Code{RootMismatch}},
+		"after, missing":         {header(func(h *pack.ExportHeader) { h.After = nil }), []sealer.Code{FormatInvalid}},
+		"after, another":         {header(func(h *pack.ExportHeader) { h.After = []merkle.Hash{merkle.LeafHash(nil)} }), []sealer.Code{RootMismatch}},
+		"no checkpoint":          {header(func(h *pack.ExportHeader) { h.Checkpoints = nil }), []sealer.Code{FormatInvalid}},
+		"first checkpoint only":  {header(func(h *pack.ExportHeader) { h.Checkpoints = h.Checkpoints[:1] }), []sealer.Code{CheckpointMismatch}},
+		"last checkpoint only":   {header(func(h *pack.ExportHeader) { h.Checkpoints = h.Checkpoints[1:] }), nil},
+		"checkpoint twice":       {header(func(h *pack.ExportHeader) { h.Checkpoints = append(h.Checkpoints, h.Checkpoints[1]) }), []sealer.Code{CheckpointMismatch}},
+		"checkpoints swapped":    {header(func(h *pack.ExportHeader) { slices.Reverse(h.Checkpoints) }), []sealer.Code{CheckpointMismatch}},
+		"one checkpoint more":    {header(func(h *pack.ExportHeader) { h.Checkpoints = append(h.Checkpoints, a.packs[2].Header.Checkpoint) }), []sealer.Code{CheckpointMismatch}},
+		"of another log":         {header(func(h *pack.ExportHeader) { h.Checkpoints[1] = other.packs[1].Header.Checkpoint }), []sealer.Code{sealer.TenantMismatch}},
+		"no note":                {header(func(h *pack.ExportHeader) { h.Checkpoints[0] = "x" }), []sealer.Code{FormatInvalid}},
+		"tenant":                 {header(func(h *pack.ExportHeader) { h.TenantID = sealertest.TenantID("other") }), []sealer.Code{sealer.TenantMismatch}},
+		"directory":              {header(func(h *pack.ExportHeader) { h.Directory = []byte(`{"delegation":"x"}`) }), []sealer.Code{DirectoryInvalid}},
+		"after, where none is":   {a.export(4, 3, func(h *pack.ExportHeader) { h.After = []merkle.Hash{{}} }), []sealer.Code{FormatInvalid}},
+		"an entry of no receipt": {a.export(2, 3, func(h *pack.ExportHeader) { h.After = append(h.After, merkle.Hash{}) }), []sealer.Code{FormatInvalid}},
 	} {
 		r := a.verify(keys, nil, file{"export", c.text})
 		require.Equal(t, c.want, failures(r.Files[0].Verdicts), "%s: %+v", about, r.Files)

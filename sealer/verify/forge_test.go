@@ -12,6 +12,9 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/checkpoint"
+	"muniment.example/sealer/keydir"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
 	"muniment.example/sealer/sealertest"
 )
@@ -22,16 +25,16 @@ import (
 func (w *world) signAnyway(events [][]byte, earlier map[string]uint64) []byte {
 	w.TB.Helper()
 	text := w.Directory()
-	directory, err := sealer.ReadDirectory(text)
+	directory, err := keydir.Read(text)
 	require.NoError(w.TB, err)
-	l := sealer.NewLedger(w.Tenant, w.Tree.Size(), w.Tree, nil)
+	l := pack.NewLedger(w.Tenant, w.Tree.Size(), w.Tree, nil)
 	l.Settles, l.Keeps = true, true
 	l.Adopt(w.Rules)
 	l.Claim = func(e *sealer.Event, _ uint64) (uint64, bool) {
 		first, ok := earlier[e.EventID]
 		return first, ok
 	}
-	in := sealer.Inspector{Directory: directory, Purpose: sealer.PurposeReceipt, SealedAt: w.Now}
+	in := pack.Inspector{Directory: directory, Purpose: keydir.PurposeReceipt, SealedAt: w.Now}
 	for _, e := range events {
 		l.Fold(in.Inspect(e)[0])
 	}
@@ -39,12 +42,12 @@ func (w *world) signAnyway(events [][]byte, earlier map[string]uint64) []byte {
 	require.NoError(w.TB, err)
 	settlement, err := l.Settlement(rate.Rating.Rate, nil)
 	require.NoError(w.TB, err)
-	h := sealer.PackHeader{
+	h := pack.Header{
 		Consistency: consistency, Count: len(events), Directory: text, Duplicates: l.Duplicates, FirstIndex: w.Tree.Size(),
 		Metering: l.Meter.Rows(), PackID: w.PackID(w.Packs + 1), Previous: w.Previous, RootHash: l.Tree.Root(), SealedAt: w.Now,
-		Settlement: settlement, SigningKeyID: sealer.KeyID(sealertest.Public(w.PackKey)), TenantID: w.Tenant, TreeSize: l.Tree.Size(),
+		Settlement: settlement, SigningKeyID: keydir.KeyID(sealertest.Public(w.PackKey)), TenantID: w.Tenant, TreeSize: l.Tree.Size(),
 	}
-	h.Checkpoint, err = sealer.SignCheckpoint(sealer.Checkpoint{Origin: sealer.Origin(w.Tenant), Size: h.TreeSize, Root: h.RootHash, SealedAt: w.Now}, w.PackKey)
+	h.Checkpoint, err = checkpoint.Sign(checkpoint.Checkpoint{Origin: checkpoint.Origin(w.Tenant), Size: h.TreeSize, Root: h.RootHash, SealedAt: w.Now}, w.PackKey)
 	require.NoError(w.TB, err)
 	header := h.Append(nil)
 	signature, err := sign(w.PackKey, header)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -35,7 +36,7 @@ func FuzzReadPack(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		_, err := verifyPack(context.Background(), bytes.NewReader(text), vkey)
 		require.NoError(t, err, "only a broken disk is an error")
-		p, err := sealer.ReadPack(bytes.NewReader(text))
+		p, err := pack.Read(bytes.NewReader(text))
 		if err != nil {
 			return
 		}
@@ -50,11 +51,11 @@ func FuzzReadPack(f *testing.F) {
 			}
 			entries = append(entries, event)
 		}
-		same := &sealer.SealedPack{Header: *p.Header(), HeaderText: p.Header().Append(nil), Signature: p.Signature()}
+		same := &pack.Pack{Header: *p.Header(), HeaderText: p.Header().Append(nil), Signature: p.Signature()}
 		require.Equal(t, string(p.HeaderText()), string(same.HeaderText))
 		lines := append([][]byte{same.HeaderText}, entries...)
 		lines = append(lines, signatureLine(same.Header.SigningKeyID, same.Signature))
-		object := sealer.AppendPackObject(nil, same, entries)
+		object := pack.AppendObject(nil, same, entries)
 		switch {
 		case bytes.HasPrefix(text, []byte(`{"entries":[`)):
 			require.Equal(t, string(text), string(object))

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -18,9 +18,9 @@ import (
 func FuzzReadKeys(f *testing.F) {
 	w := newWorld(f)
 	at := sealertest.Epoch.Add(time.Hour)
-	two := sealer.NewKey(sealertest.Public(sealertest.PrivateKey("two")), sealer.PurposeSandbox, sealertest.Epoch)
+	two := keydir.NewKey(sealertest.Public(sealertest.PrivateKey("two")), keydir.PurposeSandbox, sealertest.Epoch)
 	two.NotAfter, two.RevokedAt = &at, &at
-	good := keysAnswer(sealer.NewKey(sealertest.Public(sealertest.PrivateKey("one")), sealer.PurposeSandbox, sealertest.Epoch), two)
+	good := keysAnswer(keydir.NewKey(sealertest.Public(sealertest.PrivateKey("one")), keydir.PurposeSandbox, sealertest.Epoch), two)
 	f.Add([]byte(good))
 	f.Add([]byte(good[strings.Index(good, `{"keys"`):strings.LastIndex(good, ",")]))
 	directory := string(w.Directory())

@@ -10,18 +10,19 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/checkpoint"
+	"muniment.example/sealer/pack"
 )
 
 // FuzzInclusionProof: what is read is written the same again, in its form.
 func FuzzInclusionProof(f *testing.F) {
 	seeds(f, "good/proof*", "bad/proof*")
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if p, err := sealer.ParseInclusionProof(string(text)); err == nil {
+		if p, err := checkpoint.ParseInclusionProof(string(text)); err == nil {
 			require.Equal(t, string(text), p.Text())
 		}
-		if event, p, err := sealer.ParseProvenEvent(unwrap(string(text))); err == nil {
+		if event, p, err := checkpoint.ParseProvenEvent(unwrap(string(text))); err == nil {
 			data := canonical.AppendString(append(append([]byte(`{"event":`), event...), `,"proof":`...), p.Text())
 			require.Equal(t, unwrap(string(text)), string(data)+"}")
 		}
@@ -33,7 +34,7 @@ func FuzzConsistencyProof(f *testing.F) {
 	seeds(f, "good/consistency*", "bad/consistency*")
 	f.Fuzz(func(t *testing.T, text []byte) {
 		data := unwrap(string(text))
-		if p, err := sealer.ParseConsistencyProof([]byte(data)); err == nil {
+		if p, err := checkpoint.ParseConsistencyProof([]byte(data)); err == nil {
 			require.Equal(t, data, string(p.Append(nil)))
 		}
 	})
@@ -43,7 +44,7 @@ func FuzzConsistencyProof(f *testing.F) {
 func FuzzReadExport(f *testing.F) {
 	seeds(f, "good/export*", "bad/export*")
 	f.Fuzz(func(t *testing.T, text []byte) {
-		e, err := sealer.ReadExport(strings.NewReader(string(text)))
+		e, err := pack.ReadExport(strings.NewReader(string(text)))
 		if err != nil {
 			return
 		}

@@ -9,10 +9,11 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/statement"
 )
 
 // issueOf is the data of the event of a statement's issue.
-func (b *books) issueOf(s *sealer.Statement, change ...string) string {
+func (b *books) issueOf(s *statement.Statement, change ...string) string {
 	b.TB.Helper()
 	record := map[string]any{
 		"corrects": nil, "counterpartyId": s.CounterpartyID, "currency": s.Currency, "from": s.From, "packId": s.AsOf.PackID, "rootHash": s.AsOf.RootHash, "treeSize": s.AsOf.TreeSize, "voidReason": nil,
@@ -27,7 +28,7 @@ func (b *books) issueOf(s *sealer.Statement, change ...string) string {
 }
 
 // issue seals the event of a statement's issue.
-func (b *books) issue(s *sealer.Statement, change ...string) []byte {
+func (b *books) issue(s *statement.Statement, change ...string) []byte {
 	b.TB.Helper()
 	return b.event(statementIssuedEvent, sealer.Ref{Kind: "statement", ID: s.StatementID}, b.issueOf(s, change...))
 }
@@ -55,17 +56,17 @@ func TestIssueIsOfTheText(t *testing.T) {
 func TestStatementsOverlap(t *testing.T) {
 	agency := "cp_agency"
 	for name, c := range map[string]struct {
-		first            func(b *books, s *sealer.Statement) // what was issued before
+		first            func(b *books, s *statement.Statement) // what was issued before
 		overlaps, billed bool
 	}{
-		"the same":              {func(*books, *sealer.Statement) {}, true, true},
-		"a part of the period":  {func(b *books, s *sealer.Statement) { s.To.Time = s.From.Add(time.Millisecond) }, true, true},
-		"before it":             {func(b *books, s *sealer.Statement) { s.From.Time, s.To.Time = s.From.Add(-time.Hour), s.From.Time }, false, false},
-		"behind it":             {func(b *books, s *sealer.Statement) { s.From.Time, s.To.Time = s.To.Time, s.To.Add(time.Hour) }, false, false},
-		"in another currency":   {func(b *books, s *sealer.Statement) { s.Currency = "USD" }, true, false},
-		"of one":                {func(b *books, s *sealer.Statement) { s.CounterpartyID = &agency }, true, true},
-		"up to another end":     {func(b *books, s *sealer.Statement) { s.Currency, s.AsOf = "USD", b.asOf(1) }, true, false},
-		"a correction, of late": {func(b *books, s *sealer.Statement) { s.Correction = &sealer.StatementCorrection{Of: "stm_9"} }, true, true},
+		"the same":              {func(*books, *statement.Statement) {}, true, true},
+		"a part of the period":  {func(b *books, s *statement.Statement) { s.To.Time = s.From.Add(time.Millisecond) }, true, true},
+		"before it":             {func(b *books, s *statement.Statement) { s.From.Time, s.To.Time = s.From.Add(-time.Hour), s.From.Time }, false, false},
+		"behind it":             {func(b *books, s *statement.Statement) { s.From.Time, s.To.Time = s.To.Time, s.To.Add(time.Hour) }, false, false},
+		"in another currency":   {func(b *books, s *statement.Statement) { s.Currency = "USD" }, true, false},
+		"of one":                {func(b *books, s *statement.Statement) { s.CounterpartyID = &agency }, true, true},
+		"up to another end":     {func(b *books, s *statement.Statement) { s.Currency, s.AsOf = "USD", b.asOf(1) }, true, false},
+		"a correction, of late": {func(b *books, s *statement.Statement) { s.Correction = &statement.Correction{Of: "stm_9"} }, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBooks(t)

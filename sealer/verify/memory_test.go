@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
 )
 
@@ -38,7 +38,7 @@ func TestVerifyMemory(t *testing.T) {
 	}
 	packs, entries := 2, 200
 	if os.Getenv("MUNIMENT_TEST_FULL") != "" {
-		packs, entries = 15, sealer.MaxPackEntries
+		packs, entries = 15, pack.MaxEntries
 	}
 	vkey, files := writeChain(t, t.TempDir(), packs, entries)
 	verify := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestVerifyMemory$")
@@ -69,7 +69,7 @@ func writePack(t testing.TB, w *world, name string, entries int) {
 	events := w.Run(entries)
 	file, err := os.Create(name)
 	require.NoError(t, err)
-	to := sealer.NewBundleWriter(file, w.Seal(events))
+	to := pack.NewBundleWriter(file, w.Seal(events))
 	for _, e := range events {
 		require.NoError(t, to.Add(e))
 	}

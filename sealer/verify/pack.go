@@ -12,15 +12,19 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/checkpoint"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/pack"
+	"muniment.example/sealer/settlement"
 )
 
 // packCheck is the verification of one pack.
 type packCheck struct {
 	trust *trust
-	rate  sealer.Rate
+	rate  settlement.Rate
 	// inspect overrides how an entry is examined; nil for Inspector.Inspect.
-	inspect func(*sealer.Inspector, []byte) sealer.Finding
+	inspect func(*pack.Inspector, []byte) pack.Finding
 	// statements are by tenant. The pack keeps the receipts of their periods.
 	statements map[string][]*statementFile
 	// leaves is set if the leaves must be kept.
@@ -28,8 +32,8 @@ type packCheck struct {
 	// seen is called with each delivery and its place in the pack.
 	seen func(index int, d *sealer.RecordedDelivery)
 
-	header   *sealer.PackHeader // nil if the file is no pack
-	text     []byte             // of the header
+	header   *pack.Header // nil if the file is no pack
+	text     []byte       // of the header
 	verdicts []Verdict
 	// signed is set if the header is what the pack's key has signed.
 	signed bool
@@ -37,7 +41,7 @@ type packCheck struct {
 	// after sealedAt: then a later pack of the chain may vouch for this one.
 	revoked bool
 	before  *merkle.Tree // of the log before the first entry
-	ledger  *sealer.Ledger
+	ledger  *pack.Ledger
 	conduct *conduct
 	// recording is what it says of plays.
 	recording *recording
@@ -45,10 +49,10 @@ type packCheck struct {
 	receipts []keptReceipt
 	names    []receiptNames
 	// sums are those of its rated receipts, if rules name campaigns or labels, which are named.
-	sums  []sealer.Metered
-	named sealer.ScopeNames
+	sums  []settlement.Metered
+	named settlement.ScopeNames
 	// scopes are the names of rules, of all files; nil: of none.
-	scopes *sealer.ScopeNames
+	scopes *settlement.ScopeNames
 }
 
 // say adds what a check has found.
@@ -64,9 +68,9 @@ func (c *packCheck) failed() bool {
 // run verifies the pack that r holds. known is what is known of its log before it; nil for
 // nothing. The error is one of reading r or of ctx; what is wrong with the pack is in the
 // verdicts. Receipts are checked on all processors; a bundle is streamed.
-func (c *packCheck) run(ctx context.Context, r io.Reader, known *sealer.History) error {
+func (c *packCheck) run(ctx context.Context, r io.Reader, known *pack.History) error {
 	in := &source{Reader: r}
-	p, err := sealer.ReadPack(in)
+	p, err := pack.Read(in)
 	if err != nil {
 		c.say(FormatInvalid, "%v", err)
 		return in.err
@@ -85,13 +89,13 @@ func (c *packCheck) run(ctx context.Context, r io.Reader, known *sealer.History)
 	}
 	c.beside(p.KeyBeside(), directory)
 	c.before = c.consistency()
-	c.ledger = sealer.NewLedger(c.header.TenantID, c.header.FirstIndex, c.before, known)
+	c.ledger = pack.NewLedger(c.header.TenantID, c.header.FirstIndex, c.before, known)
 	c.conduct = newConduct(c.header.TenantID, c.header.FirstIndex, c.scopes)
 	c.recording = &recording{tenantID: c.header.TenantID, first: c.header.FirstIndex, end: c.header.TreeSize, by: c.header.SealedAt}
 	c.conduct.sealed(uint64(c.header.Count), c.header.TreeSize, c.header.SealedAt)
 	c.ledger.Claim, c.ledger.Settles, c.ledger.Keeps = claimOf(c.header), true, c.leaves
 	c.ledger.Adopt(c.header.Rules())
-	if err := c.entries(ctx, p, &sealer.Inspector{Directory: directory, Purpose: receipts, SealedAt: c.header.SealedAt, Signatures: c.trust.signatures}); err != nil {
+	if err := c.entries(ctx, p, &pack.Inspector{Directory: directory, Purpose: receipts, SealedAt: c.header.SealedAt, Signatures: c.trust.signatures}); err != nil {
 		c.say(FormatInvalid, "%v", err)
 		return errors.Join(in.err, ctx.Err())
 	}
@@ -115,10 +119,10 @@ func (c *packCheck) run(ctx context.Context, r io.Reader, known *sealer.History)
 
 // key finds the pack's key, nil if it must not have signed, and the purpose that
 // its receipts' keys must have.
-func (c *packCheck) key(d *sealer.Directory) (pub ed25519.PublicKey, receipts string) {
+func (c *packCheck) key(d *keydir.Directory) (pub ed25519.PublicKey, receipts string) {
 	h := c.header
 	sandbox := d.OfSandbox(h.SigningKeyID)
-	purpose, receipts := sealer.PackPurpose(sandbox), sealer.ReceiptPurpose(sandbox)
+	purpose, receipts := keydir.PackPurpose(sandbox), keydir.ReceiptPurpose(sandbox)
 	pub, code := d.Find(h.SigningKeyID, purpose, h.SealedAt)
 	if code == sealer.KeyRevoked {
 		pub, code = d.FindSealed(h.SigningKeyID, purpose, h.SealedAt, h.SealedAt)
@@ -134,7 +138,7 @@ func (c *packCheck) key(d *sealer.Directory) (pub ed25519.PublicKey, receipts st
 
 // beside compares the key that came with the pack with the trusted keys. It proves nothing, but
 // its end or revocation counts: an answer may be newer than the keys at hand.
-func (c *packCheck) beside(k *sealer.Key, d *sealer.Directory) {
+func (c *packCheck) beside(k *keydir.Key, d *keydir.Directory) {
 	if k == nil {
 		return
 	}
@@ -182,17 +186,17 @@ func (c *packCheck) consistency() *merkle.Tree {
 }
 
 // entries folds all entries into the ledger.
-func (c *packCheck) entries(ctx context.Context, p *sealer.PackReader, in *sealer.Inspector) error {
+func (c *packCheck) entries(ctx context.Context, p *pack.Reader, in *pack.Inspector) error {
 	inspect := in.Inspect
 	if c.inspect != nil {
-		inspect = func(texts ...[]byte) (all []sealer.Finding) {
+		inspect = func(texts ...[]byte) (all []pack.Finding) {
 			for _, text := range texts {
 				all = append(all, c.inspect(in, text))
 			}
 			return all
 		}
 	}
-	workers := sealer.NewWorkers(runtime.GOMAXPROCS(0), inspect, func(f sealer.Finding) {
+	workers := pack.NewWorkers(runtime.GOMAXPROCS(0), inspect, func(f pack.Finding) {
 		if c.seen != nil && f.Delivery != nil && f.Code == "" {
 			c.seen(c.ledger.Entries, f.Delivery)
 		}
@@ -209,7 +213,7 @@ func (c *packCheck) entries(ctx context.Context, p *sealer.PackReader, in *seale
 }
 
 // form checks that the rest of a pack, whose entries can't be judged, has its form.
-func (c *packCheck) form(ctx context.Context, in *source, p *sealer.PackReader) error {
+func (c *packCheck) form(ctx context.Context, in *source, p *pack.Reader) error {
 	if err := c.read(ctx, p, func([]byte) {}); err != nil {
 		c.say(FormatInvalid, "%v", err)
 		return errors.Join(in.err, ctx.Err())
@@ -218,7 +222,7 @@ func (c *packCheck) form(ctx context.Context, in *source, p *sealer.PackReader) 
 }
 
 // read reads all entries, and adds each.
-func (c *packCheck) read(ctx context.Context, p *sealer.PackReader, add func(event []byte)) error {
+func (c *packCheck) read(ctx context.Context, p *pack.Reader, add func(event []byte)) error {
 	for n := 0; ; n++ {
 		event, err := p.Next()
 		switch {
@@ -236,14 +240,14 @@ func (c *packCheck) read(ctx context.Context, p *sealer.PackReader, add func(eve
 	}
 }
 
-func (c *packCheck) signatures(p *sealer.PackReader, pub ed25519.PublicKey) {
+func (c *packCheck) signatures(p *pack.Reader, pub ed25519.PublicKey) {
 	h := c.header
 	c.signed = pub != nil && ed25519.Verify(pub, c.text, p.Signature())
 	switch {
 	case pub == nil: // said before
 	case !c.signed:
 		c.say(sealer.SignatureInvalid, "the header is not what key %s signed", h.SigningKeyID)
-	case !slices.ContainsFunc(c.ledger.Faults, func(f sealer.Fault) bool { return !aboutContent(f.Code) }):
+	case !slices.ContainsFunc(c.ledger.Faults, func(f pack.Fault) bool { return !aboutContent(f.Code) }):
 		c.say(SignatureOK, "header by key %s, and %s", h.SigningKeyID, count(c.ledger.Deliveries, "receipt"))
 	}
 }
@@ -262,12 +266,12 @@ func (c *packCheck) checkpoint(pub ed25519.PublicKey) {
 	if pub == nil {
 		return
 	}
-	origin := sealer.Origin(h.TenantID)
-	point, err := sealer.OpenCheckpoint(h.Checkpoint, origin, pub)
+	origin := checkpoint.Origin(h.TenantID)
+	point, err := checkpoint.Open(h.Checkpoint, origin, pub)
 	switch {
 	case err != nil:
 		c.say(CheckpointMismatch, "%v", err)
-	case point != sealer.Checkpoint{Origin: origin, Size: h.TreeSize, Root: h.RootHash, SealedAt: h.SealedAt.Truncate(time.Second)}:
+	case point != checkpoint.Checkpoint{Origin: origin, Size: h.TreeSize, Root: h.RootHash, SealedAt: h.SealedAt.Truncate(time.Second)}:
 		c.say(CheckpointMismatch, "the checkpoint states size %d and root %s, sealed at %s", point.Size, point.Root, canonical.FormatTime(point.SealedAt))
 	default:
 		c.say(CheckpointOK, "signed note of %s, size %d", origin, h.TreeSize)
@@ -301,7 +305,7 @@ func (c *packCheck) faults() {
 }
 
 // entryVerdicts are the faults of entries as verdicts.
-func entryVerdicts(faults []sealer.Fault) []Verdict {
+func entryVerdicts(faults []pack.Fault) []Verdict {
 	list := make([]Verdict, len(faults))
 	for i := range faults {
 		list[i] = found(faults[i].Code, faults[i].Message)
@@ -342,7 +346,7 @@ func (c *packCheck) metering() {
 }
 
 // differingRow describes the first row that is not the same.
-func differingRow(computed, stated []sealer.MeterRow) string {
+func differingRow(computed, stated []pack.MeterRow) string {
 	for i := range max(len(computed), len(stated)) {
 		switch {
 		case i >= len(computed):
@@ -357,13 +361,13 @@ func differingRow(computed, stated []sealer.MeterRow) string {
 }
 
 // describeRow describes the row for people.
-func describeRow(r *sealer.MeterRow) string {
+func describeRow(r *pack.MeterRow) string {
 	return fmt.Sprintf("right %s, substrate %s, basis %s, metering basis %s, reason %s: %s, %s ms, impressions: %s",
 		r.RightID, r.Substrate, r.BasisID, r.MeteringBasis, r.Reason, count(int(r.Receipts), "receipt"), grouped(r.QuantityMs), sealer.FormatImpressions(r.Impressions))
 }
 
 // claimOf is the Ledger.Claim of a header: its list of duplicates.
-func claimOf(h *sealer.PackHeader) func(*sealer.Event, uint64) (uint64, bool) {
+func claimOf(h *pack.Header) func(*sealer.Event, uint64) (uint64, bool) {
 	firsts := make(map[uint64]uint64, len(h.Duplicates))
 	for _, d := range h.Duplicates {
 		firsts[d.Leaf] = d.First

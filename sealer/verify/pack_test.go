@@ -16,7 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/checkpoint"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
 	"muniment.example/sealer/sealertest"
 	"muniment.example/sealer/signature"
@@ -40,11 +43,11 @@ func TestPackBothForms(t *testing.T) {
 		p := w.Seal(events)
 		nd := sealertest.Bundle(t, p, events)
 		require.Equal(t, 23, bytes.Count(nd, []byte("\n")))
-		object := sealer.AppendPackObject(nil, p, events)
+		object := pack.AppendObject(nil, p, events)
 		require.True(t, json.Valid(object))
 		require.True(t, isCanonical(object))
 		for _, form := range [][]byte{nd, object} {
-			r, err := sealer.ReadPack(bytes.NewReader(form))
+			r, err := pack.Read(bytes.NewReader(form))
 			require.NoError(t, err)
 			require.Equal(t, p.Header, *r.Header())
 			require.Equal(t, p.HeaderText, r.HeaderText())
@@ -87,8 +90,8 @@ func TestPackMetering(t *testing.T) {
 	}
 	w.Now = sealertest.Epoch.Add(60 * time.Hour)
 	p := w.Seal(events)
-	require.Equal(t, []sealer.Duplicate{{Leaf: 2, First: 0}, {Leaf: 3, First: 2}, {Leaf: 4, First: 0}, {Leaf: 6, First: 0}}, p.Header.Duplicates)
-	require.Equal(t, []sealer.MeterRow{
+	require.Equal(t, []pack.Duplicate{{Leaf: 2, First: 0}, {Leaf: 3, First: 2}, {Leaf: 4, First: 0}, {Leaf: 6, First: 0}}, p.Header.Duplicates)
+	require.Equal(t, []pack.MeterRow{
 		{RightID: "rgh_2", Substrate: "MOBILE", BasisID: "bas_0", MeteringBasis: "none", Reason: "DUPLICATE", Receipts: 4},
 		{RightID: "rgh_2", Substrate: "MOBILE", BasisID: "bas_0", MeteringBasis: "viewable", Reason: "METERED", Receipts: 3, QuantityMs: 9000, Impressions: 3 * sealer.Impression},
 		{RightID: "rgh_3", Substrate: "DOOH", BasisID: "bas_1", MeteringBasis: p.Header.Metering[2].MeteringBasis, Reason: "NOT_VISIBLE", Receipts: 1},
@@ -99,20 +102,20 @@ func TestPackMetering(t *testing.T) {
 // checker verifies many versions of the one pack that is good. What inspecting
 // the good entries found is remembered: inspection is pure, so this changes
 // nothing but the time that thousands of verifications take.
-func (w *world) checker(good []byte) func(pack []byte) []Verdict {
+func (w *world) checker(good []byte) func(bundle []byte) []Verdict {
 	w.TB.Helper()
-	var base sealer.Inspector
+	var base pack.Inspector
 	var mu sync.Mutex
-	known := make(map[string]sealer.Finding)
+	known := make(map[string]pack.Finding)
 	primed := trust{root: w.VKey}
-	run := func(pack []byte, inspect func(*sealer.Inspector, []byte) sealer.Finding) []Verdict {
+	run := func(bundle []byte, inspect func(*pack.Inspector, []byte) pack.Finding) []Verdict {
 		t := primed
 		c := packCheck{trust: &t, rate: rate.Rating.Rate, inspect: inspect}
-		require.NoError(w.TB, c.run(context.Background(), bytes.NewReader(pack), nil))
+		require.NoError(w.TB, c.run(context.Background(), bytes.NewReader(bundle), nil))
 		c.settle(false)
 		return c.verdicts
 	}
-	require.Empty(w.TB, failures(run(good, func(in *sealer.Inspector, text []byte) sealer.Finding {
+	require.Empty(w.TB, failures(run(good, func(in *pack.Inspector, text []byte) pack.Finding {
 		mu.Lock()
 		defer mu.Unlock()
 		base = *in
@@ -120,8 +123,8 @@ func (w *world) checker(good []byte) func(pack []byte) []Verdict {
 		return known[string(text)]
 	})))
 	primed.learn(w.headerOf(good).Directory)
-	return func(pack []byte) []Verdict {
-		return run(pack, func(in *sealer.Inspector, text []byte) sealer.Finding {
+	return func(bundle []byte) []Verdict {
+		return run(bundle, func(in *pack.Inspector, text []byte) pack.Finding {
 			same := in.Purpose == base.Purpose && in.SealedAt.Equal(base.SealedAt) && in.Directory.IssuedAt.Equal(base.Directory.IssuedAt)
 			if f, ok := known[string(text)]; ok && same {
 				return f
@@ -132,9 +135,9 @@ func (w *world) checker(good []byte) func(pack []byte) []Verdict {
 }
 
 // headerOf reads the header of a pack.
-func (w *world) headerOf(pack []byte) *sealer.PackHeader {
+func (w *world) headerOf(bundle []byte) *pack.Header {
 	w.TB.Helper()
-	r, err := sealer.ReadPack(bytes.NewReader(pack))
+	r, err := pack.Read(bytes.NewReader(bundle))
 	require.NoError(w.TB, err)
 	return r.Header()
 }
@@ -182,9 +185,9 @@ func TestEveryFlipIsFound(t *testing.T) {
 	events := w.Run(20)
 	p := w.Seal(events)
 	step := sealertest.Rounds(23, 1)
-	pack := sealertest.Bundle(t, p, events)
-	w.flip(t, pack, every(step, pack))
-	object := sealer.AppendPackObject(nil, p, events)
+	bundle := sealertest.Bundle(t, p, events)
+	w.flip(t, bundle, every(step, bundle))
+	object := pack.AppendObject(nil, p, events)
 	w.flip(t, object, every(7*step, object))
 }
 
@@ -240,7 +243,7 @@ func TestAlteredPacks(t *testing.T) {
 		"header proof":      {replace(0, p.Header.Consistency[0].String(), p.Header.RootHash.String()), []sealer.Code{ConsistencyMismatch, sealer.SignatureInvalid, RootMismatch}},
 		"header checkpoint": {replace(0, `{"checkpoint":"`, `{"checkpoint":"x`), []sealer.Code{sealer.SignatureInvalid, CheckpointMismatch}},
 		"no signature":      {edit(func(l [][]byte) [][]byte { return l[:len(l)-1] }), []sealer.Code{FormatInvalid}},
-		"signed by another": {replace(11, p.Header.SigningKeyID, sealer.KeyID(sealertest.Public(sealertest.PrivateKey("sandbox")))), []sealer.Code{FormatInvalid}},
+		"signed by another": {replace(11, p.Header.SigningKeyID, keydir.KeyID(sealertest.Public(sealertest.PrivateKey("sandbox")))), []sealer.Code{FormatInvalid}},
 		"two signatures":    {edit(func(l [][]byte) [][]byte { return append(l, l[len(l)-1]) }), []sealer.Code{FormatInvalid}},
 		"blank line at end": {edit(func(l [][]byte) [][]byte { return append(l, nil) }), []sealer.Code{FormatInvalid}},
 		"blank line within": {edit(func(l [][]byte) [][]byte { return slices.Insert(l, 3, []byte{}) }), []sealer.Code{FormatInvalid}},
@@ -276,29 +279,29 @@ func TestForgedPacks(t *testing.T) {
 		events := w.Run(4)
 		p := w.Seal(events)
 		thief := sealertest.PrivateKey("thief")
-		header := bytes.ReplaceAll(p.HeaderText, []byte(p.Header.SigningKeyID), []byte(sealer.KeyID(sealertest.Public(thief))))
+		header := bytes.ReplaceAll(p.HeaderText, []byte(p.Header.SigningKeyID), []byte(keydir.KeyID(sealertest.Public(thief))))
 		signature, err := sign(thief, header)
 		require.NoError(t, err)
-		pack := forge(slices.Concat([][]byte{header}, events, [][]byte{signatureLine(sealer.KeyID(sealertest.Public(thief)), signature)})...)
-		require.Equal(t, []sealer.Code{DirectoryInvalid}, failures(w.verdicts(pack)))
+		bundle := forge(slices.Concat([][]byte{header}, events, [][]byte{signatureLine(keydir.KeyID(sealertest.Public(thief)), signature)})...)
+		require.Equal(t, []sealer.Code{DirectoryInvalid}, failures(w.verdicts(bundle)))
 
 		// The directory as it was, and only the name of the key changed.
-		header = bytes.Replace(p.HeaderText, []byte(`"signingKeyId":"`+p.Header.SigningKeyID), []byte(`"signingKeyId":"`+sealer.KeyID(sealertest.Public(thief))), 1)
+		header = bytes.Replace(p.HeaderText, []byte(`"signingKeyId":"`+p.Header.SigningKeyID), []byte(`"signingKeyId":"`+keydir.KeyID(sealertest.Public(thief))), 1)
 		signature, err = sign(thief, header)
 		require.NoError(t, err)
-		pack = forge(slices.Concat([][]byte{header}, events, [][]byte{signatureLine(sealer.KeyID(sealertest.Public(thief)), signature)})...)
-		require.Equal(t, []sealer.Code{sealer.KeyUnknown}, failures(w.verdicts(pack)))
+		bundle = forge(slices.Concat([][]byte{header}, events, [][]byte{signatureLine(keydir.KeyID(sealertest.Public(thief)), signature)})...)
+		require.Equal(t, []sealer.Code{sealer.KeyUnknown}, failures(w.verdicts(bundle)))
 	})
 	t.Run("under another root", func(t *testing.T) {
 		w := newWorld(t)
 		w.RootName = "evil.example"
 		events := w.Run(4)
-		pack := sealertest.Bundle(t, w.Seal(events), events)
-		require.Equal(t, []sealer.Code{DirectoryForeign}, failures(w.verdicts(pack)))
+		bundle := sealertest.Bundle(t, w.Seal(events), events)
+		require.Equal(t, []sealer.Code{DirectoryForeign}, failures(w.verdicts(bundle)))
 	})
 	t.Run("by a node's key", func(t *testing.T) {
 		w := newWorld(t)
-		_, err := sealer.NewPackBuilder(sealer.PackConfig{
+		_, err := pack.NewBuilder(pack.Config{
 			PackID: w.PackID(1), TenantID: w.Tenant, Before: merkle.NewTree(), SealedAt: sealertest.Epoch, Directory: w.Directory(), Key: w.Nodes[0].Key,
 		})
 		require.ErrorContains(t, err, string(sealer.KeyPurpose))
@@ -307,7 +310,7 @@ func TestForgedPacks(t *testing.T) {
 		w := newWorld(t)
 		w.Seal(w.Run(3))
 		w.Previous.RootHash = merkle.Hash{}
-		_, err := sealer.NewPackBuilder(sealer.PackConfig{
+		_, err := pack.NewBuilder(pack.Config{
 			PackID: w.PackID(2), TenantID: w.Tenant, Before: w.Tree, Previous: w.Previous, SealedAt: w.Now, Directory: w.Directory(), Key: w.PackKey,
 		})
 		require.ErrorContains(t, err, "does not end with the given tree")
@@ -316,7 +319,7 @@ func TestForgedPacks(t *testing.T) {
 
 // resign signs a header again that was changed, with the pack's own key: what a
 // service that lies could publish.
-func (w *world) resign(p *sealer.SealedPack, events [][]byte, change func(h *sealer.PackHeader)) []byte {
+func (w *world) resign(p *pack.Pack, events [][]byte, change func(h *pack.Header)) []byte {
 	w.TB.Helper()
 	h := p.Header
 	change(&h)
@@ -328,10 +331,10 @@ func (w *world) resign(p *sealer.SealedPack, events [][]byte, change func(h *sea
 
 // unbilled is a pack of deliveries in which each is said to repeat an earlier leaf of its
 // own, as far as there are any.
-func (w *world) unbilled(p *sealer.SealedPack, events [][]byte) []byte {
+func (w *world) unbilled(p *pack.Pack, events [][]byte) []byte {
 	w.TB.Helper()
-	return w.resign(p, events, func(h *sealer.PackHeader) {
-		var m sealer.Meter
+	return w.resign(p, events, func(h *pack.Header) {
+		var m pack.Meter
 		h.Duplicates = nil
 		for i, e := range events {
 			d, err := sealer.ReadDelivery(e)
@@ -339,7 +342,7 @@ func (w *world) unbilled(p *sealer.SealedPack, events [][]byte) []byte {
 			repeats := uint64(i) < h.FirstIndex
 			m.Add(&d, repeats)
 			if repeats {
-				h.Duplicates = append(h.Duplicates, sealer.Duplicate{Leaf: h.FirstIndex + uint64(i), First: uint64(i)})
+				h.Duplicates = append(h.Duplicates, pack.Duplicate{Leaf: h.FirstIndex + uint64(i), First: uint64(i)})
 			}
 		}
 		h.Metering = m.Rows()
@@ -349,11 +352,11 @@ func (w *world) unbilled(p *sealer.SealedPack, events [][]byte) []byte {
 // revokePackKey lets another key take over from the pack key, which is revoked.
 func (w *world) revokePackKey() {
 	w.TB.Helper()
-	stolen := sealer.KeyID(sealertest.Public(w.PackKey))
+	stolen := keydir.KeyID(sealertest.Public(w.PackKey))
 	revoked := w.Now.Add(time.Minute)
 	w.Now = revoked.Add(time.Minute)
 	w.PackKey = sealertest.PrivateKey("second pack key")
-	w.Keys = append(w.Keys, sealer.NewKey(sealertest.Public(w.PackKey), sealer.PurposePack, revoked))
+	w.Keys = append(w.Keys, keydir.NewKey(sealertest.Public(w.PackKey), keydir.PurposePack, revoked))
 	w.Key(stolen).RevokedAt = &revoked
 }
 
@@ -364,52 +367,52 @@ func TestPacksOfALiar(t *testing.T) {
 	p := w.Seal(events)
 	require.Len(t, p.Header.Duplicates, 2)
 	for name, c := range map[string]struct {
-		change func(*sealer.PackHeader)
+		change func(*pack.Header)
 		want   sealer.Code
 	}{
-		"more ms":             {func(h *sealer.PackHeader) { h.Metering[0].QuantityMs += 1000 }, MeteringMismatch},
-		"more impressions":    {func(h *sealer.PackHeader) { h.Metering[0].Impressions++ }, MeteringMismatch},
-		"row left out":        {func(h *sealer.PackHeader) { h.Metering = h.Metering[1:] }, MeteringMismatch},
-		"row twice":           {func(h *sealer.PackHeader) { h.Metering = append(h.Metering, h.Metering[0]) }, MeteringMismatch},
-		"rows in other order": {func(h *sealer.PackHeader) { slices.Reverse(h.Metering) }, MeteringMismatch},
-		"duplicate left out":  {func(h *sealer.PackHeader) { h.Duplicates = h.Duplicates[1:] }, DuplicatesMismatch},
-		"duplicate made up": {func(h *sealer.PackHeader) {
-			h.Duplicates = []sealer.Duplicate{{Leaf: h.FirstIndex + 1, First: h.FirstIndex}}
+		"more ms":             {func(h *pack.Header) { h.Metering[0].QuantityMs += 1000 }, MeteringMismatch},
+		"more impressions":    {func(h *pack.Header) { h.Metering[0].Impressions++ }, MeteringMismatch},
+		"row left out":        {func(h *pack.Header) { h.Metering = h.Metering[1:] }, MeteringMismatch},
+		"row twice":           {func(h *pack.Header) { h.Metering = append(h.Metering, h.Metering[0]) }, MeteringMismatch},
+		"rows in other order": {func(h *pack.Header) { slices.Reverse(h.Metering) }, MeteringMismatch},
+		"duplicate left out":  {func(h *pack.Header) { h.Duplicates = h.Duplicates[1:] }, DuplicatesMismatch},
+		"duplicate made up": {func(h *pack.Header) {
+			h.Duplicates = []pack.Duplicate{{Leaf: h.FirstIndex + 1, First: h.FirstIndex}}
 		}, DuplicatesMismatch},
-		"duplicate of another": {func(h *sealer.PackHeader) { h.Duplicates[0].First-- }, DuplicatesMismatch},
-		"out of order":         {func(h *sealer.PackHeader) { slices.Reverse(h.Duplicates) }, FormatInvalid},
-		"duplicate of itself":  {func(h *sealer.PackHeader) { h.Duplicates[0].First = h.Duplicates[0].Leaf }, FormatInvalid},
-		"duplicate elsewhere":  {func(h *sealer.PackHeader) { h.Duplicates[0] = sealer.Duplicate{Leaf: 1, First: 0} }, FormatInvalid},
-		"earlier, without key": {func(h *sealer.PackHeader) {
-			h.Duplicates = append(h.Duplicates, sealer.Duplicate{Leaf: h.TreeSize - 1, First: 0})
+		"duplicate of another": {func(h *pack.Header) { h.Duplicates[0].First-- }, DuplicatesMismatch},
+		"out of order":         {func(h *pack.Header) { slices.Reverse(h.Duplicates) }, FormatInvalid},
+		"duplicate of itself":  {func(h *pack.Header) { h.Duplicates[0].First = h.Duplicates[0].Leaf }, FormatInvalid},
+		"duplicate elsewhere":  {func(h *pack.Header) { h.Duplicates[0] = pack.Duplicate{Leaf: 1, First: 0} }, FormatInvalid},
+		"earlier, without key": {func(h *pack.Header) {
+			h.Duplicates = append(h.Duplicates, pack.Duplicate{Leaf: h.TreeSize - 1, First: 0})
 		}, DuplicatesMismatch},
-		"another tenant": {func(h *sealer.PackHeader) { h.TenantID = sealertest.TenantID("other") }, sealer.TenantMismatch},
-		"another root":   {func(h *sealer.PackHeader) { h.RootHash[0] ^= 1 }, RootMismatch},
-		"another previous": {func(h *sealer.PackHeader) {
-			h.Previous = &sealer.PackRef{HeaderHash: merkle.Hash{}, PackID: sealertest.Named("ppk_", "another"), RootHash: h.RootHash, TreeSize: h.FirstIndex}
+		"another tenant": {func(h *pack.Header) { h.TenantID = sealertest.TenantID("other") }, sealer.TenantMismatch},
+		"another root":   {func(h *pack.Header) { h.RootHash[0] ^= 1 }, RootMismatch},
+		"another previous": {func(h *pack.Header) {
+			h.Previous = &pack.Ref{HeaderHash: merkle.Hash{}, PackID: sealertest.Named("ppk_", "another"), RootHash: h.RootHash, TreeSize: h.FirstIndex}
 		}, ConsistencyMismatch},
-		"checkpoint of before": {func(h *sealer.PackHeader) { h.Checkpoint = checkpointOf(t, w, h.FirstIndex) }, CheckpointMismatch},
-		"proof left out":       {func(h *sealer.PackHeader) { h.Consistency = nil }, ConsistencyMismatch},
-		"sealed too early":     {func(h *sealer.PackHeader) { h.SealedAt = sealertest.Epoch.Add(-time.Hour) }, sealer.KeyOutsideWindow},
+		"checkpoint of before": {func(h *pack.Header) { h.Checkpoint = checkpointOf(t, w, h.FirstIndex) }, CheckpointMismatch},
+		"proof left out":       {func(h *pack.Header) { h.Consistency = nil }, ConsistencyMismatch},
+		"sealed too early":     {func(h *pack.Header) { h.SealedAt = sealertest.Epoch.Add(-time.Hour) }, sealer.KeyOutsideWindow},
 	} {
-		pack := w.resign(p, events, func(h *sealer.PackHeader) {
+		bundle := w.resign(p, events, func(h *pack.Header) {
 			h.Metering, h.Duplicates = slices.Clone(h.Metering), slices.Clone(h.Duplicates)
 			c.change(h)
 		})
-		require.Contains(t, failures(w.verdicts(pack)), c.want, name)
+		require.Contains(t, failures(w.verdicts(bundle)), c.want, name)
 	}
 }
 
 func TestFirstPackHasNoConsistencyProof(t *testing.T) {
 	w := newWorld(t)
 	events := w.Run(3)
-	pack := w.resign(w.Seal(events), events, func(h *sealer.PackHeader) { h.Consistency = []merkle.Hash{h.RootHash} })
-	require.Equal(t, []sealer.Code{ConsistencyMismatch}, failures(w.verdicts(pack)))
+	bundle := w.resign(w.Seal(events), events, func(h *pack.Header) { h.Consistency = []merkle.Hash{h.RootHash} })
+	require.Equal(t, []sealer.Code{ConsistencyMismatch}, failures(w.verdicts(bundle)))
 }
 
 func checkpointOf(t *testing.T, w *world, size uint64) string {
 	t.Helper()
-	text, err := sealer.SignCheckpoint(sealer.Checkpoint{Origin: sealer.Origin(w.Tenant), Size: size, Root: w.Tree.Root(), SealedAt: w.Now}, w.PackKey)
+	text, err := checkpoint.Sign(checkpoint.Checkpoint{Origin: checkpoint.Origin(w.Tenant), Size: size, Root: w.Tree.Root(), SealedAt: w.Now}, w.PackKey)
 	require.NoError(t, err)
 	return text
 }
@@ -418,10 +421,10 @@ func TestSandboxPack(t *testing.T) {
 	w := newWorld(t)
 	key := sealertest.PrivateKey("sandbox")
 	w.PackKey = key
-	w.Nodes = []*sealer.Signer{{KeyID: sealer.KeyID(sealertest.Public(key)), Node: "nod_control", Key: key}}
+	w.Nodes = []*sealer.Signer{{KeyID: keydir.KeyID(sealertest.Public(key)), Node: "nod_control", Key: key}}
 	events := w.Run(5)
 	p := w.Seal(events)
-	require.Empty(t, failures(w.verdicts(sealer.AppendPackObject(nil, p, events))))
+	require.Empty(t, failures(w.verdicts(pack.AppendObject(nil, p, events))))
 }
 
 func TestBrokenDisk(t *testing.T) {

@@ -9,7 +9,10 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/checkpoint"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/pack"
 )
 
 // proofFiles are the files that hold neither packs nor receipts nor keys, read but
@@ -38,7 +41,7 @@ type headFile struct {
 // another file.
 type inclusionFile struct {
 	headFile
-	proof sealer.InclusionProof
+	proof checkpoint.InclusionProof
 	event []byte
 }
 
@@ -55,7 +58,7 @@ type eventFile struct {
 // consistencyFile is a consistency proof; the embedded head is the later one.
 type consistencyFile struct {
 	headFile
-	proof sealer.ConsistencyProof
+	proof checkpoint.ConsistencyProof
 	from  headFile
 }
 
@@ -70,7 +73,7 @@ func (p *proofFiles) open(v *verification, f *FileReport, text []byte) {
 		}
 	case kindConsistency:
 		c := &consistencyFile{headFile: headFile{FileReport: f}}
-		if c.proof, err = sealer.ParseConsistencyProof([]byte(unwrap(string(text)))); err == nil {
+		if c.proof, err = checkpoint.ParseConsistencyProof([]byte(unwrap(string(text)))); err == nil {
 			c.note, c.from = c.proof.To, headFile{FileReport: f, note: c.proof.From}
 			p.consistencies = append(p.consistencies, c)
 		}
@@ -96,11 +99,11 @@ func (p *proofFiles) open(v *verification, f *FileReport, text []byte) {
 
 // readInclusion reads an inclusion proof of either form; event is nil for a bare
 // tlog-proof.
-func readInclusion(text string) (event []byte, p sealer.InclusionProof, err error) {
+func readInclusion(text string) (event []byte, p checkpoint.InclusionProof, err error) {
 	if text[0] == '{' {
-		return sealer.ParseProvenEvent(unwrap(text))
+		return checkpoint.ParseProvenEvent(unwrap(text))
 	}
-	p, err = sealer.ParseInclusionProof(oneNewline(text))
+	p, err = checkpoint.ParseInclusionProof(oneNewline(text))
 	return nil, p, err
 }
 
@@ -172,7 +175,7 @@ func (p *proofFiles) noDirectory() {
 
 // sign verifies the signatures of the checkpoint and who made them. A checkpoint
 // that needs nothing else is learned.
-func (c *headFile) sign(v *verification, d *sealer.Directory) {
+func (c *headFile) sign(v *verification, d *keydir.Directory) {
 	h, code, err := openHead(d, c.note)
 	switch {
 	case err != nil:
@@ -234,7 +237,7 @@ func (i *inclusionFile) verify(v *verification, events []*eventFile) {
 	if !ok {
 		return // nothing says when the event stood there
 	}
-	in := &sealer.Inspector{Directory: v.trust.newer, Purpose: i.head.receipts(), SealedAt: by}
+	in := &pack.Inspector{Directory: v.trust.newer, Purpose: i.head.receipts(), SealedAt: by}
 	f := in.Inspect(i.event)[0]
 	f.Code = entryFault(in.Directory, &f)
 	i.conduct = newConduct(f.Event.TenantID, i.proof.Index, &v.names)
@@ -248,7 +251,7 @@ func (i *inclusionFile) verify(v *verification, events []*eventFile) {
 	switch {
 	case f.Code != "":
 		i.say(f.Code, "%v", f.Err)
-	case sealer.Origin(f.Event.TenantID) != i.head.Origin:
+	case checkpoint.Origin(f.Event.TenantID) != i.head.Origin:
 		i.say(sealer.TenantMismatch, "event %s is of %s", f.Event.EventID, f.Event.TenantID)
 	case f.Delivery != nil:
 		i.say(WitnessOK, "the receipt stands in the event that it was signed for")
@@ -299,7 +302,7 @@ func (e *eventFile) verify(v *verification) {
 	if event == nil {
 		return
 	}
-	origin := sealer.Origin(event.TenantID)
+	origin := checkpoint.Origin(event.TenantID)
 	for _, s := range v.known(origin).spans {
 		if at := slices.Index(s.leaves, e.leaf); at >= 0 && e.place == "" {
 			e.place, e.by = fmt.Sprintf("leaf %d of %s, as %s holds it", s.before.Size()+uint64(at), origin, s.file.File), s.file

@@ -13,7 +13,10 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/checkpoint"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -68,10 +71,10 @@ func TestSandboxProof(t *testing.T) {
 	a := newArchive(t)
 	a.Tenant = sealertest.TenantID("sandbox")
 	key := sealertest.PrivateKey("sandbox")
-	a.PackKey, a.Nodes = key, []*sealer.Signer{{KeyID: sealer.KeyID(sealertest.Public(key)), Node: "nod_control", Key: key}}
+	a.PackKey, a.Nodes = key, []*sealer.Signer{{KeyID: keydir.KeyID(sealertest.Public(key)), Node: "nod_control", Key: key}}
 	a.add(3)
 	require.True(t, a.verify(a.Directory(), nil, file{"proof", a.proofAnswer(1, 0)}, file{"export", a.export(0, 3)}).OK)
-	note, err := sealer.SignCheckpoint(sealer.Checkpoint{Origin: sealer.Origin(a.Tenant), Size: 3, Root: a.grown.Root(), SealedAt: a.Now}, sealertest.PrivateKey("pack"))
+	note, err := checkpoint.Sign(checkpoint.Checkpoint{Origin: checkpoint.Origin(a.Tenant), Size: 3, Root: a.grown.Root(), SealedAt: a.Now}, sealertest.PrivateKey("pack"))
 	require.NoError(t, err)
 	a.packs[0].Header.Checkpoint = note
 	r := a.verify(a.Directory(), nil, file{"proof", a.proofAnswer(1, 0)}, file{"export", a.export(0, 3)})
@@ -91,7 +94,7 @@ func TestSandboxIsNamed(t *testing.T) {
 		event := file{"event", a.events[1]}
 		sets := map[string][]file{
 			"a bundle":              {{"pack", sealertest.Bundle(t, a.packs[0], a.events[:5])}},
-			"an object":             {{"pack", sealer.AppendPackObject(nil, a.packs[1], a.events[5:])}},
+			"an object":             {{"pack", pack.AppendObject(nil, a.packs[1], a.events[5:])}},
 			"a proof":               {{"proof", a.proofAnswer(1, 0)}},
 			"a proof and its event": {{"proof", []byte(a.inclusion(1, 1).Text())}, event},
 			"an export":             {{"export", a.export(2, 6)}},
@@ -185,29 +188,29 @@ func TestProofsThatProveNothing(t *testing.T) {
 }
 
 func reversed(t *testing.T, text []byte) []byte {
-	p, err := sealer.ParseConsistencyProof([]byte(unwrap(string(text))))
+	p, err := checkpoint.ParseConsistencyProof([]byte(unwrap(string(text))))
 	require.NoError(t, err)
 	p.From, p.To = p.To, p.From
 	return p.Append(nil)
 }
 
 func between(a, b *archive) []byte {
-	p := sealer.ConsistencyProof{Hashes: nil, From: a.packs[0].Header.Checkpoint, To: b.packs[1].Header.Checkpoint}
+	p := checkpoint.ConsistencyProof{Hashes: nil, From: a.packs[0].Header.Checkpoint, To: b.packs[1].Header.Checkpoint}
 	return p.Append(nil)
 }
 
 func TestSignersOfCheckpoints(t *testing.T) {
 	a := newArchive(t, 3)
-	c := sealer.Checkpoint{Origin: sealer.Origin(a.Tenant), Size: 3, Root: a.grown.Root(), SealedAt: a.Now}
+	c := checkpoint.Checkpoint{Origin: checkpoint.Origin(a.Tenant), Size: 3, Root: a.grown.Root(), SealedAt: a.Now}
 	sealed := func(key string, at time.Time) []byte {
 		c.SealedAt = at
-		text, err := sealer.SignCheckpoint(c, sealertest.PrivateKey(key))
+		text, err := checkpoint.Sign(c, sealertest.PrivateKey(key))
 		require.NoError(t, err)
 		return []byte(text)
 	}
 	soon := a.Now.Add(time.Hour)
-	a.Key(sealer.KeyID(sealertest.Public(a.PackKey))).NotAfter = &soon
-	a.Key(sealer.KeyID(sealertest.Public(sealertest.PrivateKey("sandbox")))).NotBefore = sealertest.Epoch.Add(500 * time.Millisecond)
+	a.Key(keydir.KeyID(sealertest.Public(a.PackKey))).NotAfter = &soon
+	a.Key(keydir.KeyID(sealertest.Public(sealertest.PrivateKey("sandbox")))).NotBefore = sealertest.Epoch.Add(500 * time.Millisecond)
 	a.Now = soon.Add(time.Hour)
 	keys := a.Directory()
 	for about, x := range map[string]struct {
@@ -232,10 +235,10 @@ func TestProofOfForeignEvent(t *testing.T) {
 	a, other := newArchive(t, 3), newArchive(t)
 	other.Tenant = sealertest.TenantID("other")
 	other.add(1)
-	c := sealer.Checkpoint{Origin: sealer.Origin(a.Tenant), Size: 1, Root: merkle.LeafHash(other.events[0]), SealedAt: a.Now}
-	note, err := sealer.SignCheckpoint(c, a.PackKey)
+	c := checkpoint.Checkpoint{Origin: checkpoint.Origin(a.Tenant), Size: 1, Root: merkle.LeafHash(other.events[0]), SealedAt: a.Now}
+	note, err := checkpoint.Sign(c, a.PackKey)
 	require.NoError(t, err)
-	p := sealer.InclusionProof{Checkpoint: note}
+	p := checkpoint.InclusionProof{Checkpoint: note}
 	r := a.verify(a.Directory(), nil, file{"proof", []byte(p.Text())}, file{"event", other.events[0]})
 	require.Equal(t, [][]sealer.Code{{sealer.TenantMismatch}, nil}, fails(r))
 }
@@ -248,7 +251,7 @@ func TestRevokedWithinTheSecond(t *testing.T) {
 	a.Now = a.Now.Add(time.Hour)
 	for after, want := range map[time.Duration][]sealer.Code{0: {sealer.KeyRevoked}, 999 * time.Millisecond: {sealer.KeyRevoked}, time.Second: nil} {
 		revoked := sealed.Add(after)
-		for _, key := range []string{a.Nodes[1].KeyID, sealer.KeyID(sealertest.Public(a.PackKey))} {
+		for _, key := range []string{a.Nodes[1].KeyID, keydir.KeyID(sealertest.Public(a.PackKey))} {
 			a.Key(key).RevokedAt = &revoked
 			r := a.verify(a.Directory(), nil, file{"proof", a.proofAnswer(1, 0)}, file{"by", a.consistency(0, 0)})
 			if key == a.Nodes[1].KeyID {
@@ -326,12 +329,12 @@ func TestRevokedPackKey(t *testing.T) {
 	a := newArchive(t, 3)
 	old := a.PackKey
 	a.PackKey = sealertest.PrivateKey("pack 2")
-	a.Keys = append(a.Keys, sealer.NewKey(sealertest.Public(a.PackKey), sealer.PurposePack, sealertest.Epoch))
+	a.Keys = append(a.Keys, keydir.NewKey(sealertest.Public(a.PackKey), keydir.PurposePack, sealertest.Epoch))
 	a.add(5)
 	a.add(2)
 	revoked := a.Now
 	a.Now = a.Now.Add(time.Hour)
-	a.Key(sealer.KeyID(sealertest.Public(old))).RevokedAt = &revoked
+	a.Key(keydir.KeyID(sealertest.Public(old))).RevokedAt = &revoked
 	keys := a.Directory()
 
 	proof, note := file{"proof", a.proofAnswer(1, 0)}, file{"note", []byte(a.packs[0].Header.Checkpoint)}
@@ -349,12 +352,12 @@ func TestRevokedPackKey(t *testing.T) {
 	require.True(t, a.verify(keys, nil, file{"export", a.export(1, 4)}).OK, "its last checkpoint proves the first")
 
 	// Who stole the key signs another root, or an earlier time.
-	c := sealer.Checkpoint{Origin: sealer.Origin(a.Tenant), Size: 3, Root: merkle.LeafHash(nil), SealedAt: sealertest.Epoch}
-	forged, err := sealer.SignCheckpoint(c, old)
+	c := checkpoint.Checkpoint{Origin: checkpoint.Origin(a.Tenant), Size: 3, Root: merkle.LeafHash(nil), SealedAt: sealertest.Epoch}
+	forged, err := checkpoint.Sign(c, old)
 	require.NoError(t, err)
 	require.Equal(t, [][]sealer.Code{nil, {sealer.KeyRevoked}}, fails(a.verify(keys, nil, file{"by", a.consistency(0, 2)}, file{"note", []byte(forged)})))
-	late := sealer.Checkpoint{Origin: sealer.Origin(a.Tenant), Size: 3, Root: a.packs[0].Header.RootHash, SealedAt: revoked.Add(time.Second)}
-	forged, err = sealer.SignCheckpoint(late, old)
+	late := checkpoint.Checkpoint{Origin: checkpoint.Origin(a.Tenant), Size: 3, Root: a.packs[0].Header.RootHash, SealedAt: revoked.Add(time.Second)}
+	forged, err = checkpoint.Sign(late, old)
 	require.NoError(t, err)
 	require.Equal(t, [][]sealer.Code{nil, {sealer.KeyOutsideWindow}}, fails(a.verify(keys, nil, file{"by", a.consistency(0, 2)}, file{"note", []byte(forged)})), "signed after the revocation")
 }
@@ -377,8 +380,8 @@ func TestForksAcrossFiles(t *testing.T) {
 	} {
 		require.Equal(t, forked, fails(a.verify(keys, nil, files...)), about)
 	}
-	within := sealer.Checkpoint{Origin: sealer.Origin(a.Tenant), Size: 5, Root: merkle.LeafHash(nil), SealedAt: a.Now}
-	note, err := sealer.SignCheckpoint(within, a.PackKey)
+	within := checkpoint.Checkpoint{Origin: checkpoint.Origin(a.Tenant), Size: 5, Root: merkle.LeafHash(nil), SealedAt: a.Now}
+	note, err := checkpoint.Sign(within, a.PackKey)
 	require.NoError(t, err)
 	require.Equal(t, forked, fails(a.verify(keys, nil, packA, file{"b", []byte(note)})), "a root within a pack")
 	require.True(t, a.verify(keys, nil, file{"a", a.proofAnswer(1, 0)}, file{"b", b.proofAnswer(5, 1)}).OK, "each is sound by itself")
@@ -395,11 +398,11 @@ func TestExpectedCheckpoint(t *testing.T) {
 		return file{"pack" + string(rune('1'+i)), sealertest.Bundle(t, a.packs[i], a.events[first:a.ends[i]])}
 	}
 	note := func(a *archive, i int) []byte { return []byte(a.packs[i].Header.Checkpoint) }
-	c := sealer.Checkpoint{Origin: sealer.Origin(a.Tenant), Size: 5, Root: merkle.LeafHash(nil), SealedAt: a.Now}
-	within, err := sealer.SignCheckpoint(c, a.PackKey)
+	c := checkpoint.Checkpoint{Origin: checkpoint.Origin(a.Tenant), Size: 5, Root: merkle.LeafHash(nil), SealedAt: a.Now}
+	within, err := checkpoint.Sign(c, a.PackKey)
 	require.NoError(t, err)
-	later := sealer.Checkpoint{Origin: sealer.Origin(a.Tenant), Size: a.ends[1], Root: a.packs[1].Header.RootHash, SealedAt: a.packs[2].Header.SealedAt.Add(time.Second)}
-	sealedAgain, err := sealer.SignCheckpoint(later, a.PackKey)
+	later := checkpoint.Checkpoint{Origin: checkpoint.Origin(a.Tenant), Size: a.ends[1], Root: a.packs[1].Header.RootHash, SealedAt: a.packs[2].Header.SealedAt.Add(time.Second)}
+	sealedAgain, err := checkpoint.Sign(later, a.PackKey)
 	require.NoError(t, err)
 	resealed := []byte(sealedAgain)
 	untimed := func(note []byte) []byte {

@@ -15,6 +15,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/keydir"
 )
 
 // signedReceipt is a receipt as a caller holds it: the data of an answer that has one, or
@@ -157,7 +158,7 @@ type receiptPlace struct {
 }
 
 // verify judges the receipt by the keys of d; in is where files hold it.
-func (r *signedReceipt) verify(d *sealer.Directory, in []*receiptPlace) []Verdict {
+func (r *signedReceipt) verify(d *keydir.Directory, in []*receiptPlace) []Verdict {
 	var verdicts []Verdict
 	say := func(code sealer.Code, about string) { verdicts = append(verdicts, found(code, about)) }
 	if err := sealer.CheckReceipt(&r.receipt); err != nil {
@@ -176,7 +177,7 @@ func (r *signedReceipt) verify(d *sealer.Directory, in []*receiptPlace) []Verdic
 		}
 	}
 	sandbox := d.OfSandbox(r.keyID)
-	purpose := sealer.ReceiptPurpose(sandbox)
+	purpose := keydir.ReceiptPurpose(sandbox)
 	pub, code := d.Find(r.keyID, purpose, r.receipt.IssuedAt)
 	if sealedAt != nil {
 		pub, code = d.FindSealed(r.keyID, purpose, r.receipt.IssuedAt, *sealedAt)

@@ -10,7 +10,9 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
+	"muniment.example/sealer/settlement"
+	"muniment.example/sealer/statement"
 )
 
 // keepSums keeps the sums of the rated receipts, if it matters what the scopes of their rights are: the events that
@@ -18,7 +20,7 @@ import (
 func (c *packCheck) keepSums() {
 	rules := c.header.Rules()
 	var err error
-	if c.named, err = sealer.ScopeNamesOf(rules); err != nil || c.named.Empty() || c.failed() {
+	if c.named, err = settlement.ScopeNamesOf(rules); err != nil || c.named.Empty() || c.failed() {
 		return
 	}
 	edges, err := edgesOf(rules)
@@ -26,11 +28,11 @@ func (c *packCheck) keepSums() {
 		return // the rules can't be read, as a verdict says
 	}
 	type key struct {
-		row        *sealer.MeterRow
+		row        *pack.MeterRow
 		completion string
 		edge       int
 	}
-	sums := make(map[key]*sealer.Metered)
+	sums := make(map[key]*settlement.Metered)
 	for i := range c.ledger.Rated {
 		r := &c.ledger.Rated[i]
 		edge, at := slices.BinarySearch(edges, r.RenderedAt)
@@ -40,7 +42,7 @@ func (c *packCheck) keepSums() {
 		k := key{r.Row, r.Completion, edge}
 		sum := sums[k]
 		if sum == nil {
-			sum = &sealer.Metered{
+			sum = &settlement.Metered{
 				RightID: r.Row.RightID, BasisID: r.Row.BasisID, Substrate: r.Row.Substrate, MeteringBasis: r.Row.MeteringBasis, Completion: r.Completion,
 				RenderedAt: time.UnixMilli(r.RenderedAt).UTC(),
 			}
@@ -51,11 +53,11 @@ func (c *packCheck) keepSums() {
 	for _, sum := range sums {
 		c.sums = append(c.sums, *sum)
 	}
-	slices.SortFunc(c.sums, func(a, b sealer.Metered) int { return strings.Compare(a.RightID, b.RightID) })
+	slices.SortFunc(c.sums, func(a, b settlement.Metered) int { return strings.Compare(a.RightID, b.RightID) })
 }
 
 // edgesOf are the moments at which rules begin or end, in milliseconds.
-func edgesOf(rules []sealer.SettlementRule) (edges []int64, err error) {
+func edgesOf(rules []settlement.Rule) (edges []int64, err error) {
 	for _, r := range rules {
 		var rule struct {
 			EffectiveFrom  time.Time  `json:"effectiveFrom"`
@@ -75,11 +77,11 @@ func edgesOf(rules []sealer.SettlementRule) (edges []int64, err error) {
 // packScopes compares the lines of packs with what the events that issued their rights make of them. It is called
 // once all files with events are judged.
 func (v *verification) packScopes() {
-	v.issued = make(map[string]map[keptID][]sealer.SettlementRight)
+	v.issued = make(map[string]map[keptID][]settlement.Right)
 	for i := range v.files {
 		if f := &v.files[i]; f.conduct != nil && f.ok() {
 			if v.issued[f.conduct.tenantID] == nil {
-				v.issued[f.conduct.tenantID] = make(map[keptID][]sealer.SettlementRight)
+				v.issued[f.conduct.tenantID] = make(map[keptID][]settlement.Right)
 			}
 			for id, scopes := range f.conduct.scopes {
 				v.issued[f.conduct.tenantID][id] = append(v.issued[f.conduct.tenantID][id], scopes...)
@@ -97,10 +99,10 @@ func (v *verification) packScopes() {
 
 // scope returns what names has of a right, by the events that issued it; not known if none is at hand. twice says
 // that there are several, and that they differ.
-func (v *verification) scope(tenantID, rightID string, names *sealer.ScopeNames) (named sealer.SettlementRight, known, twice bool) {
+func (v *verification) scope(tenantID, rightID string, names *settlement.ScopeNames) (named settlement.Right, known, twice bool) {
 	for i, scope := range v.issued[tenantID][unique.Make(rightID)] {
 		other := names.Only(scope)
-		twice = twice || i > 0 && !sealer.SameRight(named, other)
+		twice = twice || i > 0 && !settlement.SameRight(named, other)
 		named, known = other, true
 	}
 	return named, known, twice
@@ -119,7 +121,7 @@ func (v *verification) rescope(tenantID string, f *FileReport, c *packCheck) {
 		f.say(SettlementMismatch, "%v", err)
 		return
 	}
-	scopes, unproven := make(map[string]*sealer.SettlementRight), make(map[string]bool)
+	scopes, unproven := make(map[string]*settlement.Right), make(map[string]bool)
 	for i := range said {
 		scopes[said[i].RightID] = &said[i]
 	}
@@ -135,8 +137,8 @@ func (v *verification) rescope(tenantID string, f *FileReport, c *packCheck) {
 			unproven[sum.RightID] = true
 		}
 	}
-	computed := sealer.Settlement{Rules: stated.Rules}
-	computed.Lines, computed.Unrated, err = v.rating.Rate(stated.Rules, func(yield func(sealer.Metered) bool) {
+	computed := settlement.Settlement{Rules: stated.Rules}
+	computed.Lines, computed.Unrated, err = v.rating.Rate(stated.Rules, func(yield func(settlement.Metered) bool) {
 		for _, sum := range c.sums {
 			if sum.Right = scopes[sum.RightID]; !yield(sum) {
 				return
@@ -155,15 +157,15 @@ func (v *verification) rescope(tenantID string, f *FileReport, c *packCheck) {
 
 // scopes reports whether what the statement states of the scopes of rights, and of those of the receipts at hand,
 // does not contradict the events that issued these.
-func (s *statementFile) scopes(v *verification, t *sealer.Terms, receipts statedReceipts) bool {
+func (s *statementFile) scopes(v *verification, t *statement.Terms, receipts statedReceipts) bool {
 	if t.Names().Empty() {
 		return true
 	}
-	said, rights := make(map[string]sealer.SettlementRight), make(map[string]bool)
+	said, rights := make(map[string]settlement.Right), make(map[string]bool)
 	for _, r := range s.said.Rights {
 		said[r.RightID], rights[r.RightID] = r, true
 	}
-	for _, list := range [][]sealer.Metered{receipts.free, receipts.held} {
+	for _, list := range [][]settlement.Metered{receipts.free, receipts.held} {
 		for i := range list {
 			rights[list[i].RightID] = true
 		}
@@ -181,7 +183,7 @@ func (s *statementFile) scopes(v *verification, t *sealer.Terms, receipts stated
 		}
 		said := said[id]
 		said.RightID = id
-		if !sealer.SameRight(is, said) {
+		if !settlement.SameRight(is, said) {
 			s.say(StatementRule, "rules name of the right %s, as its event says; what is stated is %s", describeRight(&is), describeRight(&said))
 			return false
 		}
@@ -193,6 +195,6 @@ func (s *statementFile) scopes(v *verification, t *sealer.Terms, receipts stated
 }
 
 // describeRight describes for people what rules name of the right.
-func describeRight(r *sealer.SettlementRight) string {
+func describeRight(r *settlement.Right) string {
 	return fmt.Sprintf("%s, campaigns %q, labels %q", r.RightID, r.Campaigns, r.Labels)
 }

@@ -12,8 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
 	"muniment.example/sealer/sealertest"
+	"muniment.example/sealer/settlement"
+	"muniment.example/sealer/statement"
 )
 
 // issued is the event of a right with a scope.
@@ -33,7 +36,7 @@ var scopesOf = map[string]string{"rgh_0": `{"campaigns":["winter","spring"],"lab
 
 // scoped are two packs: the events of rights, and rules for a campaign and for a label with receipts; the
 // rights may come later.
-func (w *world) scoped(scopes map[string]string, later bool) (packs []*sealer.SealedPack, events [][][]byte) {
+func (w *world) scoped(scopes map[string]string, later bool) (packs []*pack.Pack, events [][][]byte) {
 	w.TB.Helper()
 	w.Scopes = nil
 	var rights [][]byte
@@ -41,7 +44,7 @@ func (w *world) scoped(scopes map[string]string, later bool) (packs []*sealer.Se
 		event := w.issued(id, scopes[id])
 		e, err := sealer.ParseEvent(event)
 		require.NoError(w.TB, err)
-		w.Scopes, rights = append(w.Scopes, *sealer.RightIn(&e)), append(rights, event)
+		w.Scopes, rights = append(w.Scopes, *settlement.RightIn(&e)), append(rights, event)
 	}
 	rules := [][]byte{
 		w.rule(ruleCreated, w.record(1, `"campaign":null`, `"campaign":"spring"`)),
@@ -59,11 +62,11 @@ func (w *world) scoped(scopes map[string]string, later bool) (packs []*sealer.Se
 }
 
 // relabelled is a pack that is rated by other scopes.
-func (w *world) relabelled(p *sealer.SealedPack, events [][]byte, rights []sealer.SettlementRight) []byte {
+func (w *world) relabelled(p *pack.Pack, events [][]byte, rights []settlement.Right) []byte {
 	w.TB.Helper()
-	return w.resign(p, events, func(h *sealer.PackHeader) {
+	return w.resign(p, events, func(h *pack.Header) {
 		var err error
-		h.Settlement, err = ledgerOf(w.TB, w, h, events).Settlement(rate.Rating.Rate, func(*sealer.ScopeNames, []string) ([]sealer.SettlementRight, error) { return rights, nil })
+		h.Settlement, err = ledgerOf(w.TB, w, h, events).Settlement(rate.Rating.Rate, func(*settlement.ScopeNames, []string) ([]settlement.Right, error) { return rights, nil })
 		require.NoError(w.TB, err)
 	})
 }
@@ -81,7 +84,7 @@ func TestScopes(t *testing.T) {
 	require.Equal(t, "rgh_2", s.Unrated[0].RightID)
 	said, err := s.Rights()
 	require.NoError(t, err)
-	require.ElementsMatch(t, []sealer.SettlementRight{{RightID: "rgh_0", Labels: map[string]string{"team": ""}}, {Campaigns: []string{"spring"}, RightID: "rgh_1", Labels: map[string]string{}}}, said)
+	require.ElementsMatch(t, []settlement.Right{{RightID: "rgh_0", Labels: map[string]string{"team": ""}}, {Campaigns: []string{"spring"}, RightID: "rgh_1", Labels: map[string]string{}}}, said)
 
 	bundle := func(i int) []byte { return sealertest.Bundle(t, packs[i], events[i]) }
 	r := w.files(t, bundle(0), bundle(1))
@@ -91,10 +94,10 @@ func TestScopes(t *testing.T) {
 	require.True(t, r.OK, "%+v", r)
 	require.Contains(t, fmt.Sprint(r.Files[0].Verdicts), "issued 4 rights", "without the events of the rights")
 
-	spring := func(id string) sealer.SettlementRight {
-		return sealer.SettlementRight{Campaigns: []string{"spring"}, RightID: id}
+	spring := func(id string) settlement.Right {
+		return settlement.Right{Campaigns: []string{"spring"}, RightID: id}
 	}
-	for name, rights := range map[string][]sealer.SettlementRight{
+	for name, rights := range map[string][]settlement.Right{
 		"a campaign less": w.Scopes[:1],
 		"a label less":    {spring("rgh_0"), spring("rgh_1")},
 		"another rule":    {w.Scopes[0], {Campaigns: []string{"autumn"}, RightID: "rgh_1"}},
@@ -115,9 +118,9 @@ func TestScopes(t *testing.T) {
 		require.True(t, w.files(t, lie).OK, name)
 	}
 	// What the lines say of one right contradicts itself: by the label no receipt would be left for the campaign.
-	torn := w.resign(packs[1], events[1], func(h *sealer.PackHeader) {
+	torn := w.resign(packs[1], events[1], func(h *pack.Header) {
 		h.Settlement = cloneSettlement(h.Settlement)
-		i := slices.IndexFunc(h.Settlement.Lines, func(l sealer.SettlementLine) bool { return l.RightID == "rgh_0" })
+		i := slices.IndexFunc(h.Settlement.Lines, func(l settlement.Line) bool { return l.RightID == "rgh_0" })
 		line := h.Settlement.Lines[i]
 		line.RuleID, line.Receipts = sealertest.Named("rule_", "1"), 1
 		h.Settlement.Lines = slices.Insert(h.Settlement.Lines, i, line)
@@ -155,7 +158,7 @@ func TestHeaderNamesScopesOnce(t *testing.T) {
 		rules = append(rules, w.rule(ruleCreated, w.record(i, `"campaign":null`, `"campaign":"`+names[i]+`"`)))
 	}
 	for i := range 4 {
-		w.Scopes = append(w.Scopes, sealer.SettlementRight{RightID: fmt.Sprint("rgh_", i), Campaigns: names})
+		w.Scopes = append(w.Scopes, settlement.Right{RightID: fmt.Sprint("rgh_", i), Campaigns: names})
 	}
 	p := w.Seal(append(rules, w.Run(9)...))
 	require.NotEmpty(t, p.Header.Settlement.Lines)
@@ -168,20 +171,20 @@ func TestHeaderNamesScopesOnce(t *testing.T) {
 func TestScopesAreBounded(t *testing.T) {
 	w := newWorld(t)
 	packs, events := w.scoped(scopesOf, false)
-	names, err := sealer.ScopeNamesOf(packs[1].Header.Rules())
+	names, err := settlement.ScopeNamesOf(packs[1].Header.Rules())
 	require.NoError(t, err)
-	run := func(bundle []byte, names *sealer.ScopeNames) map[keptID][]sealer.SettlementRight {
+	run := func(bundle []byte, names *settlement.ScopeNames) map[keptID][]settlement.Right {
 		c := packCheck{trust: &trust{root: w.VKey}, rate: rate.Rating.Rate, scopes: names}
 		require.NoError(t, c.run(t.Context(), bytes.NewReader(bundle), nil))
 		return c.conduct.scopes
 	}
 	bundle := sealertest.Bundle(t, packs[0], events[0])
-	none, err := sealer.ScopeNamesOf(nil)
+	none, err := settlement.ScopeNamesOf(nil)
 	require.NoError(t, err)
 	require.Empty(t, run(bundle, &none))
 	require.Empty(t, run(bundle, nil))
 	kept := run(bundle, &names)
-	require.Equal(t, []sealer.SettlementRight{{Campaigns: []string{"spring"}, Labels: map[string]string{"team": ""}, RightID: "rgh_0"}}, kept[unique.Make("rgh_0")])
+	require.Equal(t, []settlement.Right{{Campaigns: []string{"spring"}, Labels: map[string]string{"team": ""}, RightID: "rgh_0"}}, kept[unique.Make("rgh_0")])
 	require.Len(t, kept, 4)
 	i := bytes.LastIndex(bundle, []byte(`"value":"`)) + len(`"value":"`)
 	forged := slices.Clone(bundle)
@@ -200,20 +203,20 @@ func TestStatedScopes(t *testing.T) {
 	s.AsOf = b.asOf(3)
 	b.settle(&s)
 	require.Len(t, s.Rights, 2)
-	require.True(t, slices.ContainsFunc(s.Lines, func(l sealer.StatementLine) bool { return l.Price == "2" }))
+	require.True(t, slices.ContainsFunc(s.Lines, func(l statement.Line) bool { return l.Price == "2" }))
 	r := b.verify(&s, b.packs...)
 	require.True(t, r.OK, "%+v", r)
 	r = b.verify(&s, b.packs[:3]...)
 	require.True(t, r.OK, "%+v", r)
 	require.Contains(t, fmt.Sprint(r.Files[0].Verdicts), "issued 4 rights", "without the events of the rights")
 
-	for name, change := range map[string]func(s *sealer.Statement){
-		"a right less":          func(s *sealer.Statement) { s.Rights = s.Rights[:1] },
-		"a campaign less":       func(s *sealer.Statement) { s.Rights[0].Campaigns = []string{} },
-		"a label more":          func(s *sealer.Statement) { s.Rights[1].Labels = map[string]string{"team": ""} },
-		"a label no rule names": func(s *sealer.Statement) { s.Rights[1].Labels = map[string]string{"venue": "north"} },
-		"a right of no receipts": func(s *sealer.Statement) {
-			s.Rights = append(s.Rights, sealer.SettlementRight{Campaigns: []string{"spring"}, RightID: "rgh_9"})
+	for name, change := range map[string]func(s *statement.Statement){
+		"a right less":          func(s *statement.Statement) { s.Rights = s.Rights[:1] },
+		"a campaign less":       func(s *statement.Statement) { s.Rights[0].Campaigns = []string{} },
+		"a label more":          func(s *statement.Statement) { s.Rights[1].Labels = map[string]string{"team": ""} },
+		"a label no rule names": func(s *statement.Statement) { s.Rights[1].Labels = map[string]string{"venue": "north"} },
+		"a right of no receipts": func(s *statement.Statement) {
+			s.Rights = append(s.Rights, settlement.Right{Campaigns: []string{"spring"}, RightID: "rgh_9"})
 		},
 	} {
 		lie := clone(t, &s)
@@ -228,14 +231,14 @@ func TestStatedScopes(t *testing.T) {
 			require.Contains(t, failures(b.verify(&lie, b.packs[2:]...).Files[0].Verdicts), StatementRule, "%s, without the first packs", name)
 		}
 	}
-	for name, change := range map[string]func(r []sealer.SettlementRight){
-		"a campaign twice":      func(r []sealer.SettlementRight) { r[0].Campaigns = []string{"spring", "spring"} },
-		"campaigns unsorted":    func(r []sealer.SettlementRight) { r[0].Campaigns = []string{"winter", "spring"} },
-		"an empty campaign":     func(r []sealer.SettlementRight) { r[0].Campaigns = []string{""} },
-		"a label without name":  func(r []sealer.SettlementRight) { r[0].Labels = map[string]string{"": ""} },
-		"rights out of order":   func(r []sealer.SettlementRight) { slices.Reverse(r) },
-		"a right twice":         func(r []sealer.SettlementRight) { r[1] = r[0] },
-		"a right without an id": func(r []sealer.SettlementRight) { r[0].RightID = "" },
+	for name, change := range map[string]func(r []settlement.Right){
+		"a campaign twice":      func(r []settlement.Right) { r[0].Campaigns = []string{"spring", "spring"} },
+		"campaigns unsorted":    func(r []settlement.Right) { r[0].Campaigns = []string{"winter", "spring"} },
+		"an empty campaign":     func(r []settlement.Right) { r[0].Campaigns = []string{""} },
+		"a label without name":  func(r []settlement.Right) { r[0].Labels = map[string]string{"": ""} },
+		"rights out of order":   func(r []settlement.Right) { slices.Reverse(r) },
+		"a right twice":         func(r []settlement.Right) { r[1] = r[0] },
+		"a right without an id": func(r []settlement.Right) { r[0].RightID = "" },
 	} {
 		lie := clone(t, &s)
 		change(lie.Rights)

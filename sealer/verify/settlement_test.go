@@ -17,9 +17,12 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
 	"muniment.example/sealer/sealertest"
+	"muniment.example/sealer/settlement"
 )
 
 // record is the record of the n-th rule, with whatever is changed: pairs of old and new.
@@ -40,7 +43,7 @@ func (w *world) record(n int, change ...string) string {
 func (w *world) rule(kind, record string) []byte {
 	w.TB.Helper()
 	w.Now = w.Now.Add(time.Second)
-	id := (&sealer.SettlementRule{Record: []byte(record)}).ID()
+	id := (&settlement.Rule{Record: []byte(record)}).ID()
 	require.NotEmpty(w.TB, id)
 	event, err := sealer.AppendEvent(nil, &sealer.Event{
 		EventID: w.ID("evt_"), TenantID: w.Tenant, Type: kind, At: w.Now,
@@ -54,7 +57,7 @@ const ruleCreated = "settlement_rule.created"
 
 // settled is a log of two packs: rules, one of which is for a right only, and deliveries
 // in both.
-func (w *world) settled() (one, two *sealer.SealedPack, first, second [][]byte) {
+func (w *world) settled() (one, two *pack.Pack, first, second [][]byte) {
 	w.TB.Helper()
 	first = slices.Concat(w.Run(6), [][]byte{w.rule(ruleCreated, w.record(1)), w.Note("right.revoked")})
 	one = w.Seal(first)
@@ -70,18 +73,18 @@ func TestSettlement(t *testing.T) {
 	one, two, first, second := w.settled()
 
 	s := one.Header.Settlement
-	require.Equal(t, []sealer.SettlementRule{{Leaf: 6, Record: eventData(t, first[6])}}, s.Rules)
+	require.Equal(t, []settlement.Rule{{Leaf: 6, Record: eventData(t, first[6])}}, s.Rules)
 	require.Empty(t, s.Unrated)
 	require.Len(t, s.Lines, 3)
-	require.Equal(t, sealer.SettlementLine{RuleID: sealertest.Named("rule_", "1"), RightID: "rgh_2", MeteringBasis: "viewable", Receipts: 1, QuantityMs: 3000, Impressions: sealer.Impression, Amount: "0.375", Shares: []string{"0.250012", "0.124988"}}, s.Lines[2],
+	require.Equal(t, settlement.Line{RuleID: sealertest.Named("rule_", "1"), RightID: "rgh_2", MeteringBasis: "viewable", Receipts: 1, QuantityMs: 3000, Impressions: sealer.Impression, Amount: "0.375", Shares: []string{"0.250012", "0.124988"}}, s.Lines[2],
 		"a rule behind the receipts, in the pack, rates them")
 
 	s = two.Header.Settlement
-	require.Equal(t, []sealer.SettlementRule{one.Header.Settlement.Rules[0], {Leaf: 17, Record: eventData(t, second[9])}}, s.Rules)
-	i := slices.IndexFunc(s.Lines, func(l sealer.SettlementLine) bool { return l.RightID == "rgh_1" && l.MeteringBasis == "viewable" })
-	require.Equal(t, sealer.SettlementLine{RuleID: sealertest.Named("rule_", "2"), RightID: "rgh_1", MeteringBasis: "viewable", Receipts: 2, QuantityMs: 9000, Impressions: 2 * sealer.Impression, Amount: "0.000006", Shares: []string{"0.000004", "0.000002"}}, s.Lines[i])
+	require.Equal(t, []settlement.Rule{one.Header.Settlement.Rules[0], {Leaf: 17, Record: eventData(t, second[9])}}, s.Rules)
+	i := slices.IndexFunc(s.Lines, func(l settlement.Line) bool { return l.RightID == "rgh_1" && l.MeteringBasis == "viewable" })
+	require.Equal(t, settlement.Line{RuleID: sealertest.Named("rule_", "2"), RightID: "rgh_1", MeteringBasis: "viewable", Receipts: 2, QuantityMs: 9000, Impressions: 2 * sealer.Impression, Amount: "0.000006", Shares: []string{"0.000004", "0.000002"}}, s.Lines[i])
 
-	for _, v := range [][]Verdict{w.verdicts(sealertest.Bundle(t, one, first)), w.verdicts(sealer.AppendPackObject(nil, one, first))} {
+	for _, v := range [][]Verdict{w.verdicts(sealertest.Bundle(t, one, first)), w.verdicts(pack.AppendObject(nil, one, first))} {
 		require.Empty(t, failures(v), "%v", v)
 		require.Equal(t, SettlementOK, okCodes(v)[len(okCodes(v))-1])
 	}
@@ -121,24 +124,24 @@ func TestARuleIsAmended(t *testing.T) {
 	w := newWorld(t)
 	events := [][]byte{w.rule(ruleCreated, w.record(1)), w.rule(ruleCreated, w.record(2)), w.rule("settlement_rule.updated", w.record(1, `"0.125"`, `"0.25"`))}
 	p := w.Seal(events)
-	require.Equal(t, []sealer.SettlementRule{{Leaf: 1, Record: eventData(t, events[1])}, {Leaf: 2, Record: eventData(t, events[2])}}, p.Header.Rules())
+	require.Equal(t, []settlement.Rule{{Leaf: 1, Record: eventData(t, events[1])}, {Leaf: 2, Record: eventData(t, events[2])}}, p.Header.Rules())
 	more := [][]byte{w.rule("settlement_rule.retired", w.record(2, `"effectiveUntil":null`, `"effectiveUntil":"2026-06-01T00:00:00.000Z"`, "ACTIVE", "RETIRED"))}
 	q := w.Seal(more)
-	require.Equal(t, []sealer.SettlementRule{{Leaf: 2, Record: eventData(t, events[2])}, {Leaf: 3, Record: eventData(t, more[0])}}, q.Header.Rules())
+	require.Equal(t, []settlement.Rule{{Leaf: 2, Record: eventData(t, events[2])}, {Leaf: 3, Record: eventData(t, more[0])}}, q.Header.Rules())
 	require.Empty(t, failures(w.verdicts(sealertest.Bundle(t, p, events))))
 	require.Empty(t, failures(w.verdicts(sealertest.Bundle(t, q, more))))
 }
 
 func TestSealRefusesRules(t *testing.T) {
 	w := newWorld(t)
-	_, err := w.TrySeal([][]byte{w.rule(ruleCreated, w.record(1))}, func(c *sealer.PackConfig) { c.Rate = nil })
+	_, err := w.TrySeal([][]byte{w.rule(ruleCreated, w.record(1))}, func(c *pack.Config) { c.Rate = nil })
 	require.ErrorContains(t, err, "no Rate was given")
 	_, err = w.TrySeal([][]byte{w.rule(ruleCreated, w.record(1, "SECOND", "HOUR"))})
 	require.ErrorContains(t, err, "unit")
-	lossy := func([]sealer.SettlementRule, iter.Seq[sealer.Metered]) ([]sealer.SettlementLine, []sealer.Unrated, error) {
+	lossy := func([]settlement.Rule, iter.Seq[settlement.Metered]) ([]settlement.Line, []settlement.Unrated, error) {
 		return nil, nil, nil
 	}
-	_, err = w.TrySeal(append(w.Run(3), w.rule(ruleCreated, w.record(1))), func(c *sealer.PackConfig) { c.Rate = lossy })
+	_, err = w.TrySeal(append(w.Run(3), w.rule(ruleCreated, w.record(1))), func(c *pack.Config) { c.Rate = lossy })
 	require.ErrorContains(t, err, "0 receipts were rated or counted, of 2")
 	w.Now = w.Now.Add(time.Second)
 	nameless, err := sealer.AppendEvent(nil, &sealer.Event{
@@ -154,61 +157,61 @@ func TestSealRefusesRules(t *testing.T) {
 func TestSettlementsOfALiar(t *testing.T) {
 	w := newWorld(t)
 	_, p, _, events := w.settled()
-	record := func(h *sealer.PackHeader, i int, old, new string) {
+	record := func(h *pack.Header, i int, old, new string) {
 		r := &h.Settlement.Rules[i]
 		require.Contains(t, string(r.Record), old)
 		r.Record = []byte(strings.Replace(string(r.Record), old, new, 1))
 	}
 	for name, c := range map[string]struct {
-		change func(*sealer.PackHeader)
+		change func(*pack.Header)
 		want   sealer.Code
 	}{
-		"an amount":              {func(h *sealer.PackHeader) { h.Settlement.Lines[0].Amount = "9" }, SettlementMismatch},
-		"an amount respelt":      {func(h *sealer.PackHeader) { h.Settlement.Lines[0].Amount += "0" }, SettlementMismatch},
-		"a share":                {func(h *sealer.PackHeader) { h.Settlement.Lines[2].Shares[0] = "0.000005" }, SettlementMismatch},
-		"shares swapped":         {func(h *sealer.PackHeader) { slices.Reverse(h.Settlement.Lines[2].Shares) }, SettlementMismatch},
-		"one share less":         {func(h *sealer.PackHeader) { h.Settlement.Lines[0].Shares = h.Settlement.Lines[0].Shares[:1] }, SettlementMismatch},
-		"a receipt more":         {func(h *sealer.PackHeader) { h.Settlement.Lines[0].Receipts++ }, SettlementMismatch},
-		"a millisecond more":     {func(h *sealer.PackHeader) { h.Settlement.Lines[0].QuantityMs++ }, SettlementMismatch},
-		"an impression more":     {func(h *sealer.PackHeader) { h.Settlement.Lines[0].Impressions += sealer.Impression }, SettlementMismatch},
-		"another right":          {func(h *sealer.PackHeader) { h.Settlement.Lines[0].RightID = "rgh_9" }, SettlementMismatch},
-		"another rule":           {func(h *sealer.PackHeader) { h.Settlement.Lines[0].RuleID = sealertest.Named("rule_", "2") }, SettlementMismatch},
-		"another tier":           {func(h *sealer.PackHeader) { h.Settlement.Lines[0].MeteringBasis = "audible" }, SettlementMismatch},
-		"a line less":            {func(h *sealer.PackHeader) { h.Settlement.Lines = h.Settlement.Lines[1:] }, SettlementMismatch},
-		"a line more":            {func(h *sealer.PackHeader) { h.Settlement.Lines = append(h.Settlement.Lines, h.Settlement.Lines[0]) }, SettlementMismatch},
-		"lines in another order": {func(h *sealer.PackHeader) { slices.Reverse(h.Settlement.Lines) }, SettlementMismatch},
-		"a line as unrated":      {func(h *sealer.PackHeader) { unrate(h.Settlement) }, SettlementMismatch},
-		"receipts made up": {func(h *sealer.PackHeader) {
-			h.Settlement.Unrated = []sealer.Unrated{{RightID: "rgh_1", MeteringBasis: "gross", Reason: "NO_RULE", Receipts: 1, QuantityMs: 1, Impressions: 1}}
+		"an amount":              {func(h *pack.Header) { h.Settlement.Lines[0].Amount = "9" }, SettlementMismatch},
+		"an amount respelt":      {func(h *pack.Header) { h.Settlement.Lines[0].Amount += "0" }, SettlementMismatch},
+		"a share":                {func(h *pack.Header) { h.Settlement.Lines[2].Shares[0] = "0.000005" }, SettlementMismatch},
+		"shares swapped":         {func(h *pack.Header) { slices.Reverse(h.Settlement.Lines[2].Shares) }, SettlementMismatch},
+		"one share less":         {func(h *pack.Header) { h.Settlement.Lines[0].Shares = h.Settlement.Lines[0].Shares[:1] }, SettlementMismatch},
+		"a receipt more":         {func(h *pack.Header) { h.Settlement.Lines[0].Receipts++ }, SettlementMismatch},
+		"a millisecond more":     {func(h *pack.Header) { h.Settlement.Lines[0].QuantityMs++ }, SettlementMismatch},
+		"an impression more":     {func(h *pack.Header) { h.Settlement.Lines[0].Impressions += sealer.Impression }, SettlementMismatch},
+		"another right":          {func(h *pack.Header) { h.Settlement.Lines[0].RightID = "rgh_9" }, SettlementMismatch},
+		"another rule":           {func(h *pack.Header) { h.Settlement.Lines[0].RuleID = sealertest.Named("rule_", "2") }, SettlementMismatch},
+		"another tier":           {func(h *pack.Header) { h.Settlement.Lines[0].MeteringBasis = "audible" }, SettlementMismatch},
+		"a line less":            {func(h *pack.Header) { h.Settlement.Lines = h.Settlement.Lines[1:] }, SettlementMismatch},
+		"a line more":            {func(h *pack.Header) { h.Settlement.Lines = append(h.Settlement.Lines, h.Settlement.Lines[0]) }, SettlementMismatch},
+		"lines in another order": {func(h *pack.Header) { slices.Reverse(h.Settlement.Lines) }, SettlementMismatch},
+		"a line as unrated":      {func(h *pack.Header) { unrate(h.Settlement) }, SettlementMismatch},
+		"receipts made up": {func(h *pack.Header) {
+			h.Settlement.Unrated = []settlement.Unrated{{RightID: "rgh_1", MeteringBasis: "gross", Reason: "NO_RULE", Receipts: 1, QuantityMs: 1, Impressions: 1}}
 		}, SettlementMismatch},
-		"no settlement":           {func(h *sealer.PackHeader) { h.Settlement = nil }, SettlementMismatch},
-		"a rule of the pack":      {func(h *sealer.PackHeader) { record(h, 1, "0.000003", "0.000004") }, SettlementMismatch},
-		"a rule of before":        {func(h *sealer.PackHeader) { record(h, 0, "0.125", "0.225") }, SettlementMismatch},
-		"the unit of one":         {func(h *sealer.PackHeader) { record(h, 1, "EVENT", "MS") }, SettlementMismatch},
-		"a unit that is none":     {func(h *sealer.PackHeader) { record(h, 0, "SECOND", "HOUR") }, SettlementMismatch},
-		"a second unit":           {func(h *sealer.PackHeader) { record(h, 0, `"unit":"SECOND"`, `"unit":"SECOND","unit2":"EVENT"`) }, SettlementMismatch},
-		"a rule respelt":          {func(h *sealer.PackHeader) { record(h, 0, `"price":`, `"price": `) }, FormatInvalid},
-		"a rule less":             {func(h *sealer.PackHeader) { h.Settlement.Rules = h.Settlement.Rules[:1] }, SettlementMismatch},
-		"an older rule less":      {func(h *sealer.PackHeader) { h.Settlement.Rules = h.Settlement.Rules[1:] }, SettlementMismatch},
-		"a rule of another leaf":  {func(h *sealer.PackHeader) { h.Settlement.Rules[1].Leaf-- }, SettlementMismatch},
-		"a rule of no event":      {func(h *sealer.PackHeader) { h.Settlement.Rules[0].Leaf = 9 }, SettlementMismatch},
-		"a rule of a later leaf":  {func(h *sealer.PackHeader) { h.Settlement.Rules[1].Leaf = h.TreeSize }, FormatInvalid},
-		"rules in another order":  {func(h *sealer.PackHeader) { slices.Reverse(h.Settlement.Rules) }, FormatInvalid},
-		"a settlement of nothing": {func(h *sealer.PackHeader) { h.Settlement = new(sealer.Settlement) }, FormatInvalid},
+		"no settlement":           {func(h *pack.Header) { h.Settlement = nil }, SettlementMismatch},
+		"a rule of the pack":      {func(h *pack.Header) { record(h, 1, "0.000003", "0.000004") }, SettlementMismatch},
+		"a rule of before":        {func(h *pack.Header) { record(h, 0, "0.125", "0.225") }, SettlementMismatch},
+		"the unit of one":         {func(h *pack.Header) { record(h, 1, "EVENT", "MS") }, SettlementMismatch},
+		"a unit that is none":     {func(h *pack.Header) { record(h, 0, "SECOND", "HOUR") }, SettlementMismatch},
+		"a second unit":           {func(h *pack.Header) { record(h, 0, `"unit":"SECOND"`, `"unit":"SECOND","unit2":"EVENT"`) }, SettlementMismatch},
+		"a rule respelt":          {func(h *pack.Header) { record(h, 0, `"price":`, `"price": `) }, FormatInvalid},
+		"a rule less":             {func(h *pack.Header) { h.Settlement.Rules = h.Settlement.Rules[:1] }, SettlementMismatch},
+		"an older rule less":      {func(h *pack.Header) { h.Settlement.Rules = h.Settlement.Rules[1:] }, SettlementMismatch},
+		"a rule of another leaf":  {func(h *pack.Header) { h.Settlement.Rules[1].Leaf-- }, SettlementMismatch},
+		"a rule of no event":      {func(h *pack.Header) { h.Settlement.Rules[0].Leaf = 9 }, SettlementMismatch},
+		"a rule of a later leaf":  {func(h *pack.Header) { h.Settlement.Rules[1].Leaf = h.TreeSize }, FormatInvalid},
+		"rules in another order":  {func(h *pack.Header) { slices.Reverse(h.Settlement.Rules) }, FormatInvalid},
+		"a settlement of nothing": {func(h *pack.Header) { h.Settlement = new(settlement.Settlement) }, FormatInvalid},
 	} {
-		pack := w.resign(p, events, func(h *sealer.PackHeader) {
+		bundle := w.resign(p, events, func(h *pack.Header) {
 			h.Settlement = cloneSettlement(h.Settlement)
 			c.change(h)
 		})
-		require.Equal(t, []sealer.Code{c.want}, failures(w.verdicts(pack)), name)
+		require.Equal(t, []sealer.Code{c.want}, failures(w.verdicts(bundle)), name)
 	}
 }
 
 // unrate calls a line unrated: the receipts still add up.
-func unrate(s *sealer.Settlement) {
+func unrate(s *settlement.Settlement) {
 	l := s.Lines[0]
 	s.Lines = s.Lines[1:]
-	s.Unrated = []sealer.Unrated{{RightID: l.RightID, MeteringBasis: l.MeteringBasis, Reason: "NO_RULE", Receipts: l.Receipts, QuantityMs: l.QuantityMs, Impressions: l.Impressions}}
+	s.Unrated = []settlement.Unrated{{RightID: l.RightID, MeteringBasis: l.MeteringBasis, Reason: "NO_RULE", Receipts: l.Receipts, QuantityMs: l.QuantityMs, Impressions: l.Impressions}}
 }
 
 // TestRulesOfAChain gives packs together: what a pack says of older rules has to be what
@@ -218,11 +221,11 @@ func TestRulesOfAChain(t *testing.T) {
 	one, two, first, second := w.settled()
 	forged := w.forgedRule(t, two, second)
 	require.Empty(t, failures(w.verdicts(forged)), "by itself there is its word only")
-	none := w.resign(two, second, func(h *sealer.PackHeader) { h.Settlement = nil })
+	none := w.resign(two, second, func(h *pack.Header) { h.Settlement = nil })
 	require.Equal(t, []sealer.Code{SettlementMismatch}, failures(w.verdicts(none)), "it has a rule of its own")
 	third := w.Run(3)
 	three := w.Seal(third)
-	dropped := w.resign(three, third, func(h *sealer.PackHeader) { h.Settlement = nil })
+	dropped := w.resign(three, third, func(h *pack.Header) { h.Settlement = nil })
 	alone := w.verdicts(dropped)
 	require.Empty(t, failures(alone), "by itself it has no rules")
 	require.Equal(t, []sealer.Code{MeteringOK, DuplicatesUnproven, SettlementUnproven}, okCodes(alone)[len(okCodes(alone))-3:], "which is its word only")
@@ -251,8 +254,8 @@ func TestRulesOfAChain(t *testing.T) {
 
 // forgedRule is the pack with another record of its first rule, and with what follows
 // from that.
-func (w *world) forgedRule(t *testing.T, p *sealer.SealedPack, events [][]byte) []byte {
-	return w.resign(p, events, func(h *sealer.PackHeader) {
+func (w *world) forgedRule(t *testing.T, p *pack.Pack, events [][]byte) []byte {
+	return w.resign(p, events, func(h *pack.Header) {
 		h.Settlement = cloneSettlement(h.Settlement)
 		r := &h.Settlement.Rules[0]
 		r.Record = bytes.Replace(r.Record, []byte(`"0.125"`), []byte(`"0.126"`), 1)
@@ -264,8 +267,8 @@ func (w *world) forgedRule(t *testing.T, p *sealer.SealedPack, events [][]byte) 
 }
 
 // clone is a copy of which everything can be changed.
-func cloneSettlement(s *sealer.Settlement) *sealer.Settlement {
-	c := &sealer.Settlement{Lines: slices.Clone(s.Lines), Rules: slices.Clone(s.Rules), Unrated: slices.Clone(s.Unrated)}
+func cloneSettlement(s *settlement.Settlement) *settlement.Settlement {
+	c := &settlement.Settlement{Lines: slices.Clone(s.Lines), Rules: slices.Clone(s.Rules), Unrated: slices.Clone(s.Unrated)}
 	for i := range c.Lines {
 		c.Lines[i].Shares = slices.Clone(c.Lines[i].Shares)
 	}
@@ -287,14 +290,14 @@ func (w *world) files(t *testing.T, texts ...[]byte) Report {
 }
 
 // ledgerOf folds the entries of a pack as its verification does.
-func ledgerOf(t testing.TB, w *world, h *sealer.PackHeader, events [][]byte) *sealer.Ledger {
+func ledgerOf(t testing.TB, w *world, h *pack.Header, events [][]byte) *pack.Ledger {
 	t.Helper()
-	l := sealer.NewLedger(h.TenantID, h.FirstIndex, merkle.NewTree(), nil)
+	l := pack.NewLedger(h.TenantID, h.FirstIndex, merkle.NewTree(), nil)
 	l.Claim, l.Settles = claimOf(h), true
 	l.Adopt(h.Rules())
-	d, err := sealer.ReadDirectory(w.Directory())
+	d, err := keydir.Read(w.Directory())
 	require.NoError(t, err)
-	in := sealer.Inspector{Directory: d, Purpose: sealer.PurposeReceipt, SealedAt: w.Now}
+	in := pack.Inspector{Directory: d, Purpose: keydir.PurposeReceipt, SealedAt: w.Now}
 	for _, e := range events {
 		l.Fold(in.Inspect(e)[0])
 	}
@@ -323,7 +326,7 @@ func TestUnsignedSettlement(t *testing.T) {
 	unsigned := slices.Concat(signed[:end], signatureLine(two.Header.SigningKeyID, stray), []byte("\n"))
 	rated := 0
 	for pack, want := range map[string][]sealer.Code{string(signed): nil, string(unsigned): {sealer.SignatureInvalid}} {
-		c := packCheck{trust: &trust{root: w.VKey}, rate: func(rules []sealer.SettlementRule, receipts iter.Seq[sealer.Metered]) ([]sealer.SettlementLine, []sealer.Unrated, error) {
+		c := packCheck{trust: &trust{root: w.VKey}, rate: func(rules []settlement.Rule, receipts iter.Seq[settlement.Metered]) ([]settlement.Line, []settlement.Unrated, error) {
 			rated++
 			return rate.Rating.Rate(rules, receipts)
 		}}
@@ -339,7 +342,7 @@ func TestManyRules(t *testing.T) {
 	p := w.Seal(w.Run(1))
 	l := ledgerOf(t, w, &p.Header, nil)
 	const n = 4000
-	events := make([]sealer.Finding, n)
+	events := make([]pack.Finding, n)
 	for i := range events {
 		events[i].Event = sealer.Event{EventID: w.ID("evt_"), TenantID: w.Tenant, Type: ruleCreated, Data: []byte(w.record(i))}
 	}
@@ -371,16 +374,16 @@ func TestLargestHeader(t *testing.T) {
 	w := newWorld(t)
 	one, _, _, _ := w.settled()
 	h := one.Header
-	s := &sealer.Settlement{}
+	s := &settlement.Settlement{}
 	right, basis := sealertest.Named("rgh_", "a name"), sealertest.Named("bas_", "a name")
 	rule, party := sealertest.Named("rule_", "a name"), sealertest.Named("cp_", "a name")
 	shares := slices.Repeat([]string{"922337203685.477581"}, rate.MaxShares)
-	for range sealer.MaxPackEntries {
-		h.Metering = append(h.Metering, sealer.MeterRow{RightID: right, Substrate: "VOLUMETRIC", BasisID: basis, MeteringBasis: "delivered", Reason: sealer.ReasonMetered, Receipts: 1, QuantityMs: sealer.MaxDwellMs, Impressions: math.MaxInt64})
-		s.Lines = append(s.Lines, sealer.SettlementLine{RuleID: rule, RightID: right, MeteringBasis: "delivered", Receipts: 1, QuantityMs: sealer.MaxDwellMs, Impressions: math.MaxInt64, Amount: "9223372036854.775807", Shares: shares})
+	for range pack.MaxEntries {
+		h.Metering = append(h.Metering, pack.MeterRow{RightID: right, Substrate: "VOLUMETRIC", BasisID: basis, MeteringBasis: "delivered", Reason: sealer.ReasonMetered, Receipts: 1, QuantityMs: sealer.MaxDwellMs, Impressions: math.MaxInt64})
+		s.Lines = append(s.Lines, settlement.Line{RuleID: rule, RightID: right, MeteringBasis: "delivered", Receipts: 1, QuantityMs: sealer.MaxDwellMs, Impressions: math.MaxInt64, Amount: "9223372036854.775807", Shares: shares})
 	}
 	for i := range 1000 {
-		r := sealer.SettlementRule{Leaf: uint64(i), Record: []byte(w.record(i))}
+		r := settlement.Rule{Leaf: uint64(i), Record: []byte(w.record(i))}
 		shares := strings.Repeat(`{"bps":1000,"counterpartyId":"`+party+`"},`, rate.MaxShares)
 		r.Record = append(r.Record, shares...)
 		s.Rules = append(s.Rules, r)

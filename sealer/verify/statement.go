@@ -14,7 +14,11 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/checkpoint"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/settlement"
+	"muniment.example/sealer/statement"
 )
 
 // Types of events that statements depend on.
@@ -49,18 +53,18 @@ func (e *statementIssued) first() string {
 }
 
 // overlaps reports whether the period of the event's statement overlaps with the time on which s depends.
-func (e *statementIssued) overlaps(s *sealer.Statement) bool {
+func (e *statementIssued) overlaps(s *statement.Statement) bool {
 	return e.id != s.StatementID && e.From.Before(s.To.Time) && s.Since.Before(e.To)
 }
 
 // states reports whether the event has the members of a statement's text.
-func (e *statementIssued) states(s *sealer.Statement) bool {
+func (e *statementIssued) states(s *statement.Statement) bool {
 	var corrects, reason *string
 	if s.Correction != nil {
 		corrects, reason = &s.Correction.Of, s.Correction.VoidReason
 	}
 	return e.From.Equal(s.From.Time) && e.To.Equal(s.To.Time) && e.Currency == s.Currency && same(e.CounterpartyID, s.CounterpartyID) &&
-		sealer.StatementAsOf{PackID: e.PackID, RootHash: e.RootHash, TreeSize: e.TreeSize} == s.AsOf && same(e.Corrects, corrects) && same(e.VoidReason, reason)
+		statement.PackRef{PackID: e.PackID, RootHash: e.RootHash, TreeSize: e.TreeSize} == s.AsOf && same(e.Corrects, corrects) && same(e.VoidReason, reason)
 }
 
 // same reports whether both are nil, or equal.
@@ -90,7 +94,7 @@ type statementFile struct {
 	sha256    string // of the file
 	keyID     string
 	signature []byte
-	said      sealer.Statement
+	said      statement.Statement
 	// authentic says that the key that it names has signed the text, whenever that was; signed that the
 	// key was allowed to, once packs are judged. issue is the event of its issue, if a sound file holds
 	// it.
@@ -103,7 +107,7 @@ type statementFile struct {
 	packs []*packCheck
 	out   exclusions
 	// monthsBefore are those of the statement that it corrects.
-	monthsBefore []sealer.StatementMonth
+	monthsBefore []settlement.Month
 }
 
 func (v *verification) openStatement(f *FileReport, file []byte) {
@@ -116,7 +120,7 @@ func (v *verification) openStatement(f *FileReport, file []byte) {
 	s.text = bytes.TrimSuffix(lines[0], []byte("\n"))
 	var err error
 	if s.keyID, s.signature, err = sealer.ParseSignatureLine(bytes.TrimSuffix(lines[1], []byte("\n"))); err == nil {
-		s.said, err = sealer.ParseStatement(s.text)
+		s.said, err = statement.Parse(s.text)
 	}
 	if err == nil {
 		s.out, err = newExclusions(s.said.Excluded)
@@ -183,7 +187,7 @@ func (s *statementFile) authenticate(v *verification) {
 	s.signed = true
 	s.findPacks(v)
 	s.say(SignatureOK, "statement %s of %s, issued %s", said.StatementID, said.TenantID, canonical.FormatTime(said.IssuedAt.Time))
-	if sealer.PurposeOf(v.trust.newer.Key(s.keyID).Purpose).Sandbox {
+	if keydir.PurposeOf(v.trust.newer.Key(s.keyID).Purpose).Sandbox {
 		s.noteSandbox(s.keyID)
 	}
 	if s.issue == nil {
@@ -224,7 +228,7 @@ func (s *statementFile) verify(v *verification, others statementFiles) {
 }
 
 // ends reports whether a pack is at hand and sound, and ends the log as the statement states.
-func (s *statementFile) ends(p *packFile, at *sealer.StatementAsOf, code sealer.Code, which string) bool {
+func (s *statementFile) ends(p *packFile, at *statement.PackRef, code sealer.Code, which string) bool {
 	if p == nil {
 		s.say(StatementUnproven, "pack %s, %s, is not among the given files", at.PackID, which)
 		return false
@@ -256,10 +260,10 @@ func (s *statementFile) findIssue(v *verification) (sealedAt time.Time) {
 			}
 			s.issue = &e
 			if e.SHA256 != s.sha256 || !e.states(&s.said) {
-				s.say(sealer.EntryAltered, "leaf %d of %s, in %s, is of another text of this statement", e.leaf, sealer.Origin(s.said.TenantID), f.File)
+				s.say(sealer.EntryAltered, "leaf %d of %s, in %s, is of another text of this statement", e.leaf, checkpoint.Origin(s.said.TenantID), f.File)
 				return sealedAt
 			}
-			s.say(InclusionOK, "leaf %d of %s, as %s holds it, is of its issue", e.leaf, sealer.Origin(s.said.TenantID), f.File)
+			s.say(InclusionOK, "leaf %d of %s, as %s holds it, is of its issue", e.leaf, checkpoint.Origin(s.said.TenantID), f.File)
 			if f.pack != nil && f.pack.header != nil {
 				sealedAt = f.pack.header.SealedAt
 			}
@@ -290,7 +294,7 @@ func byText(list []*statementFile) statementFiles {
 // previous checks that a correction continues the statement before it, and returns that if it is
 // among the files, else nil. Its signature needs no check, because the correction names the hash of
 // its text.
-func (s *statementFile) previous(others statementFiles) (previous *sealer.Statement, ok bool) {
+func (s *statementFile) previous(others statementFiles) (previous *statement.Statement, ok bool) {
 	c := s.said.Correction
 	if c == nil {
 		return nil, true
@@ -314,7 +318,7 @@ func (s *statementFile) previous(others statementFiles) (previous *sealer.Statem
 }
 
 // voids checks the end of a chain of statements.
-func (s *statementFile) voids(v *verification, previous *sealer.Statement) {
+func (s *statementFile) voids(v *verification, previous *statement.Statement) {
 	if s.issue != nil {
 		before := slices.DeleteFunc(v.issues(s.said.TenantID), func(e statementIssued) bool { return e.leaf >= s.issue.leaf })
 		if !s.isNext(before) {
@@ -326,7 +330,7 @@ func (s *statementFile) voids(v *verification, previous *sealer.Statement) {
 	}
 	computed, made := s.said, *s.said.Correction
 	computed.Correction = &made
-	err := computed.Correct(previous, sealer.Step{Statement: &computed, Reason: sealer.Voided})
+	err := computed.Correct(previous, statement.Step{Statement: &computed, Reason: statement.Voided})
 	if s.changes(err, &made, s.said.Correction.Changes) {
 		s.say(StatementOK, "it takes back %s %s, of %s", previous.Total, s.said.Currency, previous.StatementID)
 	}
@@ -424,7 +428,7 @@ func (s *statementFile) isNext(before []statementIssued) bool {
 }
 
 // continues describes what contradicts the statement before a correction; empty if nothing does.
-func continues(s, p *sealer.Statement) string {
+func continues(s, p *statement.Statement) string {
 	c := s.Correction
 	of := p.StatementID
 	if p.Correction != nil {
@@ -444,28 +448,28 @@ func continues(s, p *sealer.Statement) string {
 
 // recorrect computes from the packs what has changed, and reports whether the correction states
 // the same. Without the statement before it only the changes by rules and late ones can be computed.
-func (s *statementFile) recorrect(v *verification, then, now *sealer.Terms, all statedReceipts, previous, computed *sealer.Statement) bool {
+func (s *statementFile) recorrect(v *verification, then, now *statement.Terms, all statedReceipts, previous, computed *statement.Statement) bool {
 	c := s.said.Correction
 	before, disputed, ruled := all.below(c.Previous.AsOf.TreeSize), s.said, s.said
 	made := *c
 	computed.Correction = &made
 	disputed.Months = s.monthsBefore
 	err := errors.Join(before.settle(v.rating, then, &disputed), before.settle(v.rating, now, &ruled))
-	steps := []sealer.Step{{Statement: &ruled, Reason: sealer.ChangedByRules}, {Statement: computed, Reason: sealer.ChangedLate}}
+	steps := []statement.Step{{Statement: &ruled, Reason: statement.ChangedByRules}, {Statement: computed, Reason: statement.ChangedLate}}
 	said := c.Changes
 	switch {
 	case err != nil:
 	case previous == nil:
-		made.Changes, err = sealer.Changes(&disputed, steps...)
-		said = slices.DeleteFunc(slices.Clone(said), func(c sealer.StatementChange) bool { return c.Reason == sealer.ChangedByDispute })
+		made.Changes, err = statement.Changes(&disputed, steps...)
+		said = slices.DeleteFunc(slices.Clone(said), func(c statement.Change) bool { return c.Reason == statement.ChangedByDispute })
 	default:
-		err = computed.Correct(previous, append([]sealer.Step{{Statement: &disputed, Reason: sealer.ChangedByDispute}}, steps...)...)
+		err = computed.Correct(previous, append([]statement.Step{{Statement: &disputed, Reason: statement.ChangedByDispute}}, steps...)...)
 	}
 	return s.changes(err, &made, said)
 }
 
 // changes compares the changes that were computed with those that a correction states.
-func (s *statementFile) changes(err error, made *sealer.StatementCorrection, said []sealer.StatementChange) bool {
+func (s *statementFile) changes(err error, made *statement.Correction, said []statement.Change) bool {
 	c := s.said.Correction
 	switch {
 	case err != nil:

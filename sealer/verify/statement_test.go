@@ -16,27 +16,31 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
 	"muniment.example/sealer/sealertest"
+	"muniment.example/sealer/settlement"
+	"muniment.example/sealer/statement"
 )
 
 // books is a log with rules, deliveries and a dispute, and a statement of all of it.
 type books struct {
 	*world
 	events    [][][]byte // of each pack
-	sealed    []*sealer.SealedPack
+	sealed    []*pack.Pack
 	packs     [][]byte
 	receipt   string // is disputed
-	statement sealer.Statement
+	statement statement.Statement
 	issues    []loggedIssue // that packs hold
 }
 
 // loggedIssue is the event of a statement's issue.
 type loggedIssue struct {
-	sealer.Issue
-	sealer.StatementOverlap
-	end sealer.StatementAsOf
+	statement.Issue
+	statement.Overlap
+	end statement.PackRef
 }
 
 func newBooks(t *testing.T) *books {
@@ -57,9 +61,9 @@ func newBooks(t *testing.T) *books {
 	})
 	require.NoError(t, err)
 	b.pack(append(w.Run(9), opened))
-	b.statement = sealer.Statement{
+	b.statement = statement.Statement{
 		AsOf: b.asOf(2), Currency: "EUR", From: canonical.Moment{Time: month}, To: canonical.Moment{Time: month.AddDate(0, 1, 0)}, IssuedAt: canonical.Moment{Time: w.Now},
-		Excluded:    []sealer.StatementExclusion{{DisputeID: "dsp_1", ReceiptIDs: []string{b.receipt}, State: sealer.ExclusionHeld}},
+		Excluded:    []statement.Exclusion{{DisputeID: "dsp_1", ReceiptIDs: []string{b.receipt}, State: statement.ExclusionHeld}},
 		StatementID: "stm_1", TenantID: w.Tenant, V: 1,
 	}
 	require.Len(t, b.settle(&b.statement), 1)
@@ -74,49 +78,49 @@ func (b *books) pack(events [][]byte) {
 }
 
 // asOf is the end of the n-th pack, from 1 on.
-func (b *books) asOf(n int) sealer.StatementAsOf {
+func (b *books) asOf(n int) statement.PackRef {
 	h := b.sealed[n-1].Header
-	return sealer.StatementAsOf{PackID: h.PackID, RootHash: h.RootHash.String(), TreeSize: h.TreeSize}
+	return statement.PackRef{PackID: h.PackID, RootHash: h.RootHash.String(), TreeSize: h.TreeSize}
 }
 
 // everybody is all who may be paid.
-var everybody = []sealer.StatementPayee{{CounterpartyID: "cp_studio", Name: "Studio"}, {CounterpartyID: "cp_agency", Name: "Agency"}}
+var everybody = []statement.Payee{{CounterpartyID: "cp_studio", Name: "Studio"}, {CounterpartyID: "cp_agency", Name: "Agency"}}
 
 // rulesAt are those at the end of one of the packs.
-func (b *books) rulesAt(end sealer.StatementAsOf) []sealer.SettlementRule {
-	i := slices.IndexFunc(b.sealed, func(p *sealer.SealedPack) bool { return p.Header.TreeSize == end.TreeSize })
+func (b *books) rulesAt(end statement.PackRef) []settlement.Rule {
+	i := slices.IndexFunc(b.sealed, func(p *pack.Pack) bool { return p.Header.TreeSize == end.TreeSize })
 	return b.sealed[i].Header.Rules()
 }
 
 // terms are those of a statement.
-func (b *books) terms(s *sealer.Statement) *sealer.Terms {
+func (b *books) terms(s *statement.Statement) *statement.Terms {
 	b.TB.Helper()
-	var issues []sealer.Issue
+	var issues []statement.Issue
 	for _, e := range b.issues {
-		if slices.Contains(s.Overlaps, e.StatementOverlap) {
+		if slices.Contains(s.Overlaps, e.Overlap) {
 			e.Rules = b.rulesAt(e.end)
 			issues = append(issues, e.Issue)
 		}
 	}
-	t, err := sealer.NewTerms(rate.Rating, issues, b.rulesAt(s.AsOf))
+	t, err := statement.NewTerms(rate.Rating, issues, b.rulesAt(s.AsOf))
 	require.NoError(b.TB, err)
 	return t
 }
 
 // settle computes a statement, and returns what is held.
-func (b *books) settle(s *sealer.Statement) []sealer.Metered {
+func (b *books) settle(s *statement.Statement) []settlement.Metered {
 	b.TB.Helper()
 	return b.settleBy(s, b.terms(s), s.AsOf.TreeSize)
 }
 
 // settleBy computes a statement by terms, from the packs up to a size, and returns what is held.
-func (b *books) settleBy(s *sealer.Statement, terms *sealer.Terms, size uint64) (held []sealer.Metered) {
+func (b *books) settleBy(s *statement.Statement, terms *statement.Terms, size uint64) (held []settlement.Metered) {
 	b.TB.Helper()
 	out, err := newExclusions(s.Excluded)
 	require.NoError(b.TB, err)
 	require.NoError(b.TB, s.Local(time.UTC))
 	require.NoError(b.TB, s.Reach(rate.Rating, terms))
-	var free []sealer.Metered
+	var free []settlement.Metered
 	repeats := make(map[uint64]bool)
 	leaf := uint64(0)
 	for i, p := range b.sealed {
@@ -130,17 +134,17 @@ func (b *books) settleBy(s *sealer.Statement, terms *sealer.Terms, size uint64) 
 			if err != nil || !d.Metered || repeats[at] || at >= size || d.Receipt.RenderedAt.Before(s.Since.Time) || !d.Receipt.RenderedAt.Before(s.To.Time) {
 				continue
 			}
-			m := sealer.Metered{
+			m := settlement.Metered{
 				RightID: d.RightID, BasisID: d.BasisID, Substrate: d.Substrate, MeteringBasis: d.Basis, Completion: d.Completion, RenderedAt: d.Receipt.RenderedAt, Leaf: at,
 				Receipts: 1, QuantityMs: d.QuantityMs, Impressions: d.Impressions,
 			}
-			if n := slices.IndexFunc(b.Scopes, func(r sealer.SettlementRight) bool { return r.RightID == d.RightID }); n >= 0 {
+			if n := slices.IndexFunc(b.Scopes, func(r settlement.Right) bool { return r.RightID == d.RightID }); n >= 0 {
 				m.Right = &b.Scopes[n]
 			}
 			id, err := sealer.ParseID("rcp_", d.Receipt.ReceiptID)
 			require.NoError(b.TB, err)
 			switch out.receipts[id] {
-			case sealer.ExclusionHeld:
+			case statement.ExclusionHeld:
 				held = append(held, m)
 			case "":
 				free = append(free, m)
@@ -148,14 +152,14 @@ func (b *books) settleBy(s *sealer.Statement, terms *sealer.Terms, size uint64) 
 		}
 	}
 	s.Payees = everybody
-	require.NoError(b.TB, sealer.Settle(rate.Rating, terms, slices.Values(free), slices.Values(held), s))
+	require.NoError(b.TB, statement.Settle(rate.Rating, terms, slices.Values(free), slices.Values(held), s))
 	return held
 }
 
 // issueEvent is the event of a statement's issue, for the next pack.
-func (b *books) issueEvent(s *sealer.Statement) []byte {
+func (b *books) issueEvent(s *statement.Statement) []byte {
 	b.TB.Helper()
-	kind, e := statementIssuedEvent, loggedIssue{StatementOverlap: b.naming(s), end: s.AsOf}
+	kind, e := statementIssuedEvent, loggedIssue{Overlap: b.naming(s), end: s.AsOf}
 	e.Of, e.From, e.To, e.Currency, e.CounterpartyID, e.TreeSize = s.StatementID, s.From.Time, s.To.Time, s.Currency, s.CounterpartyID, s.AsOf.TreeSize
 	if c := s.Correction; c != nil {
 		if e.Of = c.Of; c.VoidReason != nil {
@@ -167,39 +171,39 @@ func (b *books) issueEvent(s *sealer.Statement) []byte {
 }
 
 // overlap makes a statement one up to the n-th pack, which lists all that were issued.
-func (b *books) overlap(s *sealer.Statement, n int) {
+func (b *books) overlap(s *statement.Statement, n int) {
 	b.TB.Helper()
 	s.AsOf, s.Overlaps = b.asOf(n), nil
 	for _, e := range b.issues {
-		s.Overlaps = append(s.Overlaps, e.StatementOverlap)
+		s.Overlaps = append(s.Overlaps, e.Overlap)
 	}
-	slices.SortFunc(s.Overlaps, func(a, b sealer.StatementOverlap) int { return strings.Compare(a.StatementID, b.StatementID) })
+	slices.SortFunc(s.Overlaps, func(a, b statement.Overlap) int { return strings.Compare(a.StatementID, b.StatementID) })
 }
 
 // naming is how others name a statement.
-func (b *books) naming(s *sealer.Statement) sealer.StatementOverlap {
+func (b *books) naming(s *statement.Statement) statement.Overlap {
 	b.TB.Helper()
-	return sealer.StatementOverlap{SHA256: merkle.Hash(sha256.Sum256(b.signed(s))).String(), StatementID: s.StatementID}
+	return statement.Overlap{SHA256: merkle.Hash(sha256.Sum256(b.signed(s))).String(), StatementID: s.StatementID}
 }
 
 // verify signs a statement and verifies it with packs.
-func (b *books) verify(s *sealer.Statement, packs ...[]byte) Report {
+func (b *books) verify(s *statement.Statement, packs ...[]byte) Report {
 	b.TB.Helper()
 	return b.verifyText(b.signed(s), packs...)
 }
 
 // signed is a statement as a file, however wrong it is.
-func (b *books) signed(s *sealer.Statement) []byte {
+func (b *books) signed(s *statement.Statement) []byte {
 	b.TB.Helper()
 	text, err := s.Text()
 	require.NoError(b.TB, err)
 	signature, err := sign(b.PackKey, text)
 	require.NoError(b.TB, err)
-	return slices.Concat(text, []byte("\n"), signatureLine(sealer.KeyID(sealertest.Public(b.PackKey)), signature), []byte("\n"))
+	return slices.Concat(text, []byte("\n"), signatureLine(keydir.KeyID(sealertest.Public(b.PackKey)), signature), []byte("\n"))
 }
 
 // clone is a statement of its own.
-func clone(t *testing.T, s *sealer.Statement) (c sealer.Statement) {
+func clone(t *testing.T, s *statement.Statement) (c statement.Statement) {
 	t.Helper()
 	text, err := s.Text()
 	require.NoError(t, err)
@@ -208,7 +212,7 @@ func clone(t *testing.T, s *sealer.Statement) (c sealer.Statement) {
 }
 
 // exit is the exit status of verifying it.
-func (b *books) exit(s *sealer.Statement, packs ...[]byte) int {
+func (b *books) exit(s *statement.Statement, packs ...[]byte) int {
 	b.TB.Helper()
 	_, status := b.run(b.signed(s), packs...)
 	return status
@@ -265,22 +269,22 @@ func TestStatement(t *testing.T) {
 		*amount = formatMicros(n + 1)
 	}
 	for name, c := range map[string]struct {
-		change func(s *sealer.Statement)
+		change func(s *statement.Statement)
 		want   sealer.Code
 	}{
-		"a price":       {func(s *sealer.Statement) { s.Lines[0].Price = "9" }, StatementRule},
-		"a unit":        {func(s *sealer.Statement) { s.Lines[0].Unit = "MS" }, StatementRule},
-		"a rule's leaf": {func(s *sealer.Statement) { s.Lines[0].RuleLeaf++ }, StatementReceipts},
-		"receipts":      {func(s *sealer.Statement) { s.Lines[0].Receipts++ }, StatementReceipts},
-		"milliseconds":  {func(s *sealer.Statement) { s.Lines[0].QuantityMs-- }, StatementReceipts},
-		"impressions":   {func(s *sealer.Statement) { s.Lines[0].Impressions = "99" }, StatementReceipts},
-		"an amount": {func(s *sealer.Statement) {
+		"a price":       {func(s *statement.Statement) { s.Lines[0].Price = "9" }, StatementRule},
+		"a unit":        {func(s *statement.Statement) { s.Lines[0].Unit = "MS" }, StatementRule},
+		"a rule's leaf": {func(s *statement.Statement) { s.Lines[0].RuleLeaf++ }, StatementReceipts},
+		"receipts":      {func(s *statement.Statement) { s.Lines[0].Receipts++ }, StatementReceipts},
+		"milliseconds":  {func(s *statement.Statement) { s.Lines[0].QuantityMs-- }, StatementReceipts},
+		"impressions":   {func(s *statement.Statement) { s.Lines[0].Impressions = "99" }, StatementReceipts},
+		"an amount": {func(s *statement.Statement) {
 			raise(&s.Lines[0].Amount)
 			raise(&s.Lines[0].Shares[0].Amount)
 			raise(&s.Payees[1].Amount)
 			raise(&s.Total)
 		}, StatementAmount},
-		"a share": {func(s *sealer.Statement) {
+		"a share": {func(s *statement.Statement) {
 			one, two := s.Lines[0].Shares[0], s.Lines[0].Shares[1]
 			s.Lines[0].Shares[0].Amount, s.Lines[0].Shares[1].Amount = two.Amount, one.Amount
 			a, err := parseMicros(one.Amount)
@@ -297,20 +301,20 @@ func TestStatement(t *testing.T) {
 				}
 			}
 		}, StatementShares},
-		"what is held":       {func(s *sealer.Statement) { raise(&s.HeldAmount) }, StatementTotal},
-		"a total":            {func(s *sealer.Statement) { raise(&s.Total) }, FormatInvalid},
-		"a dispute":          {func(s *sealer.Statement) { s.Excluded[0].ReceiptIDs = []string{sealertest.Named("rcp_", "another")} }, StatementExcluded},
-		"an upheld dispute":  {func(s *sealer.Statement) { s.Excluded[0].State = sealer.ExclusionUpheld }, StatementExcluded},
-		"the end of the log": {func(s *sealer.Statement) { s.AsOf.TreeSize-- }, StatementLog},
-		"nothing left out":   {func(s *sealer.Statement) { s.Excluded = []sealer.StatementExclusion{} }, StatementReceipts},
-		"another order":      {func(s *sealer.Statement) { slices.Reverse(s.Lines) }, FormatInvalid},
-		"a month less":       {func(s *sealer.Statement) { s.Months, s.Adjustments = s.Months[:0], nil }, FormatInvalid},
-		"a month's name":     {func(s *sealer.Statement) { s.Months[0].Month, s.Adjustments[0].Month = "2026-04", "2026-04" }, StatementRule},
-		"a month's zone":     {func(s *sealer.Statement) { s.Months[0].TimeZone, s.Adjustments[0].TimeZone = "Etc/UTC", "Etc/UTC" }, StatementRule},
-		"an earlier month":   {func(s *sealer.Statement) { s.Since.Time = s.Since.Add(-time.Hour); s.Months[0].From = s.Since }, ""},
-		"since":              {func(s *sealer.Statement) { s.Since.Time = s.Since.Add(-time.Hour) }, StatementRule},
-		"a local time":       {func(s *sealer.Statement) { s.LocalTo = s.LocalFrom }, FormatInvalid},
-		"another reason":     {func(s *sealer.Statement) { s.Adjustments[0].Reason = "TIER" }, StatementRule},
+		"what is held":       {func(s *statement.Statement) { raise(&s.HeldAmount) }, StatementTotal},
+		"a total":            {func(s *statement.Statement) { raise(&s.Total) }, FormatInvalid},
+		"a dispute":          {func(s *statement.Statement) { s.Excluded[0].ReceiptIDs = []string{sealertest.Named("rcp_", "another")} }, StatementExcluded},
+		"an upheld dispute":  {func(s *statement.Statement) { s.Excluded[0].State = statement.ExclusionUpheld }, StatementExcluded},
+		"the end of the log": {func(s *statement.Statement) { s.AsOf.TreeSize-- }, StatementLog},
+		"nothing left out":   {func(s *statement.Statement) { s.Excluded = []statement.Exclusion{} }, StatementReceipts},
+		"another order":      {func(s *statement.Statement) { slices.Reverse(s.Lines) }, FormatInvalid},
+		"a month less":       {func(s *statement.Statement) { s.Months, s.Adjustments = s.Months[:0], nil }, FormatInvalid},
+		"a month's name":     {func(s *statement.Statement) { s.Months[0].Month, s.Adjustments[0].Month = "2026-04", "2026-04" }, StatementRule},
+		"a month's zone":     {func(s *statement.Statement) { s.Months[0].TimeZone, s.Adjustments[0].TimeZone = "Etc/UTC", "Etc/UTC" }, StatementRule},
+		"an earlier month":   {func(s *statement.Statement) { s.Since.Time = s.Since.Add(-time.Hour); s.Months[0].From = s.Since }, ""},
+		"since":              {func(s *statement.Statement) { s.Since.Time = s.Since.Add(-time.Hour) }, StatementRule},
+		"a local time":       {func(s *statement.Statement) { s.LocalTo = s.LocalFrom }, FormatInvalid},
+		"another reason":     {func(s *statement.Statement) { s.Adjustments[0].Reason = "TIER" }, StatementRule},
 	} {
 		changed := clone(t, &b.statement)
 		c.change(&changed)
@@ -327,7 +331,7 @@ func TestStatement(t *testing.T) {
 // TestStatementIsSigned: a byte that was changed is found.
 func TestStatementIsSigned(t *testing.T) {
 	b := newBooks(t)
-	signed, err := sealer.SignStatement(&b.statement, b.PackKey)
+	signed, err := statement.Sign(&b.statement, b.PackKey)
 	require.NoError(t, err)
 	require.True(t, b.verifyText(signed, b.packs...).OK)
 	for at := 0; at < len(signed); at += 37 {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -184,7 +185,7 @@ func (h *honest) seal() {
 	if len(h.log) == 0 {
 		return
 	}
-	h.packs = append(h.packs, h.pack(fmt.Sprint(len(h.packs)), h.log, func(c *sealer.PackConfig) {
+	h.packs = append(h.packs, h.pack(fmt.Sprint(len(h.packs)), h.log, func(c *pack.Config) {
 		if h.newest.After(c.SealedAt) {
 			c.SealedAt = h.newest
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -365,11 +366,11 @@ func TestStopsOfExportsSealedLater(t *testing.T) {
 func TestStopsOfFullPacks(t *testing.T) {
 	f := newFolder(t)
 	list := events(suspended(20), delivered(30), wait(time.Hour+DefaultBound), revised)(f.w)
-	pack := f.pack("pack", list)
-	for count, want := range map[uint64][]sealer.Code{sealer.MaxPackEntries: nil, sealer.MaxPackEntries - 1: {RightStopped}} {
+	name := f.pack("pack", list)
+	for count, want := range map[uint64][]sealer.Code{pack.MaxEntries: nil, pack.MaxEntries - 1: {RightStopped}} {
 		tr, err := readTrust(f.w.VKey, "")
 		require.NoError(t, err)
-		c := verifyFiles(t.Context(), tr, &Options{Files: []string{pack}}).Files[0].conduct
+		c := verifyFiles(t.Context(), tr, &Options{Files: []string{name}}).Files[0].conduct
 		require.Len(t, c.seals, 1)
 		seal := c.seals[0]
 		c.seals = nil
@@ -387,10 +388,10 @@ func TestStopsOfPacksThatAreFull(t *testing.T) {
 	}
 	f := newFolder(t)
 	list := events(suspended(20), delivered(30))(f.w)
-	for len(list) < sealer.MaxPackEntries {
+	for len(list) < pack.MaxEntries {
 		list = append(list, f.w.Note("right.revised"))
 	}
-	for count, want := range map[int][]sealer.Code{sealer.MaxPackEntries: nil, sealer.MaxPackEntries - 1: {RightStopped}} {
+	for count, want := range map[int][]sealer.Code{pack.MaxEntries: nil, pack.MaxEntries - 1: {RightStopped}} {
 		tr, err := readTrust(f.w.VKey, "")
 		require.NoError(t, err)
 		r := verifyFiles(t.Context(), tr, &Options{Files: []string{f.pack("full", list[:count])}})

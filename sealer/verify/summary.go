@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/statement"
 )
 
 // recording is what a pack, an export or a proof holds of a log.
@@ -193,7 +194,7 @@ func aboutReceipt(r *sealer.Receipt, included bool) string {
 }
 
 // aboutStatement is the sentence about a statement that follows from the packs.
-func aboutStatement(s *sealer.Statement, voided bool) string {
+func aboutStatement(s *statement.Statement, voided bool) string {
 	period := fmt.Sprintf("from %s to %s (%s)", date(s.LocalFrom), date(s.LocalTo), s.TimeZone)
 	if s.Correction != nil && s.Correction.VoidReason != nil {
 		return fmt.Sprintf("This voids the statement %s, %s: nothing of it is due.", s.Correction.Previous.StatementID, period)

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
+	"muniment.example/sealer/settlement"
 )
 
 // duplicates compares the header's list with the entries of this and of the other given packs,
@@ -26,7 +28,7 @@ func (c *packCheck) duplicates() {
 }
 
 // differingDuplicate describes the lowest leaf that is not the same in both; there is one.
-func differingDuplicate(computed, stated []sealer.Duplicate) string {
+func differingDuplicate(computed, stated []pack.Duplicate) string {
 	for len(computed) > 0 && len(stated) > 0 && computed[0] == stated[0] {
 		computed, stated = computed[1:], stated[1:]
 	}
@@ -56,10 +58,10 @@ func (c *packCheck) unproven() {
 
 // repetitions are how many receipts rows count as duplicates: of more than a pack may hold
 // any number, for rows may count whatever they like.
-func repetitions(rows []sealer.MeterRow) (n int64) {
+func repetitions(rows []pack.MeterRow) (n int64) {
 	for i := range rows {
 		if r := &rows[i]; r.Reason == sealer.ReasonDuplicate && r.MeteringBasis == sealer.BasisNone {
-			n = min(n+r.Receipts, sealer.MaxPackEntries+1)
+			n = min(n+r.Receipts, pack.MaxEntries+1)
 		}
 	}
 	return n
@@ -73,7 +75,7 @@ func (c *packCheck) settlement() {
 	if !c.signed || len(l.Faults) > 0 || l.Entries != h.Count {
 		return
 	}
-	computed, err := l.Settlement(c.rate, func(*sealer.ScopeNames, []string) ([]sealer.SettlementRight, error) {
+	computed, err := l.Settlement(c.rate, func(*settlement.ScopeNames, []string) ([]settlement.Right, error) {
 		if h.Settlement == nil {
 			return nil, nil
 		}
@@ -100,14 +102,14 @@ func (c *packCheck) settlement() {
 }
 
 // differs describes the first thing that a header states otherwise; one of them may be nil.
-func differs(computed, stated *sealer.Settlement) string {
-	leaves := func(rules []sealer.SettlementRule) (list []uint64) {
+func differs(computed, stated *settlement.Settlement) string {
+	leaves := func(rules []settlement.Rule) (list []uint64) {
 		for _, r := range rules {
 			list = append(list, r.Leaf)
 		}
 		return list
 	}
-	var made, listed []sealer.SettlementRule
+	var made, listed []settlement.Rule
 	if computed != nil {
 		made = computed.Rules
 	}
@@ -125,7 +127,7 @@ func differs(computed, stated *sealer.Settlement) string {
 	if i := unequal(computed.Lines, stated.Lines, sameLine); i >= 0 {
 		return differing("line", i, computed.Lines, stated.Lines, describeLine)
 	}
-	if i := unequal(computed.Unrated, stated.Unrated, func(a, b sealer.Unrated) bool { return a == b }); i >= 0 {
+	if i := unequal(computed.Unrated, stated.Unrated, func(a, b settlement.Unrated) bool { return a == b }); i >= 0 {
 		return differing("count of unrated receipts", i, computed.Unrated, stated.Unrated, describeUnrated)
 	}
 	return ""
@@ -153,24 +155,24 @@ func differing[T any](what string, i int, computed, stated []T, describe func(*T
 }
 
 // describeLine describes the line for people.
-func describeLine(l *sealer.SettlementLine) string {
+func describeLine(l *settlement.Line) string {
 	return fmt.Sprintf("right %s, metering basis %s, rule %s: %s, %s ms, impressions: %s, amount %s, shares %s",
 		l.RightID, l.MeteringBasis, l.RuleID, count(int(l.Receipts), "receipt"), grouped(l.QuantityMs), sealer.FormatImpressions(l.Impressions), l.Amount, strings.Join(l.Shares, " and "))
 }
 
 // describeUnrated describes the count for people.
-func describeUnrated(u *sealer.Unrated) string {
+func describeUnrated(u *settlement.Unrated) string {
 	return fmt.Sprintf("right %s, metering basis %s, reason %s: %s, %s ms, impressions: %s",
 		u.RightID, u.MeteringBasis, u.Reason, count(int(u.Receipts), "receipt"), grouped(u.QuantityMs), sealer.FormatImpressions(u.Impressions))
 }
 
-func sameLine(a, b sealer.SettlementLine) bool {
+func sameLine(a, b settlement.Line) bool {
 	return a.RuleID == b.RuleID && a.RightID == b.RightID && a.MeteringBasis == b.MeteringBasis && a.Receipts == b.Receipts &&
 		a.QuantityMs == b.QuantityMs && a.Impressions == b.Impressions && a.Amount == b.Amount && slices.Equal(a.Shares, b.Shares)
 }
 
 // settledReceipts counts the receipts in lines, and the others.
-func settledReceipts(s *sealer.Settlement) (rated, unrated int64) {
+func settledReceipts(s *settlement.Settlement) (rated, unrated int64) {
 	for i := range s.Lines {
 		rated += s.Lines[i].Receipts
 	}

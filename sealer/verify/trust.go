@@ -14,6 +14,7 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/signature"
 )
 
@@ -23,11 +24,11 @@ type trust struct {
 	file string // that the weaker anchor was read from
 	// newer is the directory that decides, of those that are trusted; nil before
 	// there is one.
-	newer *sealer.Directory
+	newer *keydir.Directory
 	// text is the last directory that came with evidence, read and fault the result of reading it.
 	// Packs of one log mostly hold the same.
 	text  []byte
-	read  *sealer.Directory
+	read  *keydir.Directory
 	fault error
 	// signatures checks those of receipts; nil: each by itself.
 	signatures *signature.Checker
@@ -58,7 +59,7 @@ func readTrust(root, keys string) (*trust, error) {
 		return nil, fmt.Errorf("cannot read keys: %w", err)
 	}
 	if t.root != "" {
-		t.newer, err = sealer.VerifyDirectory(bytes.TrimSuffix(text, []byte("\n")), t.root)
+		t.newer, err = keydir.Verify(bytes.TrimSuffix(text, []byte("\n")), t.root)
 	} else {
 		t.file = keys
 		t.newer, err = readKeys(text)
@@ -85,7 +86,7 @@ func readSmall(name string) ([]byte, error) {
 
 func readRoot(root string) (string, error) {
 	if _, err := note.NewVerifier(root); err == nil {
-		if _, err := sealer.ReadRoot(root); err != nil {
+		if _, err := keydir.ReadRoot(root); err != nil {
 			return "", fmt.Errorf("cannot use root key: %w", err)
 		}
 		return root, nil
@@ -95,7 +96,7 @@ func readRoot(root string) (string, error) {
 		return "", fmt.Errorf("cannot use root key: neither a C2SP vkey nor a readable file: %w", err)
 	}
 	vkey := strings.TrimSpace(string(text))
-	if _, err := sealer.ReadRoot(vkey); err != nil {
+	if _, err := keydir.ReadRoot(vkey); err != nil {
 		return "", fmt.Errorf("cannot use root key of %s: %w", root, err)
 	}
 	return vkey, nil
@@ -110,10 +111,10 @@ func (t *trust) learn(text []byte) {
 	}
 	t.text = bytes.Clone(text)
 	if t.root == "" {
-		t.read, t.fault = sealer.ReadDirectory(text)
+		t.read, t.fault = keydir.Read(text)
 		return
 	}
-	t.read, t.fault = sealer.VerifyDirectory(text, t.root)
+	t.read, t.fault = keydir.Verify(text, t.root)
 	if t.fault == nil && (t.newer == nil || t.read.Outranks(t.newer)) {
 		t.newer = t.read
 	}
@@ -127,7 +128,7 @@ func (t *trust) learn(text []byte) {
 func (t *trust) directory(text []byte, signers ...string) Verdict {
 	t.learn(text)
 	d := t.read
-	switch foreign := errors.Is(t.fault, sealer.ErrOtherRoot); {
+	switch foreign := errors.Is(t.fault, keydir.ErrOtherRoot); {
 	case foreign && !t.listsAny(signers):
 		return found(DirectoryForeign, "the keys are those of a service with another root key")
 	case foreign:
@@ -163,9 +164,9 @@ func (t *trust) lists(text []byte, keyID string) bool {
 
 // readKeys reads a directory that is taken on trust: a signed one, which a newline may follow, or
 // a list of keys. Its errors name the place.
-func readKeys(text []byte) (*sealer.Directory, error) {
+func readKeys(text []byte) (*keydir.Directory, error) {
 	if bytes.HasPrefix(text, []byte(startOfDirectory)) {
-		return sealer.ReadDirectory(bytes.TrimSuffix(text, []byte("\n")))
+		return keydir.Read(bytes.TrimSuffix(text, []byte("\n")))
 	}
 	d, err := readKeyList(text)
 	if err != nil {
@@ -176,7 +177,7 @@ func readKeys(text []byte) (*sealer.Directory, error) {
 
 // readKeyList reads {"issuedAt":…,"keys":[…],"snapshotId":…}, or the answer that the
 // sandbox gives with such a list in it.
-func readKeyList(text []byte) (*sealer.Directory, error) {
+func readKeyList(text []byte) (*keydir.Directory, error) {
 	var r answerReader
 	at, members, err := r.answer(text, keyListVersion)
 	if err != nil {
@@ -191,7 +192,7 @@ func readKeyList(text []byte) (*sealer.Directory, error) {
 		r.fail(at+"/keys", "it lists no keys")
 	}
 	issuedAt, snapshotID := r.time(at+"/issuedAt", members["issuedAt"]), r.name(at+"/snapshotId", members["snapshotId"])
-	var list []sealer.Key
+	var list []keydir.Key
 	seen := make(map[string]bool)
 	for i, v := range keys {
 		at := fmt.Sprintf("%s/keys/%d", at, i)
@@ -205,19 +206,19 @@ func readKeyList(text []byte) (*sealer.Directory, error) {
 	if r.fault != nil {
 		return nil, r.fault
 	}
-	return sealer.NewDirectory(list, issuedAt, snapshotID)
+	return keydir.New(list, issuedAt, snapshotID)
 }
 
 // keyListVersion is the contract version of the answer with a list of keys.
 const keyListVersion = "ws30.v1"
 
-func (r *answerReader) key(at string, v jsontext.Value) sealer.Key {
+func (r *answerReader) key(at string, v jsontext.Value) keydir.Key {
 	m := r.members(at, v)
 	r.exactly(at, m, "algorithm", "keyId", "notAfter", "notBefore", "publicKey", "purpose", "revokedAt")
 	if r.fault != nil {
-		return sealer.Key{}
+		return keydir.Key{}
 	}
-	k := sealer.Key{
+	k := keydir.Key{
 		Algorithm: r.name(at+"/algorithm", m["algorithm"]), KeyID: r.name(at+"/keyId", m["keyId"]), PublicKey: r.name(at+"/publicKey", m["publicKey"]),
 		NotBefore: r.time(at+"/notBefore", m["notBefore"]), NotAfter: r.nullTime(at+"/notAfter", m["notAfter"]), RevokedAt: r.nullTime(at+"/revokedAt", m["revokedAt"]),
 		Purpose: r.name(at+"/purpose", m["purpose"]),
@@ -225,12 +226,12 @@ func (r *answerReader) key(at string, v jsontext.Value) sealer.Key {
 	if k.Algorithm != sealer.Algorithm {
 		r.fail(at+"/algorithm", "want %q", sealer.Algorithm)
 	}
-	pub, err := sealer.ReadPublicKey(k.PublicKey)
+	pub, err := keydir.ReadPublicKey(k.PublicKey)
 	switch {
 	case err != nil:
 		r.fail(at+"/publicKey", "%v", err)
-	case k.KeyID != sealer.KeyID(pub):
-		r.fail(at+"/keyId", "that of this public key is %s", sealer.KeyID(pub))
+	case k.KeyID != keydir.KeyID(pub):
+		r.fail(at+"/keyId", "that of this public key is %s", keydir.KeyID(pub))
 	}
 	return k
 }

@@ -11,7 +11,10 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/checkpoint"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -20,14 +23,14 @@ import (
 func (w *world) nextOfficer(name string) {
 	w.Now = w.Now.Add(time.Second)
 	w.Officer, w.Until = name, w.Now.AddDate(2, 0, 0)
-	w.Keys = append(w.Keys, sealer.NewKey(sealertest.Public(sealertest.PrivateKey(name)), sealer.PurposeDirectory, w.Now))
+	w.Keys = append(w.Keys, keydir.NewKey(sealertest.Public(sealertest.PrivateKey(name)), keydir.PurposeDirectory, w.Now))
 }
 
 // revoke has all later directories list a key as revoked.
 func (w *world) revoke(name string) {
 	w.Now = w.Now.Add(time.Second)
 	at := w.Now
-	w.Key(sealer.KeyID(sealertest.Public(sealertest.PrivateKey(name)))).RevokedAt = &at
+	w.Key(keydir.KeyID(sealertest.Public(sealertest.PrivateKey(name)))).RevokedAt = &at
 }
 
 // thief is a world in the hands of the thief of its directory key: it has a pack
@@ -37,15 +40,15 @@ func (a *archive) thief() *archive {
 	stolen := *a.world
 	b := &archive{world: &stolen, grown: merkle.NewTree()}
 	b.Tenant, b.Tree, b.Previous = sealertest.TenantID("stolen"), merkle.NewTree(), nil
-	b.PackKey, b.Nodes = sealertest.PrivateKey("thief"), []*sealer.Signer{{KeyID: sealer.KeyID(sealertest.Public(sealertest.PrivateKey("thief's node"))), Node: "nod_thief", Key: sealertest.PrivateKey("thief's node")}}
+	b.PackKey, b.Nodes = sealertest.PrivateKey("thief"), []*sealer.Signer{{KeyID: keydir.KeyID(sealertest.Public(sealertest.PrivateKey("thief's node"))), Node: "nod_thief", Key: sealertest.PrivateKey("thief's node")}}
 	b.Keys = slices.Clone(a.Keys)
 	b.Now = b.Until.Add(-time.Hour)
 	for i := range b.Keys {
-		if b.Keys[i].KeyID != sealer.KeyID(sealertest.Public(sealertest.PrivateKey(b.Officer))) {
+		if b.Keys[i].KeyID != keydir.KeyID(sealertest.Public(sealertest.PrivateKey(b.Officer))) {
 			b.Keys[i].RevokedAt = &sealertest.Epoch
 		}
 	}
-	b.Keys = append(b.Keys, sealer.NewKey(sealertest.Public(b.PackKey), sealer.PurposePack, sealertest.Epoch), sealer.NewKey(sealertest.Public(sealertest.PrivateKey("thief's node")), sealer.PurposeReceipt, sealertest.Epoch))
+	b.Keys = append(b.Keys, keydir.NewKey(sealertest.Public(b.PackKey), keydir.PurposePack, sealertest.Epoch), keydir.NewKey(sealertest.Public(sealertest.PrivateKey("thief's node")), keydir.PurposeReceipt, sealertest.Epoch))
 	return b
 }
 
@@ -75,8 +78,8 @@ func TestStolenDirectoryKey(t *testing.T) {
 	// The successor, which the thief lists and revokes.
 	a.nextOfficer("second directory")
 	rotated := file{"rotated", a.Directory()}
-	thief.Keys = append(thief.Keys, sealer.NewKey(sealertest.Public(sealertest.PrivateKey(a.Officer)), sealer.PurposeDirectory, a.Now))
-	thief.Key(sealer.KeyID(sealertest.Public(sealertest.PrivateKey(a.Officer)))).RevokedAt = &a.Now
+	thief.Keys = append(thief.Keys, keydir.NewKey(sealertest.Public(sealertest.PrivateKey(a.Officer)), keydir.PurposeDirectory, a.Now))
+	thief.Key(keydir.KeyID(sealertest.Public(sealertest.PrivateKey(a.Officer)))).RevokedAt = &a.Now
 	forgedKeys.text = thief.Directory()
 	a.revoke("directory")
 	revoked := file{"revoked", a.Directory()}
@@ -94,8 +97,8 @@ func TestStolenDirectoryKey(t *testing.T) {
 		"revoked":                 {[]file{forged, forgedKeys, revoked, old}, [][]sealer.Code{{KeyMismatch, sealer.KeyUnknown}, {DirectoryRevoked}, nil, nil}},
 		"revoked, the other way":  {[]file{old, revoked, forgedKeys, forged}, [][]sealer.Code{nil, nil, {DirectoryRevoked}, {KeyMismatch, sealer.KeyUnknown}}},
 		"the next pack shows it":  {[]file{forgedKeys, forged, next, old}, [][]sealer.Code{{DirectoryRevoked}, {KeyMismatch, sealer.KeyUnknown}, nil, nil}},
-		"his directory in export": {[]file{{"export", a.export(0, 3, func(h *sealer.ExportHeader) { h.Directory = forgedKeys.text })}, revoked}, [][]sealer.Code{nil, nil}},
-		"his directory in a pack": {[]file{{"pack", a.resign(a.packs[1], a.events[3:], func(h *sealer.PackHeader) { h.Directory = forgedKeys.text })}, revoked}, [][]sealer.Code{nil, nil}},
+		"his directory in export": {[]file{{"export", a.export(0, 3, func(h *pack.ExportHeader) { h.Directory = forgedKeys.text })}, revoked}, [][]sealer.Code{nil, nil}},
+		"his directory in a pack": {[]file{{"pack", a.resign(a.packs[1], a.events[3:], func(h *pack.Header) { h.Directory = forgedKeys.text })}, revoked}, [][]sealer.Code{nil, nil}},
 		"an old directory":        {[]file{{"keys", newArchive(t).Directory()}, revoked}, [][]sealer.Code{{DirectoryRevoked}, nil}},
 	} {
 		require.Equal(t, c.want, fails(a.verify(nil, nil, c.files...)), name)
@@ -115,8 +118,8 @@ func TestOnlyLaterDelegationsRevoke(t *testing.T) {
 	a.nextOfficer("second directory")
 	thief := a.thief() // revokes the first key, with all others
 	a.nextOfficer("third directory")
-	thief.Keys = append(thief.Keys, sealer.NewKey(sealertest.Public(sealertest.PrivateKey(a.Officer)), sealer.PurposeDirectory, a.Now))
-	thief.Key(sealer.KeyID(sealertest.Public(sealertest.PrivateKey(a.Officer)))).RevokedAt = &a.Now
+	thief.Keys = append(thief.Keys, keydir.NewKey(sealertest.Public(sealertest.PrivateKey(a.Officer)), keydir.PurposeDirectory, a.Now))
+	thief.Key(keydir.KeyID(sealertest.Public(sealertest.PrivateKey(a.Officer)))).RevokedAt = &a.Now
 	two := file{"two", thief.Directory()}
 	require.Equal(t, [][]sealer.Code{{DirectoryRevoked}, nil}, fails(a.verify(nil, nil, one, two)), "by these two")
 	a.revoke("second directory")
@@ -128,8 +131,8 @@ func TestOnlyLaterDelegationsRevoke(t *testing.T) {
 // later delegated, though its key signs nothing later.
 func TestDelegationsOrder(t *testing.T) {
 	w := newWorld(t)
-	read := func() *sealer.Directory {
-		d, err := sealer.VerifyDirectory(w.Directory(), w.VKey)
+	read := func() *keydir.Directory {
+		d, err := keydir.Verify(w.Directory(), w.VKey)
 		require.NoError(t, err)
 		return d
 	}
@@ -140,7 +143,7 @@ func TestDelegationsOrder(t *testing.T) {
 	w.nextOfficer("second directory")
 	second := read()
 	require.True(t, newer.IssuedAt.After(second.IssuedAt))
-	order := []*sealer.Directory{first, newer, second}
+	order := []*keydir.Directory{first, newer, second}
 	for i, d := range order {
 		for j, other := range order {
 			require.Equal(t, i > j, d.Outranks(other), "%d and %d", i, j)
@@ -155,10 +158,10 @@ func TestOldPack(t *testing.T) {
 	events, p := a.events, a.packs[0]
 	old := file{"old", sealertest.Bundle(t, p, events)}
 	late := func(at time.Time) file {
-		return file{"late", a.resign(p, events, func(h *sealer.PackHeader) {
+		return file{"late", a.resign(p, events, func(h *pack.Header) {
 			var err error
 			h.SealedAt = at
-			h.Checkpoint, err = sealer.SignCheckpoint(sealer.Checkpoint{Origin: sealer.Origin(a.Tenant), Size: h.TreeSize, Root: h.RootHash, SealedAt: at}, a.PackKey)
+			h.Checkpoint, err = checkpoint.Sign(checkpoint.Checkpoint{Origin: checkpoint.Origin(a.Tenant), Size: h.TreeSize, Root: h.RootHash, SealedAt: at}, a.PackKey)
 			require.NoError(t, err)
 		})}
 	}
@@ -166,7 +169,7 @@ func TestOldPack(t *testing.T) {
 	require.True(t, a.verify(nil, nil, old).OK, "at any time")
 	require.True(t, a.verify(nil, nil, late(end.Add(-time.Millisecond))).OK)
 	require.Equal(t, [][]sealer.Code{{DirectoryExpired}}, fails(a.verify(nil, nil, late(end))))
-	_, err := sealer.NewPackBuilder(sealer.PackConfig{
+	_, err := pack.NewBuilder(pack.Config{
 		PackID: a.PackID(2), TenantID: a.Tenant, Before: a.Tree, Previous: a.Previous, SealedAt: end, Directory: directory, Key: a.PackKey,
 	})
 	require.ErrorContains(t, err, string(sealer.KeyOutsideWindow))
@@ -185,7 +188,7 @@ func TestOldPack(t *testing.T) {
 	// The old directory says nothing of what came after its delegation.
 	new := file{"receipt", answer(t, a.events[3])}
 	require.Equal(t, [][]sealer.Code{nil}, fails(a.verify(keys, nil, new)))
-	for _, f := range []file{new, {"proof", a.proofAnswer(3, 1)}, {"note", []byte(a.packs[1].Header.Checkpoint)}, {"export", a.export(3, 2, func(h *sealer.ExportHeader) { h.Directory = directory })}} {
+	for _, f := range []file{new, {"proof", a.proofAnswer(3, 1)}, {"note", []byte(a.packs[1].Header.Checkpoint)}, {"export", a.export(3, 2, func(h *pack.ExportHeader) { h.Directory = directory })}} {
 		require.Equal(t, [][]sealer.Code{{DirectoryExpired}}, fails(a.verify(directory, nil, f)), f.name)
 	}
 }
@@ -194,29 +197,29 @@ func TestOldPack(t *testing.T) {
 func TestIDsOfPacksAndTenants(t *testing.T) {
 	a := newArchive(t, 3, 2)
 	keys := a.Directory()
-	pack := func(change func(*sealer.PackHeader)) file {
-		return file{"pack", a.resign(a.packs[1], a.events[3:], func(h *sealer.PackHeader) {
+	sealed := func(change func(*pack.Header)) file {
+		return file{"pack", a.resign(a.packs[1], a.events[3:], func(h *pack.Header) {
 			before := *h.Previous
 			h.Previous = &before
 			change(h)
 		})}
 	}
-	require.True(t, a.verify(keys, nil, pack(func(*sealer.PackHeader) {})).OK)
+	require.True(t, a.verify(keys, nil, sealed(func(*pack.Header) {})).OK)
 	good := a.PackID(2)
 	for _, id := range []string{
 		"", "ppk_", "ppk_2", good + "0", good[:len(good)-1], strings.ToLower(good), good[4:], "tnt" + good[3:], " " + good,
 		"ppk_8" + good[5:], good[:29] + "U", good[:29] + "é",
 	} {
-		require.Equal(t, [][]sealer.Code{{FormatInvalid}}, fails(a.verify(keys, nil, pack(func(h *sealer.PackHeader) { h.PackID = id }))), id)
-		require.Equal(t, [][]sealer.Code{{FormatInvalid}}, fails(a.verify(keys, nil, pack(func(h *sealer.PackHeader) { h.Previous.PackID = id }))), id)
+		require.Equal(t, [][]sealer.Code{{FormatInvalid}}, fails(a.verify(keys, nil, sealed(func(h *pack.Header) { h.PackID = id }))), id)
+		require.Equal(t, [][]sealer.Code{{FormatInvalid}}, fails(a.verify(keys, nil, sealed(func(h *pack.Header) { h.Previous.PackID = id }))), id)
 	}
 	good = a.Tenant
 	for _, id := range []string{
 		"", "tnt_", "tnt_sandbox", "tnt_system2", "TNT_SYSTEM", "tnt_system ", strings.ToLower(good), good + "\n", "ppk" + good[3:],
 	} {
-		require.Equal(t, [][]sealer.Code{{FormatInvalid}}, fails(a.verify(keys, nil, pack(func(h *sealer.PackHeader) { h.TenantID = id }))), id)
-		require.Equal(t, [][]sealer.Code{{FormatInvalid}}, fails(a.verify(keys, nil, file{"export", a.export(0, 2, func(h *sealer.ExportHeader) { h.TenantID = id })})), id)
-		_, err := sealer.SignCheckpoint(sealer.Checkpoint{Origin: sealer.Origin(id), Size: 1, Root: merkle.Hash{}, SealedAt: sealertest.Epoch}, a.PackKey)
+		require.Equal(t, [][]sealer.Code{{FormatInvalid}}, fails(a.verify(keys, nil, sealed(func(h *pack.Header) { h.TenantID = id }))), id)
+		require.Equal(t, [][]sealer.Code{{FormatInvalid}}, fails(a.verify(keys, nil, file{"export", a.export(0, 2, func(h *pack.ExportHeader) { h.TenantID = id })})), id)
+		_, err := checkpoint.Sign(checkpoint.Checkpoint{Origin: checkpoint.Origin(id), Size: 1, Root: merkle.Hash{}, SealedAt: sealertest.Epoch}, a.PackKey)
 		require.Error(t, err, id)
 		note := strings.ReplaceAll(a.packs[1].Header.Checkpoint, a.Tenant, id)
 		require.Equal(t, [][]sealer.Code{{FormatInvalid}}, fails(a.verify(keys, nil, file{"note", []byte(note)})), id)
@@ -245,7 +248,7 @@ func TestNewlineBehindADirectory(t *testing.T) {
 // where keys are read.
 func TestWeakAnchors(t *testing.T) {
 	weak := ed25519.PublicKey(make([]byte, ed25519.PublicKeySize))
-	_, err := readKeys([]byte(keysAnswer(sealer.NewKey(weak, sealer.PurposeReceipt, sealertest.Epoch))))
+	_, err := readKeys([]byte(keysAnswer(keydir.NewKey(weak, keydir.PurposeReceipt, sealertest.Epoch))))
 	require.ErrorContains(t, err, `"/data/keys/0/publicKey"`)
 	vkey, err := note.NewEd25519VerifierKey("weak.example", weak)
 	require.NoError(t, err)

@@ -12,6 +12,9 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/checkpoint"
+	"muniment.example/sealer/keydir"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -26,10 +29,10 @@ func (v *vectors) directories() {
 	oldKeys := a.Directory()
 	a.add(2)
 	v.bad("sealed-after-delegation", "sealed when the delegation of its directory had ended; signed by the pack's own key",
-		a.resign(a.packs[1], a.events[3:], func(h *sealer.PackHeader) {
+		a.resign(a.packs[1], a.events[3:], func(h *pack.Header) {
 			var err error
 			h.SealedAt = a.Until
-			h.Checkpoint, err = sealer.SignCheckpoint(sealer.Checkpoint{Origin: sealer.Origin(h.TenantID), Size: h.TreeSize, Root: h.RootHash, SealedAt: h.SealedAt}, a.PackKey)
+			h.Checkpoint, err = checkpoint.Sign(checkpoint.Checkpoint{Origin: checkpoint.Origin(h.TenantID), Size: h.TreeSize, Root: h.RootHash, SealedAt: h.SealedAt}, a.PackKey)
 			require.NoError(v.t, err)
 		}), DirectoryExpired)
 
@@ -39,8 +42,8 @@ func (v *vectors) directories() {
 	a.nextOfficer("second directory")
 	a.revoke("directory")
 	keys := v.put("good/keys-of-the-successor.json", a.Directory())
-	thief.Keys = append(thief.Keys, sealer.NewKey(sealertest.Public(sealertest.PrivateKey(a.Officer)), sealer.PurposeDirectory, a.Now))
-	thief.Key(sealer.KeyID(sealertest.Public(sealertest.PrivateKey(a.Officer)))).RevokedAt = &a.Now
+	thief.Keys = append(thief.Keys, keydir.NewKey(sealertest.Public(sealertest.PrivateKey(a.Officer)), keydir.PurposeDirectory, a.Now))
+	thief.Key(keydir.KeyID(sealertest.Public(sealertest.PrivateKey(a.Officer)))).RevokedAt = &a.Now
 	forgedKeys := v.put("bad/keys-of-a-thief.json", thief.Directory())
 	forged := v.put("bad/by-a-thief.ndjson", sealertest.Bundle(v.t, thief.packs[0], thief.events))
 
@@ -84,14 +87,14 @@ func (v *vectors) delegations(a *archive) {
 
 // listing is the directory with one key more, whatever that is.
 func (w *world) listing(key ed25519.PublicKey) []byte {
-	d, err := sealer.ReadDirectory(w.Directory())
+	d, err := keydir.Read(w.Directory())
 	require.NoError(w.TB, err)
-	d.Keys = append(d.Keys, sealer.NewKey(key, sealer.PurposeReceipt, sealertest.Epoch))
+	d.Keys = append(d.Keys, keydir.NewKey(key, keydir.PurposeReceipt, sealertest.Epoch))
 	return w.signed(d)
 }
 
 // signed is the directory under the signature of its key, even if it can't be read.
-func (w *world) signed(d *sealer.Directory) []byte {
+func (w *world) signed(d *keydir.Directory) []byte {
 	key := sealertest.PrivateKey(w.Officer)
 	var keys []any
 	for i := range d.Keys {
@@ -102,14 +105,14 @@ func (w *world) signed(d *sealer.Directory) []byte {
 	require.NoError(w.TB, err)
 	signature, err := sign(key, text)
 	require.NoError(w.TB, err)
-	object["signature"] = jsontext.Value(appendSignature(nil, sealer.KeyID(sealertest.Public(key)), signature))
+	object["signature"] = jsontext.Value(appendSignature(nil, keydir.KeyID(sealertest.Public(key)), signature))
 	text, err = canonical.JSON(object)
 	require.NoError(w.TB, err)
 	return text
 }
 
 // keyObject is a key of a directory as JSON has it.
-func keyObject(k *sealer.Key) map[string]any {
+func keyObject(k *keydir.Key) map[string]any {
 	moment := func(t *time.Time) any {
 		if t == nil {
 			return nil
@@ -126,7 +129,7 @@ func keyObject(k *sealer.Key) map[string]any {
 // something else.
 func (w *world) delegatedAnew(old, new string) []byte {
 	root, _ := sealertest.RootKey(w.TB, w.RootName)
-	d, err := sealer.ReadDirectory(w.Directory())
+	d, err := keydir.Read(w.Directory())
 	require.NoError(w.TB, err)
 	said, _, _ := strings.Cut(d.Delegation, "\n\n")
 	said += "\n"

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -55,20 +57,20 @@ func (v *vectors) sandbox() {
 	w := newWorld(v.t)
 	w.Tenant = sealertest.TenantID("sandbox")
 	key := sealertest.PrivateKey("sandbox")
-	w.PackKey, w.Nodes = key, []*sealer.Signer{{KeyID: sealer.KeyID(sealertest.Public(key)), Node: "nod_control", Key: key}}
+	w.PackKey, w.Nodes = key, []*sealer.Signer{{KeyID: keydir.KeyID(sealertest.Public(key)), Node: "nod_control", Key: key}}
 	events := w.Run(3)
-	pack := sealer.AppendPackObject(nil, w.Seal(events), events)
-	v.good("sandbox", "a pack of a sandbox, as one object", v.put("good/sandbox.json", pack))
+	object := pack.AppendObject(nil, w.Seal(events), events)
+	v.good("sandbox", "a pack of a sandbox, as one object", v.put("good/sandbox.json", object))
 
-	signer, other := answered(*w.Key(sealer.KeyID(sealertest.Public(key)))), answered(*w.Key(w.Keys[1].KeyID))
-	good := packAnswer(pack, signer)
+	signer, other := answered(*w.Key(keydir.KeyID(sealertest.Public(key)))), answered(*w.Key(w.Keys[1].KeyID))
+	good := packAnswer(object, signer)
 	v.good("sandbox, as answered", "the same pack as the sandbox answers with it, beside its key", v.put("good/sandbox-answer.json", []byte(good+"\n")))
 	v.good("sandbox, the data", "the data of that answer", v.put("good/sandbox-data.json", []byte(good[len(startOfAnswer):len(good)-1])))
 	v.bad("answer-not-ok", "the answer says that it is none", []byte(strings.Replace(good, "true", "false", 1)), FormatUnknown)
 	v.bad("answer-data-twice", "there is more data behind it", []byte(strings.TrimSuffix(good, "}")+`,"data":null}`), FormatInvalid)
-	v.bad("answer-key-twice", "a member of the key stands there twice", []byte(packAnswer(pack, strings.Replace(signer, `"notAfter":null`, `"notAfter":null,"notAfter":null`, 1))), FormatInvalid)
-	v.bad("answer-without-key", "there is no key beside the pack", []byte(packAnswer(pack, "null")), FormatInvalid)
+	v.bad("answer-key-twice", "a member of the key stands there twice", []byte(packAnswer(object, strings.Replace(signer, `"notAfter":null`, `"notAfter":null,"notAfter":null`, 1))), FormatInvalid)
+	v.bad("answer-without-key", "there is no key beside the pack", []byte(packAnswer(object, "null")), FormatInvalid)
 	v.bad("answer-spaced", "there is a space in it", []byte(strings.Replace(good, `:{"pack"`, `: {"pack"`, 1)), FormatUnknown)
-	v.bad("answer-other-key", "the key beside the pack is another of the directory", []byte(packAnswer(pack, other)), KeyMismatch)
-	v.bad("answer-other-half", "the key beside the pack has the public half of another", []byte(packAnswer(pack, strings.Replace(signer, w.Key(sealer.KeyID(sealertest.Public(key))).PublicKey, w.Keys[1].PublicKey, 1))), KeyMismatch)
+	v.bad("answer-other-key", "the key beside the pack is another of the directory", []byte(packAnswer(object, other)), KeyMismatch)
+	v.bad("answer-other-half", "the key beside the pack has the public half of another", []byte(packAnswer(object, strings.Replace(signer, w.Key(keydir.KeyID(sealertest.Public(key))).PublicKey, w.Keys[1].PublicKey, 1))), KeyMismatch)
 }

@@ -10,7 +10,9 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/checkpoint"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -107,13 +109,13 @@ func (v *vectors) proofs() {
 	bad("export-entry-altered.ndjson", "an entry that is no delivery says something else", replaced(export, "end of campaign", "holiday"), RootMismatch)
 	bad("export-quantity.ndjson", "an entry states another quantity", replaced(export, `"quantityMs":6000`, `"quantityMs":9000`), RootMismatch, sealer.WitnessMismatch)
 	bad("export-swapped.ndjson", "two entries are swapped", v.swapped(export), RootMismatch, sealer.EntryAfterSeal)
-	bad("export-first.ndjson", "it claims other leaves", a.export(2, 5, func(h *sealer.ExportHeader) { h.FirstIndex = 1 }), RootMismatch, sealer.EntryAfterSeal)
-	bad("export-before.ndjson", "a hash before the entries is another", a.export(2, 5, func(h *sealer.ExportHeader) { h.Before[0] = merkle.Hash{} }), RootMismatch)
-	bad("export-after.ndjson", "a hash behind the entries is missing", a.export(2, 5, func(h *sealer.ExportHeader) { h.After = nil }), FormatInvalid)
-	bad("export-checkpoint.ndjson", "the checkpoint of the first pack covers not all", a.export(2, 5, func(h *sealer.ExportHeader) { h.Checkpoints = h.Checkpoints[:1] }), CheckpointMismatch)
-	bad("export-tenant.ndjson", "it names another tenant", a.export(2, 5, func(h *sealer.ExportHeader) { h.TenantID = sealertest.TenantID("other") }), sealer.TenantMismatch)
+	bad("export-first.ndjson", "it claims other leaves", a.export(2, 5, func(h *pack.ExportHeader) { h.FirstIndex = 1 }), RootMismatch, sealer.EntryAfterSeal)
+	bad("export-before.ndjson", "a hash before the entries is another", a.export(2, 5, func(h *pack.ExportHeader) { h.Before[0] = merkle.Hash{} }), RootMismatch)
+	bad("export-after.ndjson", "a hash behind the entries is missing", a.export(2, 5, func(h *pack.ExportHeader) { h.After = nil }), FormatInvalid)
+	bad("export-checkpoint.ndjson", "the checkpoint of the first pack covers not all", a.export(2, 5, func(h *pack.ExportHeader) { h.Checkpoints = h.Checkpoints[:1] }), CheckpointMismatch)
+	bad("export-tenant.ndjson", "it names another tenant", a.export(2, 5, func(h *pack.ExportHeader) { h.TenantID = sealertest.TenantID("other") }), sealer.TenantMismatch)
 
-	bad("export-tenant-id.ndjson", "the id of its tenant is no ULID", a.export(2, 5, func(h *sealer.ExportHeader) { h.TenantID = "tnt_1" }), FormatInvalid)
+	bad("export-tenant-id.ndjson", "the id of its tenant is no ULID", a.export(2, 5, func(h *pack.ExportHeader) { h.TenantID = "tnt_1" }), FormatInvalid)
 
 	v.expected("grown", "the log has grown from the checkpoint that was held outside", noteFile, []string{consistencyFile, exportFile}, "")
 	newest := put("checkpoint-newest.note", []byte(a.packs[2].Header.Checkpoint))
@@ -141,7 +143,7 @@ func (v *vectors) proofs() {
 
 // resealed is the second checkpoint of a, sealed once more after the third.
 func (v *vectors) resealed(a *archive) []byte {
-	text, err := sealer.SignCheckpoint(sealer.Checkpoint{Origin: sealer.Origin(a.Tenant), Size: a.ends[1], Root: a.packs[1].Header.RootHash, SealedAt: a.packs[2].Header.SealedAt.Add(time.Second)}, a.PackKey)
+	text, err := checkpoint.Sign(checkpoint.Checkpoint{Origin: checkpoint.Origin(a.Tenant), Size: a.ends[1], Root: a.packs[1].Header.RootHash, SealedAt: a.packs[2].Header.SealedAt.Add(time.Second)}, a.PackKey)
 	require.NoError(v.t, err)
 	return []byte(text)
 }
@@ -157,13 +159,13 @@ func (v *vectors) withoutHash(a *archive) []byte {
 func (v *vectors) sealedBefore(a *archive) []byte {
 	p := a.inclusion(1, 0)
 	var err error
-	p.Checkpoint, err = sealer.SignCheckpoint(sealer.Checkpoint{Origin: sealer.Origin(a.Tenant), Size: a.ends[0], Root: a.packs[0].Header.RootHash, SealedAt: sealertest.Epoch}, a.PackKey)
+	p.Checkpoint, err = checkpoint.Sign(checkpoint.Checkpoint{Origin: checkpoint.Origin(a.Tenant), Size: a.ends[0], Root: a.packs[0].Header.RootHash, SealedAt: sealertest.Epoch}, a.PackKey)
 	require.NoError(v.t, err)
 	return proofOf(a.events[1], p)
 }
 
 // proofOf is the answer with an event and its proof.
-func proofOf(event []byte, p *sealer.InclusionProof) []byte {
+func proofOf(event []byte, p *checkpoint.InclusionProof) []byte {
 	text := append([]byte(`{"event":`), event...)
 	return wrap(append(canonical.AppendString(append(text, `,"proof":`...), p.Text()), '}'))
 }
@@ -187,14 +189,14 @@ func (v *vectors) untimed(proof []byte) []byte {
 
 // signedBy is the newest checkpoint, signed by another key.
 func (v *vectors) signedBy(a *archive, key string) []byte {
-	text, err := sealer.SignCheckpoint(sealer.Checkpoint{Origin: sealer.Origin(a.Tenant), Size: a.ends[2], Root: a.grown.Root(), SealedAt: a.Now}, sealertest.PrivateKey(key))
+	text, err := checkpoint.Sign(checkpoint.Checkpoint{Origin: checkpoint.Origin(a.Tenant), Size: a.ends[2], Root: a.grown.Root(), SealedAt: a.Now}, sealertest.PrivateKey(key))
 	require.NoError(v.t, err)
 	return []byte(text)
 }
 
 // forked is a checkpoint of the second size with another root.
 func (v *vectors) forked(a *archive) []byte {
-	text, err := sealer.SignCheckpoint(sealer.Checkpoint{Origin: sealer.Origin(a.Tenant), Size: a.ends[1], Root: merkle.LeafHash(nil), SealedAt: a.Now}, a.PackKey)
+	text, err := checkpoint.Sign(checkpoint.Checkpoint{Origin: checkpoint.Origin(a.Tenant), Size: a.ends[1], Root: merkle.LeafHash(nil), SealedAt: a.Now}, a.PackKey)
 	require.NoError(v.t, err)
 	return []byte(text)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -52,7 +53,7 @@ func (v *vectors) rows() {
 	one := v.put("good/rows-1.ndjson", whole)
 	v.good("rows", "deliveries that are rows of batches, and make more or fewer impressions than one", one)
 	v.sentAgain(w, one)
-	v.bad("lie-impressions", "a row states a ten-thousandth of an impression more; signed by the pack's own key", w.resign(p, events, func(h *sealer.PackHeader) {
+	v.bad("lie-impressions", "a row states a ten-thousandth of an impression more; signed by the pack's own key", w.resign(p, events, func(h *pack.Header) {
 		h.Metering = slices.Clone(h.Metering)
 		h.Metering[0].Impressions++
 	}), MeteringMismatch)
@@ -107,7 +108,7 @@ func (v *vectors) sentAgain(w *world, one string) {
 		require.NoError(v.t, err)
 		return e.EventID
 	}
-	two := v.put("good/rows-2.ndjson", sealertest.Bundle(v.t, w.Seal(events, func(c *sealer.PackConfig) { c.Earlier = map[string]uint64{id(events[0]): 0} }), events))
+	two := v.put("good/rows-2.ndjson", sealertest.Bundle(v.t, w.Seal(events, func(c *pack.Config) { c.Earlier = map[string]uint64{id(events[0]): 0} }), events))
 	days(29)
 	events = [][]byte{
 		w.row(0, w.Identity("play 1", "2026-04-24"), 25_000),
@@ -116,7 +117,7 @@ func (v *vectors) sentAgain(w *world, one string) {
 		w.Delivery(4, "order"), // long after its window
 	}
 	tree, previous, packs := w.Tree, w.Previous, w.Packs
-	three := v.put("good/rows-3.ndjson", sealertest.Bundle(v.t, w.Seal(events, func(c *sealer.PackConfig) {
+	three := v.put("good/rows-3.ndjson", sealertest.Bundle(v.t, w.Seal(events, func(c *pack.Config) {
 		c.Earlier = map[string]uint64{id(events[0]): 0, id(events[1]): 1}
 	}), events))
 	w.Tree, w.Previous, w.Packs = tree, previous, packs
@@ -124,7 +125,7 @@ func (v *vectors) sentAgain(w *world, one string) {
 	v.good("rows sent again, behind a gap", "the second of three packs is not given", one, three)
 	v.good("rows sent again, alone", "what they repeat is the header's word", three)
 	lie := func(name, about string, earlier map[string]uint64, codes ...sealer.Code) {
-		file := v.put("bad/"+name+".ndjson", sealertest.Bundle(v.t, w.Seal(events, func(c *sealer.PackConfig) { c.Earlier = earlier }), events))
+		file := v.put("bad/"+name+".ndjson", sealertest.Bundle(v.t, w.Seal(events, func(c *pack.Config) { c.Earlier = earlier }), events))
 		w.Tree, w.Previous, w.Packs = tree, previous, packs
 		v.cases = append(v.cases, vector{Name: name, About: about, Files: []string{one, two, file}, Failures: [][]sealer.Code{nil, nil, codes}})
 	}

@@ -8,7 +8,9 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/sealertest"
+	"muniment.example/sealer/settlement"
 )
 
 // settlement has a log with settlement rules, and lies about what they make.
@@ -35,30 +37,30 @@ func (v *vectors) settlement() {
 	v.good("settlement, older rule", "the second rule is for one right, the first is in the pack before, which is not given", settled2)
 	v.good("settlements of a log", "in the third pack a rule has been retired, and one has a price for which not every amount can be stated; one is per impression, one per thousand, with a minimum and a cap that change no line", settled3, settled1, settled2)
 
-	lie := func(name, about string, change func(*sealer.PackHeader)) {
-		v.bad(name, about+"; signed by the pack's own key", w.resign(two, second, func(h *sealer.PackHeader) {
+	lie := func(name, about string, change func(*pack.Header)) {
+		v.bad(name, about+"; signed by the pack's own key", w.resign(two, second, func(h *pack.Header) {
 			h.Settlement = cloneSettlement(h.Settlement)
 			change(h)
 		}), SettlementMismatch)
 	}
-	rule := func(h *sealer.PackHeader, i int, old, new string) {
+	rule := func(h *pack.Header, i int, old, new string) {
 		r := &h.Settlement.Rules[i]
 		r.Record = []byte(strings.Replace(string(r.Record), old, new, 1))
 	}
-	lie("lie-settlement-amount", "an amount is a millionth higher", func(h *sealer.PackHeader) { h.Settlement.Lines[0].Amount = "0.750001" })
-	lie("lie-settlement-share", "a millionth of a share went to the other", func(h *sealer.PackHeader) {
+	lie("lie-settlement-amount", "an amount is a millionth higher", func(h *pack.Header) { h.Settlement.Lines[0].Amount = "0.750001" })
+	lie("lie-settlement-share", "a millionth of a share went to the other", func(h *pack.Header) {
 		h.Settlement.Lines[0].Shares = []string{"0.500024", "0.249976"}
 	})
-	lie("lie-settlement-line", "a line is missing", func(h *sealer.PackHeader) { h.Settlement.Lines = h.Settlement.Lines[1:] })
-	lie("lie-settlement-unrated", "the receipts of a line are called unrated", func(h *sealer.PackHeader) { unrate(h.Settlement) })
-	lie("lie-settlement-twice", "a line stands there twice", func(h *sealer.PackHeader) {
+	lie("lie-settlement-line", "a line is missing", func(h *pack.Header) { h.Settlement.Lines = h.Settlement.Lines[1:] })
+	lie("lie-settlement-unrated", "the receipts of a line are called unrated", func(h *pack.Header) { unrate(h.Settlement) })
+	lie("lie-settlement-twice", "a line stands there twice", func(h *pack.Header) {
 		h.Settlement.Lines = append(h.Settlement.Lines, h.Settlement.Lines[len(h.Settlement.Lines)-1])
 	})
-	lie("lie-settlement-price", "the price of a rule is not that of its event", func(h *sealer.PackHeader) { rule(h, 1, "0.000003", "0.000004") })
-	lie("lie-settlement-unit", "the unit of a rule is none", func(h *sealer.PackHeader) { rule(h, 0, "SECOND", "HOUR") })
-	lie("lie-settlement-member", "a rule has a unit too many", func(h *sealer.PackHeader) { rule(h, 0, `"unit":"SECOND"`, `"unit":"SECOND","unit2":"MS"`) })
-	lie("lie-settlement-rule", "a rule of the pack is missing", func(h *sealer.PackHeader) { h.Settlement.Rules = h.Settlement.Rules[:1] })
-	lie("lie-settlement-none", "there is no settlement", func(h *sealer.PackHeader) { h.Settlement = nil })
+	lie("lie-settlement-price", "the price of a rule is not that of its event", func(h *pack.Header) { rule(h, 1, "0.000003", "0.000004") })
+	lie("lie-settlement-unit", "the unit of a rule is none", func(h *pack.Header) { rule(h, 0, "SECOND", "HOUR") })
+	lie("lie-settlement-member", "a rule has a unit too many", func(h *pack.Header) { rule(h, 0, `"unit":"SECOND"`, `"unit":"SECOND","unit2":"MS"`) })
+	lie("lie-settlement-rule", "a rule of the pack is missing", func(h *pack.Header) { h.Settlement.Rules = h.Settlement.Rules[:1] })
+	lie("lie-settlement-none", "there is no settlement", func(h *pack.Header) { h.Settlement = nil })
 
 	forged := v.put("bad/settled-forged.ndjson", w.forgedRule(v.t, two, second))
 	v.good("older rule forged, alone", "the record of the older rule is not that of its event: by itself it can't be detected", forged)
@@ -84,7 +86,7 @@ func (v *vectors) scopes() {
 	less := v.put("bad/lie-right-campaign.ndjson", w.relabelled(packs[1], events[1], w.Scopes[:1]))
 	v.good("a campaign left out, alone", "only the event of the right shows it", less)
 	bad("a campaign left out", "the event of the right has it; signed by the pack's own key", [][]sealer.Code{nil, mismatch}, rights, less)
-	more := v.put("bad/lie-right-label.ndjson", w.relabelled(packs[1], events[1], append(slices.Clone(w.Scopes[:2]), sealer.SettlementRight{RightID: "rgh_2", Labels: map[string]string{"team": ""}})))
+	more := v.put("bad/lie-right-label.ndjson", w.relabelled(packs[1], events[1], append(slices.Clone(w.Scopes[:2]), settlement.Right{RightID: "rgh_2", Labels: map[string]string{"team": ""}})))
 	bad("a label that the right does not have", "signed by the pack's own key", [][]sealer.Code{mismatch, nil}, more, rights)
 
 	later := [][]byte{w.issued("rgh_1", `{"campaigns":["summer"]}`)}
@@ -99,9 +101,9 @@ func (v *vectors) scopes() {
 		packs, events := w.scoped(odd, false)
 		rights := v.put(fmt.Sprintf("good/odd-scopes-%d1.ndjson", i), sealertest.Bundle(v.t, packs[0], events[0]))
 		v.good(fmt.Sprint("odd scopes ", i), "campaigns or labels are not of their type, so they don't count", rights, v.put(fmt.Sprintf("good/odd-scopes-%d2.ndjson", i), sealertest.Bundle(v.t, packs[1], events[1])))
-		var all []sealer.SettlementRight
+		var all []settlement.Right
 		for _, id := range slices.Sorted(maps.Keys(odd)) {
-			all = append(all, sealer.SettlementRight{RightID: id, Campaigns: []string{"spring"}, Labels: map[string]string{"team": ""}})
+			all = append(all, settlement.Right{RightID: id, Campaigns: []string{"spring"}, Labels: map[string]string{"team": ""}})
 		}
 		lie := v.put(fmt.Sprintf("bad/lie-odd-scopes-%d.ndjson", i), w.relabelled(packs[1], events[1], all))
 		bad(fmt.Sprintf("odd scopes %d, read otherwise", i), "what is not of its type is called a campaign and a label", [][]sealer.Code{nil, mismatch}, rights, lie)
@@ -125,7 +127,7 @@ func (v *vectors) together() {
 	second := [][]byte{w.Note("right.suspended"), w.rule(ruleCreated, w.record(2))}
 	p := w.Seal(second)
 	two := v.put("good/together-2.ndjson", sealertest.Bundle(v.t, p, second))
-	again := v.put("good/together-2.json", sealer.AppendPackObject(nil, p, second))
+	again := v.put("good/together-2.json", pack.AppendObject(nil, p, second))
 	tree, previous, rules := w.Tree, w.Previous, w.Rules
 	third := w.Run(3)
 	p = w.Seal(third)
@@ -147,7 +149,7 @@ func (v *vectors) together() {
 		}
 	}
 	bad("another rule", "a settlement rule of the first pack is another in the third", "together-rule", w.forgedRule(v.t, p, third), SettlementMismatch)
-	bad("a rule less", "a settlement rule of the first pack is missing in the third", "together-rule-missing", w.resign(p, third, func(h *sealer.PackHeader) {
+	bad("a rule less", "a settlement rule of the first pack is missing in the third", "together-rule-missing", w.resign(p, third, func(h *pack.Header) {
 		h.Settlement.Rules = h.Settlement.Rules[1:]
 	}), SettlementMismatch)
 	w.Tree, w.Previous, w.Rules = tree, previous, rules

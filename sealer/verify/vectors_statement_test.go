@@ -8,8 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/merkle"
 	"muniment.example/sealer/sealertest"
+	"muniment.example/sealer/statement"
 )
 
 // erasures are certificates of erasure about a log of their own.
@@ -83,25 +85,25 @@ func (v *vectors) statements() {
 	add("statement-altered", "a number of receipts was changed", []sealer.Code{sealer.EntryAltered, sealer.SignatureInvalid}, with(v.put("bad/statement-altered.json", altered))...)
 	cut := bytes.TrimSuffix(c.signed(&c.first), []byte("\n"))
 	add("statement-cut", "the last newline is missing", []sealer.Code{FormatInvalid}, with(v.put("bad/statement-cut.json", cut))...)
-	stranger := strings.Replace(string(c.signed(&c.first)), sealer.KeyID(sealertest.Public(c.PackKey)), strings.Repeat("0", 32), 1)
+	stranger := strings.Replace(string(c.signed(&c.first)), keydir.KeyID(sealertest.Public(c.PackKey)), strings.Repeat("0", 32), 1)
 	add("statement-by-a-stranger", "signed by a key that the directory does not list", []sealer.Code{sealer.KeyUnknown}, v.put("bad/statement-by-a-stranger.json", []byte(stranger)), packs[0], packs[1])
-	lie := func(name, about string, from *sealer.Statement, change func(*sealer.Statement), codes []sealer.Code, before ...string) {
+	lie := func(name, about string, from *statement.Statement, change func(*statement.Statement), codes []sealer.Code, before ...string) {
 		s := clone(v.t, from)
 		change(&s)
 		files := append([]string{v.put("bad/"+name+".json", c.signed(&s))}, before...)
 		add(name, about+"; signed by the service's own key", codes, append(files, packs[:4]...)...)
 	}
-	other := func(s *sealer.Statement) { s.StatementID = "stm_9" } // so that no event says otherwise
-	lie("statement-price", "a price is not the rule's", &c.third, func(s *sealer.Statement) { s.Lines[0].Price = "9.5" }, []sealer.Code{StatementRule}, second, first)
-	lie("statement-receipts", "it counts a receipt more than the packs hold", &c.third, func(s *sealer.Statement) { s.Lines[0].Receipts++ }, []sealer.Code{StatementReceipts}, second, first)
-	lie("statement-held", "another amount is held", &c.third, func(s *sealer.Statement) { s.HeldAmount = "7" }, []sealer.Code{StatementTotal}, second, first)
-	lie("statement-end", "the log ended otherwise", &c.third, func(s *sealer.Statement) { s.AsOf.RootHash = merkle.Hash{}.String() }, []sealer.Code{StatementLog}, second, first)
-	lie("statement-overlaps", "it does not list what was issued before", &c.third, func(s *sealer.Statement) { s.Overlaps = s.Overlaps[:1] }, []sealer.Code{StatementOverlap}, second, first)
-	lie("statement-disputed", "it leaves out another receipt than was disputed", &c.third, func(s *sealer.Statement) {
+	other := func(s *statement.Statement) { s.StatementID = "stm_9" } // so that no event says otherwise
+	lie("statement-price", "a price is not the rule's", &c.third, func(s *statement.Statement) { s.Lines[0].Price = "9.5" }, []sealer.Code{StatementRule}, second, first)
+	lie("statement-receipts", "it counts a receipt more than the packs hold", &c.third, func(s *statement.Statement) { s.Lines[0].Receipts++ }, []sealer.Code{StatementReceipts}, second, first)
+	lie("statement-held", "another amount is held", &c.third, func(s *statement.Statement) { s.HeldAmount = "7" }, []sealer.Code{StatementTotal}, second, first)
+	lie("statement-end", "the log ended otherwise", &c.third, func(s *statement.Statement) { s.AsOf.RootHash = merkle.Hash{}.String() }, []sealer.Code{StatementLog}, second, first)
+	lie("statement-overlaps", "it does not list what was issued before", &c.third, func(s *statement.Statement) { s.Overlaps = s.Overlaps[:1] }, []sealer.Code{StatementOverlap}, second, first)
+	lie("statement-disputed", "it leaves out another receipt than was disputed", &c.third, func(s *statement.Statement) {
 		s.Excluded[0].ReceiptIDs = []string{sealertest.Named("rcp_", "another")}
 	}, []sealer.Code{StatementExcluded, StatementReceipts}, second, first)
-	lie("statement-reasons", "a change has another reason", &c.third, func(s *sealer.Statement) { s.Correction.Changes[0].Reason = sealer.ChangedByDispute }, []sealer.Code{StatementCorrected}, second, first)
-	lie("statement-of-its-text", "its issue is of another text", &c.first, func(s *sealer.Statement) { s.HeldAmount = "7" }, []sealer.Code{sealer.EntryAltered, StatementTotal})
-	lie("statement-billed-twice", "another statement bills the same receipts", &c.first, func(s *sealer.Statement) { other(s); c.overlap(s, 3); s.Overlaps = s.Overlaps[:1] }, []sealer.Code{StatementOverlap})
+	lie("statement-reasons", "a change has another reason", &c.third, func(s *statement.Statement) { s.Correction.Changes[0].Reason = statement.ChangedByDispute }, []sealer.Code{StatementCorrected}, second, first)
+	lie("statement-of-its-text", "its issue is of another text", &c.first, func(s *statement.Statement) { s.HeldAmount = "7" }, []sealer.Code{sealer.EntryAltered, StatementTotal})
+	lie("statement-billed-twice", "another statement bills the same receipts", &c.first, func(s *statement.Statement) { other(s); c.overlap(s, 3); s.Overlaps = s.Overlaps[:1] }, []sealer.Code{StatementOverlap})
 	require.NotEmpty(v.t, packs)
 }

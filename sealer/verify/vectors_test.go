@@ -18,7 +18,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/checkpoint"
+	"muniment.example/sealer/keydir"
 	"muniment.example/sealer/merkle"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/rate"
 	"muniment.example/sealer/sealertest"
 )
@@ -103,7 +106,7 @@ func makeVectors(t *testing.T) *vectors {
 	e, err := sealer.ParseEvent(second[0])
 	require.NoError(t, err)
 	tree, previous := w.Tree, w.Previous
-	p2 := w.Seal(second, func(c *sealer.PackConfig) { c.Earlier = map[string]uint64{e.EventID: 1} })
+	p2 := w.Seal(second, func(c *pack.Config) { c.Earlier = map[string]uint64{e.EventID: 1} })
 	chain2 := v.put("good/chain-2.ndjson", sealertest.Bundle(t, p2, second))
 	afterTree, after := w.Tree, w.Previous
 	third := w.Run(3)
@@ -113,7 +116,7 @@ func makeVectors(t *testing.T) *vectors {
 	receipt := v.put("good/receipt.json", answer(t, first[1]))
 
 	v.good("pack", "the first pack of a log: deliveries, metered and suppressed, and one event that is no delivery", chain1)
-	v.good("pack as object", "the same pack as one JSON object", v.put("good/chain-1.json", sealer.AppendPackObject(nil, p1, first)))
+	v.good("pack as object", "the same pack as one JSON object", v.put("good/chain-1.json", pack.AppendObject(nil, p1, first)))
 	v.good("pack with duplicates", "a delivery that repeats a leaf of the pack before, and one that repeats a leaf of its own pack", chain2)
 	v.good("chain", "three packs of one log, in any order", chain3, chain1, chain2)
 	v.good("chain with a gap", "the second of three packs is not given", chain1, chain3)
@@ -167,7 +170,7 @@ func makeVectors(t *testing.T) *vectors {
 }
 
 // altered takes a genuine pack and changes its bytes.
-func (v *vectors) altered(p *sealer.SealedPack, events [][]byte) {
+func (v *vectors) altered(p *pack.Pack, events [][]byte) {
 	lines := bytes.Split(bytes.TrimSuffix(sealertest.Bundle(v.t, p, events), []byte("\n")), []byte("\n"))
 	edit := func(change func([][]byte) [][]byte) []byte { return forge(change(slices.Clone(lines))...) }
 	replace := func(line int, old, new string) []byte {
@@ -212,56 +215,56 @@ func (v *vectors) altered(p *sealer.SealedPack, events [][]byte) {
 }
 
 // forged signs what it must not.
-func (v *vectors) forged(p *sealer.SealedPack, events [][]byte, before sealer.PackHeader) {
+func (v *vectors) forged(p *pack.Pack, events [][]byte, before pack.Header) {
 	thief := sealertest.PrivateKey("thief")
-	header := bytes.Replace(p.HeaderText, []byte(`"signingKeyId":"`+p.Header.SigningKeyID), []byte(`"signingKeyId":"`+sealer.KeyID(sealertest.Public(thief))), 1)
+	header := bytes.Replace(p.HeaderText, []byte(`"signingKeyId":"`+p.Header.SigningKeyID), []byte(`"signingKeyId":"`+keydir.KeyID(sealertest.Public(thief))), 1)
 	signature, err := sign(thief, header)
 	require.NoError(v.t, err)
 	v.bad("signed-by-a-stranger", "the header is signed again by a key that the directory does not list",
-		forge(slices.Concat([][]byte{header}, events, [][]byte{signatureLine(sealer.KeyID(sealertest.Public(thief)), signature)})...), sealer.KeyUnknown)
+		forge(slices.Concat([][]byte{header}, events, [][]byte{signatureLine(keydir.KeyID(sealertest.Public(thief)), signature)})...), sealer.KeyUnknown)
 
-	lie := func(name, about string, change func(*sealer.PackHeader), codes ...sealer.Code) {
-		v.bad(name, about+"; signed by the pack's own key", v.w.resign(p, events, func(h *sealer.PackHeader) {
+	lie := func(name, about string, change func(*pack.Header), codes ...sealer.Code) {
+		v.bad(name, about+"; signed by the pack's own key", v.w.resign(p, events, func(h *pack.Header) {
 			h.Metering, h.Duplicates = slices.Clone(h.Metering), slices.Clone(h.Duplicates)
 			change(h)
 		}), codes...)
 	}
-	lie("lie-metering", "a row bills more than the entries", func(h *sealer.PackHeader) { h.Metering[1].QuantityMs++ }, MeteringMismatch)
-	lie("lie-duplicates", "a repetition within the pack is not listed, so it is billed", func(h *sealer.PackHeader) { h.Duplicates = h.Duplicates[:1] }, DuplicatesMismatch)
-	lie("lie-duplicates-counted", "a row counts one repetition more than are listed", func(h *sealer.PackHeader) {
-		h.Metering[slices.IndexFunc(h.Metering, func(r sealer.MeterRow) bool { return r.Reason == sealer.ReasonDuplicate })].Receipts++
+	lie("lie-metering", "a row bills more than the entries", func(h *pack.Header) { h.Metering[1].QuantityMs++ }, MeteringMismatch)
+	lie("lie-duplicates", "a repetition within the pack is not listed, so it is billed", func(h *pack.Header) { h.Duplicates = h.Duplicates[:1] }, DuplicatesMismatch)
+	lie("lie-duplicates-counted", "a row counts one repetition more than are listed", func(h *pack.Header) {
+		h.Metering[slices.IndexFunc(h.Metering, func(r pack.MeterRow) bool { return r.Reason == sealer.ReasonDuplicate })].Receipts++
 	}, DuplicatesMismatch, MeteringMismatch)
-	lie("lie-duplicates-order", "the repetitions are listed backwards", func(h *sealer.PackHeader) { slices.Reverse(h.Duplicates) }, FormatInvalid)
-	lie("lie-tenant", "the entries are of another tenant", func(h *sealer.PackHeader) { h.TenantID = sealertest.TenantID("other") }, CheckpointMismatch, sealer.TenantMismatch)
-	lie("lie-checkpoint", "the checkpoint is that of the pack before", func(h *sealer.PackHeader) { h.Checkpoint = before.Checkpoint }, CheckpointMismatch)
-	lie("lie-checkpoint-time", "the checkpoint says that it was sealed an hour later", func(h *sealer.PackHeader) {
-		text, err := sealer.SignCheckpoint(sealer.Checkpoint{Origin: sealer.Origin(h.TenantID), Size: h.TreeSize, Root: h.RootHash, SealedAt: h.SealedAt.Add(time.Hour)}, v.w.PackKey)
+	lie("lie-duplicates-order", "the repetitions are listed backwards", func(h *pack.Header) { slices.Reverse(h.Duplicates) }, FormatInvalid)
+	lie("lie-tenant", "the entries are of another tenant", func(h *pack.Header) { h.TenantID = sealertest.TenantID("other") }, CheckpointMismatch, sealer.TenantMismatch)
+	lie("lie-checkpoint", "the checkpoint is that of the pack before", func(h *pack.Header) { h.Checkpoint = before.Checkpoint }, CheckpointMismatch)
+	lie("lie-checkpoint-time", "the checkpoint says that it was sealed an hour later", func(h *pack.Header) {
+		text, err := checkpoint.Sign(checkpoint.Checkpoint{Origin: checkpoint.Origin(h.TenantID), Size: h.TreeSize, Root: h.RootHash, SealedAt: h.SealedAt.Add(time.Hour)}, v.w.PackKey)
 		require.NoError(v.t, err)
 		h.Checkpoint = text
 	}, CheckpointMismatch)
-	lie("lie-consistency", "the proof is missing", func(h *sealer.PackHeader) { h.Consistency = nil }, ConsistencyMismatch, RootMismatch)
-	lie("lie-sealed-at", "sealed before the key's window begins", func(h *sealer.PackHeader) { h.SealedAt = sealertest.Epoch.Add(-time.Hour) }, sealer.KeyOutsideWindow, sealer.EntryAfterSeal)
-	lie("lie-sealed-earlier", "sealed a millisecond before its last entry", func(h *sealer.PackHeader) {
+	lie("lie-consistency", "the proof is missing", func(h *pack.Header) { h.Consistency = nil }, ConsistencyMismatch, RootMismatch)
+	lie("lie-sealed-at", "sealed before the key's window begins", func(h *pack.Header) { h.SealedAt = sealertest.Epoch.Add(-time.Hour) }, sealer.KeyOutsideWindow, sealer.EntryAfterSeal)
+	lie("lie-sealed-earlier", "sealed a millisecond before its last entry", func(h *pack.Header) {
 		last, err := sealer.ParseEvent(events[len(events)-1])
 		require.NoError(v.t, err)
 		h.SealedAt = last.At.Add(-time.Millisecond)
-		h.Checkpoint, err = sealer.SignCheckpoint(sealer.Checkpoint{Origin: sealer.Origin(h.TenantID), Size: h.TreeSize, Root: h.RootHash, SealedAt: h.SealedAt}, v.w.PackKey)
+		h.Checkpoint, err = checkpoint.Sign(checkpoint.Checkpoint{Origin: checkpoint.Origin(h.TenantID), Size: h.TreeSize, Root: h.RootHash, SealedAt: h.SealedAt}, v.w.PackKey)
 		require.NoError(v.t, err)
 	}, sealer.EntryAfterSeal)
 
-	lie("lie-pack-id", "an id that is no ULID", func(h *sealer.PackHeader) { h.PackID = "ppk_2" }, FormatInvalid)
-	lie("lie-previous-id", "the id of the pack before in lower case", func(h *sealer.PackHeader) {
+	lie("lie-pack-id", "an id that is no ULID", func(h *pack.Header) { h.PackID = "ppk_2" }, FormatInvalid)
+	lie("lie-previous-id", "the id of the pack before in lower case", func(h *pack.Header) {
 		previous := *h.Previous
 		previous.PackID = strings.ToLower(previous.PackID)
 		h.Previous = &previous
 	}, FormatInvalid)
-	lie("lie-tenant-id", "an id that is no ULID", func(h *sealer.PackHeader) { h.TenantID = "tnt_sandbox" }, FormatInvalid)
+	lie("lie-tenant-id", "an id that is no ULID", func(h *pack.Header) { h.TenantID = "tnt_sandbox" }, FormatInvalid)
 
 	root := v.w.RootName
 	v.w.RootName = "other.example"
 	directory := v.w.Directory()
 	v.w.RootName = root
-	lie("lie-directory", "the directory is delegated to by another root", func(h *sealer.PackHeader) { h.Directory = directory }, DirectoryForeign)
+	lie("lie-directory", "the directory is delegated to by another root", func(h *pack.Header) { h.Directory = directory }, DirectoryForeign)
 }
 
 // receipts are receipts without their pack; the directory is good/keys.json.
@@ -278,7 +281,7 @@ func (v *vectors) receipts(event []byte) {
 	bad("receipt-dwell", "another dwell", `"dwellMs":1500.25`, `"dwellMs":9500.25`, sealer.SignatureInvalid)
 	bad("receipt-witness", "another witness", `edge:nod_b`, `edge:nod_a`, sealer.SignatureInvalid)
 	bad("receipt-key", "the id of another node's key", d.KeyID, v.w.Nodes[0].KeyID, sealer.SignatureInvalid)
-	bad("receipt-pack-key", "the id of a key that is for packs", d.KeyID, sealer.KeyID(sealertest.Public(v.w.PackKey)), sealer.KeyPurpose)
+	bad("receipt-pack-key", "the id of a key that is for packs", d.KeyID, keydir.KeyID(sealertest.Public(v.w.PackKey)), sealer.KeyPurpose)
 	bad("receipt-unknown-key", "the id of no key", d.KeyID, strings.Repeat("0", 32), sealer.KeyUnknown)
 	bad("receipt-extra-field", "an eleventh field", `"version":"1"`, `"version":"1","more":1`, FormatInvalid)
 	bad("receipt-not-ok", "the answer says that the request was refused", `"ok": true`, `"ok": false`, FormatInvalid)

@@ -15,6 +15,9 @@ import (
 
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/pack"
+	"muniment.example/sealer/settlement"
+	"muniment.example/sealer/statement"
 )
 
 // verification verifies many files together: packs of one log prove each other,
@@ -40,10 +43,10 @@ type verification struct {
 	erasures []*erasureFile
 	// statements are by tenant.
 	statements map[string][]*statementFile
-	rating     sealer.Rating
+	rating     settlement.Rating
 	// names are those of the rules in all headers. issued is by tenant what they name of rights, by the events of these.
-	names  sealer.ScopeNames
-	issued map[string]map[keptID][]sealer.SettlementRight
+	names  settlement.ScopeNames
+	issued map[string]map[keptID][]settlement.Right
 }
 
 // directoryFile is a file that holds a key directory.
@@ -232,7 +235,7 @@ func (v *verification) compareWithStops(f *FileReport, r *signedReceipt) {
 	if s := v.stopped[event.Event.TenantID]; s != nil {
 		f.conduct = newConduct(event.Event.TenantID, 0, nil)
 		f.conduct.single = true
-		f.conduct.note(&sealer.Finding{Event: event.Event, Delivery: event})
+		f.conduct.note(&pack.Finding{Event: event.Event, Delivery: event})
 		s.judge(f)
 	}
 }
@@ -313,7 +316,7 @@ var kindNames = map[string]string{
 var errTooLarge = fmt.Errorf("larger than %d bytes, and neither a pack nor an export", maxSmallBytes)
 
 // maxSmallBytes bounds the files that are read at once: all but packs, exports and bundles.
-const maxSmallBytes = sealer.MaxStatementBytes
+const maxSmallBytes = statement.MaxBytes
 
 // open finds the kind of a file by its beginning. Packs and exports are left to be
 // streamed; of anything else it returns the text.
@@ -323,7 +326,7 @@ func (f *FileReport) open() ([]byte, error) {
 		return nil, err
 	}
 	defer file.Close()
-	r, err := sealer.Uncompressed(bufio.NewReader(file))
+	r, err := pack.Uncompressed(bufio.NewReader(file))
 	if err != nil {
 		return nil, err
 	}

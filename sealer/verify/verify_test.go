@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
+	"muniment.example/sealer/pack"
 	"muniment.example/sealer/sealertest"
 )
 
@@ -34,7 +36,7 @@ func (f *folder) write(name string, text []byte) string {
 }
 
 // pack seals events and writes the bundle.
-func (f *folder) pack(name string, events [][]byte, change ...func(*sealer.PackConfig)) string {
+func (f *folder) pack(name string, events [][]byte, change ...func(*pack.Config)) string {
 	f.t.Helper()
 	p := f.w.Seal(events, change...)
 	return f.write(name, sealertest.Bundle(f.t, p, events))
@@ -118,10 +120,10 @@ func TestVerifyChainFindsDuplicatesAcrossPacks(t *testing.T) {
 	second := repeated()
 	e, err := sealer.ParseEvent(second[0])
 	require.NoError(t, err)
-	earlier := func(c *sealer.PackConfig) { c.Earlier = map[string]uint64{e.EventID: 0} }
+	earlier := func(c *pack.Config) { c.Earlier = map[string]uint64{e.EventID: 0} }
 	p, err := f.w.TrySeal(second, earlier)
 	require.NoError(t, err)
-	require.Equal(t, []sealer.Duplicate{{Leaf: 2, First: 0}}, p.Header.Duplicates)
+	require.Equal(t, []pack.Duplicate{{Leaf: 2, First: 0}}, p.Header.Duplicates)
 	b := f.write("b", sealertest.Bundle(t, p, second))
 	require.Equal(t, []string{soundFirst, soundNext}, f.verify(0, a, b))
 	require.Equal(t, []string{soundLater}, f.verify(0, b), "the first leaf is not at hand")
@@ -268,7 +270,7 @@ func TestVerifyReceipts(t *testing.T) {
 	require.Equal(t, "receipt !signature.invalid", verify(1, change(`edge:nod_a:`, `edge:nod_b:`)))
 	require.Equal(t, "receipt !key.unknown", verify(2, change(f.w.Nodes[0].KeyID, strings.Repeat("0", 32))))
 	require.Equal(t, "receipt !signature.invalid", verify(1, change(f.w.Nodes[0].KeyID, f.w.Nodes[1].KeyID)))
-	require.Equal(t, "receipt !key.purpose", verify(1, change(f.w.Nodes[0].KeyID, sealer.KeyID(sealertest.Public(f.w.PackKey)))))
+	require.Equal(t, "receipt !key.purpose", verify(1, change(f.w.Nodes[0].KeyID, keydir.KeyID(sealertest.Public(f.w.PackKey)))))
 	require.Equal(t, "receipt !format.invalid !key.outside_window", verify(1, change(`"issuedAt":"2026`, `"issuedAt":"2025`)))
 	for _, text := range [][]byte{nil, []byte("{}"), []byte("hello"), []byte("[]")} {
 		require.Equal(t, "unknown !format.unknown", verify(2, text))

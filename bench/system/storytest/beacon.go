@@ -11,7 +11,7 @@ import (
 
 	"muniment.example/bench/system/systemtest"
 	"muniment.example/gateway/api"
-	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 )
 
 // Beacons runs the scenario, restarting the process that answers the player.
@@ -46,7 +46,7 @@ func Beacons(t *testing.T, s *systemtest.Service, again func()) {
 	call("?dwellMs=8000")
 	require.Equal(t, 1, metered())
 
-	systemtest.Command(t, "signing-key", "rotate", "--data", s.Data, systemtest.Current(t, s.Data, sealer.PurposeBeacon))
+	systemtest.Command(t, "signing-key", "rotate", "--data", s.Data, systemtest.Current(t, s.Data, keydir.PurposeBeacon))
 	again()
 	call("?eid=1&dwellMs=8000")
 	call("?eid=2&dwellMs=8000")

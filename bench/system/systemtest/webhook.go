@@ -17,7 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 )
 
 // trustReceivers has all services that are started trust hookReceivers: no test has one that the
@@ -111,7 +111,7 @@ func (m *Hooked) Verify(t *testing.T, directory []byte, secrets ...string) {
 			}](t, string(directory)).Keys {
 				public, err := base64.RawURLEncoding.DecodeString(k.PublicKey)
 				require.NoError(t, err)
-				if k.Purpose == sealer.PurposeWebhook && ed25519.Verify(public, signed, value) {
+				if k.Purpose == keydir.PurposeWebhook && ed25519.Verify(public, signed, value) {
 					good["v1a"]++
 				}
 			}

@@ -13,6 +13,7 @@ import (
 	"muniment.example/control/roomtest"
 	"muniment.example/control/store"
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 )
 
 // Keyring is the signing keys and their directory.
@@ -27,20 +28,20 @@ type Keyring struct {
 	directory ed25519.PrivateKey
 
 	mu      sync.Mutex
-	entries []sealer.Key
+	entries []keydir.Key
 }
 
 func newKeyring(t TB, c *roomtest.Clock) *Keyring {
-	skey, vkey, err := sealer.GenerateRoot("muniment-test-root")
+	skey, vkey, err := keydir.GenerateRoot("muniment-test-root")
 	require.NoError(t, err)
 	root, err := note.NewSigner(skey)
 	require.NoError(t, err)
 	k := &Keyring{Clock: c, root: root, Vkey: vkey}
 	since := c.Now().Add(-time.Hour)
-	k.directory = k.Add(t, sealer.PurposeDirectory, since).Key.(ed25519.PrivateKey)
-	k.Pack = k.Add(t, sealer.PurposePack, since)
-	k.Receipt = k.Add(t, sealer.PurposeReceipt, since)
-	k.Sandbox = k.Add(t, sealer.PurposeSandbox, since)
+	k.directory = k.Add(t, keydir.PurposeDirectory, since).Key.(ed25519.PrivateKey)
+	k.Pack = k.Add(t, keydir.PurposePack, since)
+	k.Receipt = k.Add(t, keydir.PurposeReceipt, since)
+	k.Sandbox = k.Add(t, keydir.PurposeSandbox, since)
 	return k
 }
 
@@ -49,7 +50,7 @@ func (k *Keyring) Add(t TB, purpose string, since time.Time) *sealer.Signer {
 	s := NewSigner(t)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.entries = append(k.entries, sealer.NewKey(s.Key.Public().(ed25519.PublicKey), purpose, since))
+	k.entries = append(k.entries, keydir.NewKey(s.Key.Public().(ed25519.PublicKey), purpose, since))
 	return s
 }
 
@@ -57,7 +58,7 @@ func (k *Keyring) Add(t TB, purpose string, since time.Time) *sealer.Signer {
 func NewSigner(t TB) *sealer.Signer {
 	pub, key, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)
-	return &sealer.Signer{KeyID: sealer.KeyID(pub), Node: "nod_test", Key: key}
+	return &sealer.Signer{KeyID: keydir.KeyID(pub), Node: "nod_test", Key: key}
 }
 
 // Revoke revokes a key.
@@ -73,7 +74,7 @@ func (k *Keyring) Revoke(keyID string, at time.Time) {
 
 // Signer implements proof.Keys.
 func (k *Keyring) Signer(_ context.Context, purpose string) (*sealer.Signer, error) {
-	if purpose == sealer.PurposeSandbox {
+	if purpose == keydir.PurposeSandbox {
 		return k.Sandbox, nil
 	}
 	return k.Pack, nil
@@ -92,11 +93,11 @@ func (k *Keyring) Directory(context.Context) ([]byte, error) {
 			issuedAt = key.NotBefore // as control/signing does after the clock was set back
 		}
 	}
-	delegation, err := sealer.Delegate(k.root, k.directory.Public().(ed25519.PublicKey), k.entries[0].NotBefore, k.entries[0].NotBefore.AddDate(10, 0, 0))
+	delegation, err := keydir.Delegate(k.root, k.directory.Public().(ed25519.PublicKey), k.entries[0].NotBefore, k.entries[0].NotBefore.AddDate(10, 0, 0))
 	if err != nil {
 		return nil, err
 	}
-	return sealer.SignDirectory(&sealer.Directory{
+	return keydir.Sign(&keydir.Directory{
 		Keys: k.entries, IssuedAt: issuedAt, SnapshotID: "test", Delegation: delegation,
 	}, k.directory)
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 )
 
 // Lengths of time in milliseconds.
@@ -266,9 +267,9 @@ func (t *Table) Apart(other *Table) (start int64, apart bool) {
 }
 
 // Agree returns an error unless the lines sum to the metering of a pack's header.
-func (t *Table) Agree(metering []sealer.MeterRow) error {
-	left := map[sealer.MeterRow]Sum{}
-	add := func(row sealer.MeterRow, sign int64) {
+func (t *Table) Agree(metering []pack.MeterRow) error {
+	left := map[pack.MeterRow]Sum{}
+	add := func(row pack.MeterRow, sign int64) {
 		of := row
 		of.Receipts, of.QuantityMs, of.Impressions = 0, 0, 0
 		was := left[of]
@@ -279,10 +280,10 @@ func (t *Table) Agree(metering []sealer.MeterRow) error {
 	}
 	for i, sum := range t.sums {
 		k := t.kind(t.cells[i].kind)
-		add(sealer.MeterRow{RightID: k.RightID, Substrate: k.Substrate, BasisID: k.BasisID, MeteringBasis: k.MeteringBasis, Reason: k.Reason,
+		add(pack.MeterRow{RightID: k.RightID, Substrate: k.Substrate, BasisID: k.BasisID, MeteringBasis: k.MeteringBasis, Reason: k.Reason,
 			Receipts: sum.Receipts, QuantityMs: sum.QuantityMs, Impressions: sum.Impressions}, -1)
 	}
-	maps.DeleteFunc(left, func(_ sealer.MeterRow, sum Sum) bool { return sum == Sum{} })
+	maps.DeleteFunc(left, func(_ pack.MeterRow, sum Sum) bool { return sum == Sum{} })
 	for of, apart := range left {
 		return fmt.Errorf("the sums by hour are not the metering in the header: of %s, %s, %s, %s, %s it has %d receipts, %d ms and %d ten-thousandths of impressions more",
 			of.RightID, of.Substrate, of.BasisID, of.MeteringBasis, of.Reason, apart.Receipts, apart.QuantityMs, apart.Impressions)

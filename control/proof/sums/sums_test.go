@@ -12,6 +12,7 @@ import (
 
 	"muniment.example/control/rapidtest"
 	"muniment.example/sealer"
+	"muniment.example/sealer/pack"
 )
 
 // draw draws deliveries of a few kinds around the epoch, and a plain sum of them by hour.
@@ -135,16 +136,16 @@ func TestAgree(t *testing.T) {
 	d := sealer.RecordedDelivery{RightID: "rgh_a", Substrate: "CTV", BasisID: "bas_a"}
 	d.Basis, d.Reason, d.QuantityMs, d.Impressions = "viewable", sealer.ReasonMetered, 7, sealer.Impression
 	var table Table
-	var meter sealer.Meter
+	var meter pack.Meter
 	for i := range 3 {
 		d.Completion = fmt.Sprint(i % 2)
 		table.Count(&d, i == 2)
 		meter.Add(&d, i == 2)
 	}
 	require.NoError(t, table.Agree(meter.Rows()))
-	for name, change := range map[string]func(r *sealer.MeterRow){
-		"receipts": func(r *sealer.MeterRow) { r.Receipts-- }, "ms": func(r *sealer.MeterRow) { r.QuantityMs++ },
-		"impressions": func(r *sealer.MeterRow) { r.Impressions++ }, "right": func(r *sealer.MeterRow) { r.RightID = "rgh_b" },
+	for name, change := range map[string]func(r *pack.MeterRow){
+		"receipts": func(r *pack.MeterRow) { r.Receipts-- }, "ms": func(r *pack.MeterRow) { r.QuantityMs++ },
+		"impressions": func(r *pack.MeterRow) { r.Impressions++ }, "right": func(r *pack.MeterRow) { r.RightID = "rgh_b" },
 	} {
 		rows := meter.Rows()
 		change(&rows[1])

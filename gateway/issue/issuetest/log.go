@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"muniment.example/sealer"
+	"muniment.example/sealer/keydir"
 )
 
 // Log is an issue.Log that checks every record as the loader would before it takes it.
@@ -62,7 +63,7 @@ func (l *Log) Append(ctx context.Context, r *sealer.Record) (sealer.Position, er
 		l.T.Errorf("record %s is not sound: %v", r.EventID, err)
 	}
 	if delivery != nil && !slices.ContainsFunc(l.Keys, func(k ed25519.PublicKey) bool {
-		return delivery.KeyID == sealer.KeyID(k) && ed25519.Verify(k, delivery.ReceiptText, delivery.Signature)
+		return delivery.KeyID == keydir.KeyID(k) && ed25519.Verify(k, delivery.ReceiptText, delivery.Signature)
 	}) {
 		l.T.Errorf("signature of %s is wrong", r.EventID)
 	}
@@ -206,7 +207,7 @@ func (l *Log) Appending() int {
 
 // SignerOf is a node's signer with a key.
 func SignerOf(key ed25519.PrivateKey) *sealer.Signer {
-	return &sealer.Signer{KeyID: sealer.KeyID(key.Public().(ed25519.PublicKey)), Node: "nod_1", Key: key}
+	return &sealer.Signer{KeyID: keydir.KeyID(key.Public().(ed25519.PublicKey)), Node: "nod_1", Key: key}
 }
 
 // Always hands out one signer, whatever the moment.

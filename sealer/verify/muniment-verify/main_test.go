@@ -96,7 +96,7 @@ func TestDependsOnNoServer(t *testing.T) {
 	require.Contains(t, deps, "muniment.example/sealer/verify")
 	for _, dep := range deps {
 		if ours, ok := strings.CutPrefix(dep, "muniment.example/"); ok {
-			require.Contains(t, []string{"gate", "sealer", "sealer/canonical", "sealer/merkle", "sealer/signature", "sealer/terminal", "sealer/verify", "sealer/verify/muniment-verify", "sealer/rate", "sealer/calendar"}, ours)
+			require.Contains(t, []string{"gate", "sealer", "sealer/canonical", "sealer/checkpoint", "sealer/dsar", "sealer/keydir", "sealer/merkle", "sealer/pack", "sealer/settlement", "sealer/signature", "sealer/statement", "sealer/terminal", "sealer/verify", "sealer/verify/muniment-verify", "sealer/rate", "sealer/calendar"}, ours)
 		}
 		for _, banned := range []string{"sqlite", "pgx", "clickhouse", "kafka", "fasthttp", "huma", "prometheus", "goose", "kong", "minio", "testify", "parquet", "net/http"} {
 			require.NotContains(t, strings.ToLower(dep), banned)
