@@ -741,6 +741,9 @@ GetSettlementQuery = TypedDict("GetSettlementQuery", {
     "to": 'NotRequired[str]',
     # Only lines in this currency.
     "currency": 'NotRequired[str]',
+    # Only receipts of deliveries under these rights, in lines, totals and unrated; repeat the parameter, or
+    # separate values with commas.
+    "rightId": 'NotRequired[list[str]]',
     # right: lines by right. campaign: each line is repeated for every campaign that the right's scope lists, also
     # if its rule matches another one of them; totals count it once.
     "by": 'NotRequired[Literal["right", "campaign"]]',
@@ -1109,11 +1112,18 @@ class ListPayoutsQuery(TypedDict):
     bom: NotRequired[Literal["true", "false"]]
 
 
-class ListProofPacksQuery(TypedDict):
+ListProofPacksQuery = TypedDict("ListProofPacksQuery", {
+    # The beginning of the period, inclusive: a date or a time, as in bodies. Open when absent.
+    "from": 'NotRequired[str]',
+    # The end of the period, exclusive: a date or a time, as in bodies. Open when absent.
+    "to": 'NotRequired[str]',
+    # Only this pack and those before it.
+    "upTo": 'NotRequired[str]',
     # The most records in the response.
-    limit: NotRequired[int]
+    "limit": 'NotRequired[int]',
     # The nextCursor of the previous response.
-    cursor: NotRequired[str]
+    "cursor": 'NotRequired[str]',
+})
 
 
 ListReceiptsQuery = TypedDict("ListReceiptsQuery", {
@@ -1123,6 +1133,9 @@ ListReceiptsQuery = TypedDict("ListReceiptsQuery", {
     "spatialAnchorId": 'NotRequired[str]',
     # Only receipts of deliveries under this right.
     "rightId": 'NotRequired[str]',
+    # Only receipts whose id ends with these characters, as somebody reads them from a paper: small letters count as
+    # large, I and L as 1, O as 0. Requires from and to, at most 7 days apart.
+    "receiptIdEnd": 'NotRequired[str]',
     # json: a page in the envelope. csv, ndjson, parquet: a file of all receipts, without limit and cursor.
     "format": 'NotRequired[Literal["json", "csv", "ndjson", "parquet"]]',
     # Requires format csv: the file begins with a byte order mark, as spreadsheets need it to read UTF-8.
@@ -1735,7 +1748,7 @@ class NewSettlementRule(TypedDict):
     # Decimal price of one unit, with at most nine fractional digits; with tiers, that of the first units of a
     # month.
     price: str
-    # If several rules fit a receipt, the one with the highest priority rates it; absent: 0.
+    # If several rules fit a receipt, the one with the highest priority rates it.
     priority: NotRequired[int | None]
     # How the rule's amounts are divided: 10,000 basis points in total.
     shares: list[NewSettlementShare]
@@ -2766,7 +2779,7 @@ class SettlementRuleChange(TypedDict):
     # Decimal price of one unit, with at most nine fractional digits; with tiers, that of the first units of a
     # month.
     price: str
-    # If several rules fit a receipt, the one with the highest priority rates it; absent: 0.
+    # If several rules fit a receipt, the one with the highest priority rates it.
     priority: NotRequired[int | None]
     # How the rule's amounts are divided: 10,000 basis points in total.
     shares: list[NewSettlementShare]

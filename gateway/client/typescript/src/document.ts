@@ -2094,7 +2094,8 @@ export interface components {
             price: string;
             /**
              * Format: int64
-             * @description If several rules fit a receipt, the one with the highest priority rates it; absent: 0.
+             * @description If several rules fit a receipt, the one with the highest priority rates it.
+             * @default 0
              */
             priority?: number | null;
             /** @description How the rule's amounts are divided: 10,000 basis points in total. */
@@ -3585,7 +3586,8 @@ export interface components {
             price: string;
             /**
              * Format: int64
-             * @description If several rules fit a receipt, the one with the highest priority rates it; absent: 0.
+             * @description If several rules fit a receipt, the one with the highest priority rates it.
+             * @default 0
              */
             priority?: number | null;
             /** @description How the rule's amounts are divided: 10,000 basis points in total. */
@@ -5624,8 +5626,14 @@ export interface operations {
             query?: {
                 /** @description The nextCursor of the previous response. */
                 cursor?: string;
+                /** @description The beginning of the period, inclusive: a date or a time, as in bodies. Open when absent. */
+                from?: string;
                 /** @description The most records in the response. */
                 limit?: number;
+                /** @description The end of the period, exclusive: a date or a time, as in bodies. Open when absent. */
+                to?: string;
+                /** @description Only this pack and those before it. */
+                upTo?: string;
             };
             header?: never;
             path?: never;
@@ -5762,6 +5770,8 @@ export interface operations {
                 from?: string;
                 /** @description The most records in the response. */
                 limit?: number;
+                /** @description Only receipts whose id ends with these characters, as somebody reads them from a paper: small letters count as large, I and L as 1, O as 0. Requires from and to, at most 7 days apart. */
+                receiptIdEnd?: string;
                 /** @description Only receipts of deliveries under this right. */
                 rightId?: string;
                 /** @description Only receipts of deliveries at this anchor. */
@@ -6053,6 +6063,8 @@ export interface operations {
                 from?: string;
                 /** @description The most records in the response. */
                 limit?: number;
+                /** @description Only receipts of deliveries under these rights, in lines, totals and unrated; repeat the parameter, or separate values with commas. */
+                rightId?: string[];
                 /** @description The end of the period, exclusive: a date or a time, as in bodies. Open when absent. */
                 to?: string;
             };
