@@ -21,7 +21,7 @@ GO_TEST = go test -vet=off -ldflags=-s -p 4 -parallel 8
 # Packages that have goroutines of their own, and share with them what a receipt rests on: RACE=1 has make
 # test watch them for races. What they need is compiled for that once more, in minutes: what keeps no receipt
 # is make race's.
-RACED = ./gateway ./gateway/auth ./gateway/client ./gateway/issue ./gateway/issue/idempotency ./gateway/snapshot ./gateway/upload ./pipeline/edge ./pipeline/segment
+RACED = ./gateway ./gateway/auth ./gateway/client ./gateway/issue ./gateway/issue/idempotency ./gateway/snapshot ./gateway/upload ./pipeline/copies ./pipeline/segment
 # SQLite is C in Go's clothes and used by one connection at a time: watched, it takes three times as long
 # and tells nothing of ours.
 RACE_TEST = CGO_ENABLED=1 go test -vet=off -race -gcflags='modernc.org/...=-race=false' -parallel 8
@@ -192,7 +192,7 @@ endif
 		$(GO_TEST) -count 1 -v -tags httpclients -run '^Test(HTTPClients|SmugglingBehindHAProxy|ClientsInstall)$$' ./bench/service
 
 race: ## race tests of the concurrent packages, and of the workers of control
-	$(RACE_TEST) ./gateway/... ./pipeline ./pipeline/edge ./pipeline/kafka ./pipeline/segment ./control/store ./control/node ./control/signing
+	$(RACE_TEST) ./gateway/... ./pipeline ./pipeline/copies ./pipeline/kafka ./pipeline/segment ./control/store ./control/node ./control/signing
 	$(RACE_TEST) -run '^Test(Job|Worker|Sweep(GoesOn|Without)|GivingUp)' ./control
 
 faults: build ## disks that tear, fill up and fail, and engines and processes that die under load: half an hour (needs root, strace and what stack needs)

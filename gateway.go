@@ -26,7 +26,7 @@ import (
 	"muniment.example/gateway/identity"
 	"muniment.example/gateway/issue"
 	"muniment.example/gateway/snapshot"
-	"muniment.example/pipeline/edge"
+	"muniment.example/pipeline/copies"
 	"muniment.example/pipeline/kafka"
 	"muniment.example/pipeline/segment"
 )
@@ -163,7 +163,7 @@ type nodeLog struct {
 	topic   *kafka.Log
 	spool   *segment.Log
 	promise *kafka.Spooled
-	copies  *edge.Log
+	copies  *copies.Log
 }
 
 func (c *gatewayCmd) openLog(p *process.Process) (l nodeLog, err error) {
@@ -191,7 +191,7 @@ func (c *gatewayCmd) openLog(p *process.Process) (l nodeLog, err error) {
 		return l, errors.Join(err, l.topic.Close())
 	}
 	p.AtEnd(l.promise.Close) // and the topic
-	l.copies, err = edge.Open(edge.Config{
+	l.copies, err = copies.Open(copies.Config{
 		Promise: l.promise, Dir: filepath.Join(c.Data, "copies"), MaxBytes: c.CopyBytes, Logger: p.Logger, Registerer: p.Registry,
 	})
 	if err == nil {

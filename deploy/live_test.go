@@ -28,7 +28,7 @@ import (
 	"muniment.example/gateway/certs"
 	"muniment.example/pipeline"
 	"muniment.example/pipeline/clickhouse"
-	"muniment.example/pipeline/edge"
+	"muniment.example/pipeline/copies"
 	"muniment.example/pipeline/kafka"
 	"muniment.example/pipeline/segment"
 	"muniment.example/pipeline/sqlite"
@@ -145,7 +145,7 @@ func serveScaled(t *testing.T) (admin string) {
 	t.Helper()
 	all, dir := prometheus.NewRegistry(), t.TempDir()
 	_, topic, spooled := openSpooled(t, all, dir, segment.Config{}, kafka.SpoolConfig{})
-	log, err := edge.Open(edge.Config{Promise: spooled, Dir: filepath.Join(dir, "copies"), Registerer: all})
+	log, err := copies.Open(copies.Config{Promise: spooled, Dir: filepath.Join(dir, "copies"), Registerer: all})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, log.Close()) })
 	warehouse, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(dir, "warehouse.db")})

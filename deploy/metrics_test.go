@@ -38,8 +38,8 @@ import (
 	"muniment.example/gateway/snapshot"
 	"muniment.example/pipeline"
 	"muniment.example/pipeline/clickhouse"
+	"muniment.example/pipeline/copies"
 	"muniment.example/pipeline/drift"
-	"muniment.example/pipeline/edge"
 	"muniment.example/pipeline/kafka"
 	"muniment.example/pipeline/segment"
 	"muniment.example/pipeline/sqlite"
@@ -148,7 +148,7 @@ func registered(t *testing.T) shown {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, spooled.Close()) })
 
-	copies, err := edge.Open(edge.Config{Promise: spooled, Dir: filepath.Join(dir, "copies"), Registerer: all})
+	copies, err := copies.Open(copies.Config{Promise: spooled, Dir: filepath.Join(dir, "copies"), Registerer: all})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, copies.Close()) })
 	cert, key := certificate(t, dir)

@@ -21,7 +21,7 @@ import (
 	"muniment.example/gate"
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/issue/issuetest"
-	"muniment.example/pipeline/edge"
+	"muniment.example/pipeline/copies"
 	"muniment.example/pipeline/kafka"
 	"muniment.example/pipeline/segment"
 	"muniment.example/sealer"
@@ -151,7 +151,7 @@ func fullSpool(t *testing.T) (w *world, fault, mend func()) {
 	spool, err := kafka.OpenSpooled(kafka.SpoolConfig{Log: topic, Spool: disk, Mark: filepath.Join(dir, "mark"), AckTimeout: 20 * time.Millisecond, CheckEvery: 100 * time.Millisecond})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, spool.Close()) })
-	log, err := edge.Open(edge.Config{Promise: spool, Dir: filepath.Join(dir, "copies")})
+	log, err := copies.Open(copies.Config{Promise: spool, Dir: filepath.Join(dir, "copies")})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, log.Close()) })
 	w = newWorld(t, func(c *settings) { c.Issue.Log = log })

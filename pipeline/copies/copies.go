@@ -1,4 +1,4 @@
-// Package edge is the log of a node in a process of its own: Kafka or the node's spool
+// Package copies is the log of a node in a process of its own: Kafka or the node's spool
 // makes records durable, and local files keep copies of the newest ones, from which
 // responses to idempotent retries are rendered.
 //
@@ -20,7 +20,7 @@
 //
 // Non-goals: reading what other nodes wrote, and what is older than the copies. The topic
 // has both.
-package edge
+package copies
 
 import (
 	"context"
@@ -85,11 +85,11 @@ func (c *Config) complete() error {
 	}
 	switch {
 	case c.Promise == nil:
-		return errors.New("edge: Promise is missing")
+		return errors.New("copies: Promise is missing")
 	case c.Dir == "":
-		return errors.New("edge: Dir is empty")
+		return errors.New("copies: Dir is empty")
 	case c.SegmentBytes < 0, c.MaxBytes < 2*c.SegmentBytes:
-		return fmt.Errorf("edge: MaxBytes %d does not hold two segments of SegmentBytes %d", c.MaxBytes, c.SegmentBytes)
+		return fmt.Errorf("copies: MaxBytes %d does not hold two segments of SegmentBytes %d", c.MaxBytes, c.SegmentBytes)
 	}
 	return nil
 }
@@ -120,7 +120,7 @@ func Open(cfg Config) (*Log, error) {
 		Help: "Records that are durable, but could not be copied or read back for answers to idempotent retries.",
 	})}
 	if err := pipeline.Register(cfg.Registerer, l.failed); err != nil {
-		return nil, fmt.Errorf("cannot register metrics of the edge log: %w", err)
+		return nil, fmt.Errorf("cannot register metrics of the copies: %w", err)
 	}
 	local := segment.Config{
 		Dir: cfg.Dir, SegmentBytes: cfg.SegmentBytes, MaxBytes: cfg.MaxBytes, Lazy: true, Indexed: true, Now: cfg.Now, Log: cfg.Logger, FS: cfg.FS,

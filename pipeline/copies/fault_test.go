@@ -1,4 +1,4 @@
-package edge
+package copies
 
 import (
 	"bufio"
