@@ -48,7 +48,7 @@ func TestVerifyReceipt(t *testing.T) {
 		code, text, from, to string
 	}{
 		{"signature.invalid", bare, `"dwellMs":`, `"dwellMs":1`},
-		{"format.invalid", bare, `"receipt":`, `"receipts":`},
+		{"format.unknown", bare, `"receipt":`, `"receipts":`},
 		{"format.invalid", bare, `"nonce":`, `"nonces":`},
 		{"format.invalid", bare, `"ed25519"`, `"ed448"`},
 		{"format.invalid", bare, `{"signature"`, `{"signature":1,"signature"`},

@@ -190,11 +190,26 @@ func TestSurfaces(t *testing.T) {
 		expect(kind+", behind something", verify.VerdictUnjudged, root, with(append([]byte("<!doctype html>\n"), text...))...)
 	}
 	keys := "../testdata/good/keys.json"
+	listed, err := os.ReadFile(keys)
+	require.NoError(t, err)
+	var indented bytes.Buffer
+	require.NoError(t, json.Indent(&indented, listed, "", "  "))
+	expect("indented keys", verify.VerdictUnjudged, root, f.put(indented.Bytes()))
+	receipt, err := os.ReadFile("../testdata/good/receipt.json")
+	require.NoError(t, err)
+	for about, change := range map[string][]string{
+		"no signature": {`"signature"`, `"signatures"`}, "no receipt": {`"renderedAt":`, `"at":`, `"spatialAnchorId":`, `"anchor":`, `"spatialPlacementId":`, `"placement":`, `"dwellMs":`, `"ms":`, `"witness":`, `"by":`},
+	} {
+		expect("a receipt with "+about, verify.VerdictUnsound, root, f.put([]byte(strings.NewReplacer(change...).Replace(string(receipt)))), keys)
+	}
 	sums := fmt.Appendf(nil, "%x  a.tgz\n", sha256.Sum256([]byte("a")))
 	for name, text := range map[string]string{
 		"nothing": "", "a page": "<!doctype html><title>Statement</title>", "a PDF": "%PDF-1.7\n", "a table": "receiptId,dwellMs\nrcp_1,8200\n",
 		"another's JSON": `{"checkpoint":{"epoch":3}}`, "another's log": `{"actor":"octocat","action":"push"}`, "a list of receipts": `{"ok":true,"data":{"receipts":[{"receiptId":"rcp_1"}]},"contractVersion":"v1.0"}`,
-		"a refusal": `{"ok":false,"error":"NOT_FOUND","message":"no such receipt"}`, "a zip": "PK\x03\x04\x14\x00\x06\x00\x08\x00\x00\x00\x21\x00", "another's proof": "c2sp.org/tlog-proof@v1\nindex 0\n\ngo.sum database tree\n1\n",
+		"a refusal": `{"ok":false,"error":"NOT_FOUND","message":"no such receipt"}`, "a zip": "PK\x03\x04\x14\x00\x06\x00\x08\x00\x00\x00\x21\x00", "another's receipt": `{"receipt":{"bundle_id":"com.x"},"status":0}`,
+		"where a receipt is": `{"data":{"receipt":"https://example.org/r/1"}}`, "another's signature": `{"payload":"e30","signature":"x"}`,
+		"a signed document": `{"total":1,"signature":{"algorithm":"ES256","keyId":"k1","value":"AA"}}`, "another's receipt, signed": `{"receipt":{"receiptId":"r1","total":1},"signature":"AA"}`,
+		"another's proof": "c2sp.org/tlog-proof@v1\nindex 0\n\ngo.sum database tree\n1\n",
 	} {
 		expect(name, verify.VerdictUnjudged, root, f.put([]byte(text)), keys)
 	}

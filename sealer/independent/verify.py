@@ -1872,16 +1872,25 @@ def read_note(content):
     return Note(note["checkpoint"])
 
 
+RECEIPT_MEMBERS = {"spatialAnchorId", "spatialPlacementId", "renderedAt", "dwellMs", "witness"}  # which no others' receipts have
+
+
 def is_receipt(content):
-    """Whether it is meant to be a receipt: it has one, or a signature, where an answer has them; or is no JSON, as it
-    was cut or altered, and has what only a receipt has."""
+    """Whether it is meant to be a receipt: where an answer has it, there is one with a member of ours, or beside a signature
+    with a keyId; or it is no JSON, as it was cut or altered, and has what only a receipt has. Of several values in a row the
+    first decides."""
+    begins = content.lstrip(b" \t\r\n")
     try:
-        answer = json.loads(content.decode(), object_pairs_hook=unique, parse_constant=no_number, parse_int=float)
+        read = json.JSONDecoder(object_pairs_hook=unique, parse_constant=no_number, parse_int=float)
+        answer, _ = read.raw_decode(begins.decode())
         json.dumps(answer, ensure_ascii=False).encode()  # halves of characters are no JSON
     except (ValueError, RecursionError):
-        return content.lstrip(b" \t\r\n").startswith(b"{") and b'"receipt"' in content and b'"receiptId"' in content
-    places = [answer, answer.get("data")] if isinstance(answer, dict) else []
-    return any(isinstance(place, dict) and {"receipt", "signature"} & place.keys() for place in places)
+        return begins.startswith(b"{") and b'"receipt"' in content and b'"receiptId"' in content
+    members = lambda v: v if isinstance(v, dict) else {}
+    return any(
+        "receipt" in place and "keyId" in members(place.get("signature")) or RECEIPT_MEMBERS & members(place.get("receipt")).keys()
+        for place in (members(answer), members(members(answer).get("data")))
+    )
 
 
 def verify(names, root, listed, bound=BOUND):

@@ -122,7 +122,7 @@ func TestPackAnswer(t *testing.T) {
 		"a version":          {all, strings.TrimSuffix(good, "}") + endOfAnswer, []sealer.Code{FormatInvalid}},
 		"two newlines":       {all, good + "\n\n", []sealer.Code{FormatInvalid}},
 		"a newline, alone":   {all, string(object) + "\n", []sealer.Code{FormatInvalid}},
-		"the pack in data":   {all, startOfAnswer + string(object) + "}", []sealer.Code{FormatInvalid}},
+		"the pack in data":   {all, startOfAnswer + string(object) + "}", []sealer.Code{FormatUnknown}},
 		"a space":            {all, edit(`"data":{`, `"data": {`), []sealer.Code{FormatUnknown}},
 		"a space inside":     {all, edit(`,"verificationKey":`, `, "verificationKey":`), []sealer.Code{FormatInvalid}},
 		"no key":             {all, packAnswer(object, "null"), []sealer.Code{FormatInvalid}},
