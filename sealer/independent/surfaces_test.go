@@ -139,11 +139,29 @@ var evidenceOf = map[string][]string{
 	"statement of payee": {"statement-payee.json", "stated-1.ndjson", "stated-2.ndjson"},
 }
 
+// indented is a text as tools print JSON for people, value by value; nil if it is none.
+func indented(text []byte) (pretty []byte) {
+	for in := json.NewDecoder(bytes.NewReader(text)); ; {
+		var v json.RawMessage
+		switch err := in.Decode(&v); {
+		case err == io.EOF:
+			return pretty
+		case err != nil:
+			return nil
+		}
+		to := bytes.NewBuffer(pretty)
+		if json.Indent(to, v, "", "  ") != nil {
+			return nil
+		}
+		pretty = append(to.Bytes(), '\n')
+	}
+}
+
 // complete are the kinds that need no other file.
 var complete = map[string]bool{"directory": true, "pack": true, "pack as object": true, "sandbox": true, "export": true}
 
 // TestSurfaces: whatever judges a file comes to the same verdict, whether it is sound, altered, cut, another
-// service's, lacks what it needs, or is none of ours.
+// service's, has other line ends, lacks what it needs, or is none of ours.
 func TestSurfaces(t *testing.T) {
 	f := newFolder(t, newService(t, "surfaces")) // whose root is another one
 	const root = "../testdata/root.vkey"
@@ -187,14 +205,21 @@ func TestSurfaces(t *testing.T) {
 		altered[at+3]++ // a year, or a character of a proof
 		expect(kind+", altered", verify.VerdictUnsound, root, with(altered)...)
 		expect(kind+", cut", verify.VerdictUnsound, root, with(text[:len(text)*2/3])...)
+		for about, changed := range map[string][]byte{
+			"with CRLF": bytes.ReplaceAll(text, []byte("\n"), []byte("\r\n")), "with more newlines": append(bytes.Clone(text), "\n\r\n"...), "without the last newline": bytes.TrimRight(text, "\n"),
+		} {
+			expect(kind+", "+about, verify.VerdictSound, root, with(changed)...)
+		}
+		if pretty := indented(text); pretty != nil {
+			want := verify.VerdictUnjudged
+			if strings.HasPrefix(kind, "receipt") { // whose spacing is free
+				want = verify.VerdictSound
+			}
+			expect(kind+", pretty-printed", want, root, with(pretty)...)
+		}
 		expect(kind+", behind something", verify.VerdictUnjudged, root, with(append([]byte("<!doctype html>\n"), text...))...)
 	}
 	keys := "../testdata/good/keys.json"
-	listed, err := os.ReadFile(keys)
-	require.NoError(t, err)
-	var indented bytes.Buffer
-	require.NoError(t, json.Indent(&indented, listed, "", "  "))
-	expect("indented keys", verify.VerdictUnjudged, root, f.put(indented.Bytes()))
 	receipt, err := os.ReadFile("../testdata/good/receipt.json")
 	require.NoError(t, err)
 	for about, change := range map[string][]string{

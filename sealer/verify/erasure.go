@@ -72,7 +72,7 @@ var recordOfErasure = []string{
 // errNoCertificate if the answer has none.
 func readErasure(text string) (string, error) {
 	if !strings.HasPrefix(text, startOfErasure) {
-		return oneNewline(text), nil
+		return text, nil
 	}
 	var r answerReader
 	_, data, err := r.answer([]byte(text), answerVersion)

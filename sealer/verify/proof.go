@@ -103,7 +103,7 @@ func readInclusion(text string) (event []byte, p checkpoint.InclusionProof, err 
 	if text[0] == '{' {
 		return checkpoint.ParseProvenEvent(unwrap(text))
 	}
-	p, err = checkpoint.ParseInclusionProof(oneNewline(text))
+	p, err = checkpoint.ParseInclusionProof(text)
 	return nil, p, err
 }
 

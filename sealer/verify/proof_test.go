@@ -188,7 +188,7 @@ func TestProofsThatProveNothing(t *testing.T) {
 }
 
 func reversed(t *testing.T, text []byte) []byte {
-	p, err := checkpoint.ParseConsistencyProof([]byte(unwrap(string(text))))
+	p, err := checkpoint.ParseConsistencyProof([]byte(unwrap(strings.TrimSuffix(string(text), "\n"))))
 	require.NoError(t, err)
 	p.From, p.To = p.To, p.From
 	return p.Append(nil)
