@@ -107,7 +107,7 @@ func readErasure(text string) (string, error) {
 // verify judges a certificate, once all files that may hold its tombstone are judged.
 func (e *erasureFile) verify(v *verification) {
 	if v.trust.newer == nil {
-		e.noDirectory()
+		e.noDirectory(v.trust)
 		return
 	}
 	key, code := e.signedBy(v.trust.newer)

@@ -30,6 +30,8 @@ type trust struct {
 	text  []byte
 	read  *keydir.Directory
 	fault error
+	// foreign is set once one was of another root key.
+	foreign bool
 	// signatures checks those of receipts; nil: each by itself.
 	signatures *signature.Checker
 }
@@ -115,6 +117,7 @@ func (t *trust) learn(text []byte) {
 		return
 	}
 	t.read, t.fault = keydir.Verify(text, t.root)
+	t.foreign = t.foreign || errors.Is(t.fault, keydir.ErrOtherRoot)
 	if t.fault == nil && (t.newer == nil || t.read.Outranks(t.newer)) {
 		t.newer = t.read
 	}

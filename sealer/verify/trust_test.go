@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"slices"
 	"strings"
@@ -239,6 +240,17 @@ func TestLineEndsBehindADirectory(t *testing.T) {
 		o.Files = []string{keys}
 		f.run(ExitSound, o)
 	}
+}
+
+// TestForeignDirectoryIsNamed: who gives the keys of another service than the root's reads that they are not used.
+func TestForeignDirectoryIsNamed(t *testing.T) {
+	f := newFolder(t)
+	_, other := sealertest.RootKey(t, "another.example")
+	keys, receipt := f.write("keys", f.w.Directory()), f.write("receipt", answer(t, f.w.Run(2)[1]))
+	var out bytes.Buffer
+	require.Equal(t, ExitUnjudged, Files(t.Context(), Options{Root: other, Files: []string{receipt, keys}}, &out))
+	require.Contains(t, out.String(), "key.unknown           the key directory at hand is not used, as it is of a service with another root key")
+	require.NotContains(t, out.String(), giveDirectory)
 }
 
 // TestWeakAnchors: a key with which anybody can sign is no anchor. What such keys are is tested

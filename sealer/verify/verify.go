@@ -214,7 +214,7 @@ func (v *verification) judge(f *FileReport, r *signedReceipt) {
 	switch {
 	case r == nil:
 	case v.trust.newer == nil:
-		f.noDirectory()
+		f.noDirectory(v.trust)
 	default:
 		f.add(r.verify(v.trust.newer, v.wanted[r.receipt.ReceiptID])...)
 		if v.entries && f.ok() && !f.has(InclusionOK) {
