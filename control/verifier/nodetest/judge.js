@@ -1,5 +1,5 @@
 // Judges as the page does, for tests: the standard input is {"root":…,"published":BASE64|null,"files":{NAME: BASE64}} as JSON, the
-// output the verdict, its codes and what it rests on. The page's worker is a stand-in that runs the same program here.
+// output is the report. The page's worker is a stand-in that runs the same program here.
 
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
@@ -24,4 +24,4 @@ const keysAt = async (path) => {
   return path === '/.well-known/muniment/keys.json' ? bytes(published) : null;
 };
 const report = await judge(Object.entries(files).map(([name, text]) => [name, bytes(text)]), root, keysAt);
-console.log(JSON.stringify({ verdict: report.verdict, anchor: report.anchor, codes: report.files.map((f) => f.verdicts.map((v) => v.code)) }));
+console.log(JSON.stringify(report));

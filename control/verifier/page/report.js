@@ -86,7 +86,7 @@ export function reportOf(report, sums, root) {
   return [
     h('div', { class: `outcome ${mood}` }, h('div', { class: 'verdict' },
       h('span', { class: `mark ${mood === 'open' ? 'warn' : mood}`, 'aria-hidden': 'true' }, sign),
-      h('div', null, h('h2', null, title), h('p', null, report.summary || report.message), report.summary === '' && h('p', null, 'What to do: copy the root key whole into the field above, as the operator gave it to you.'), report.files.length > 0 && h('p', null, anchors[report.anchor])))),
+      h('div', null, h('h2', null, title), h('p', null, report.summary || report.message), report.summary === '' && h('p', null, `What to do: ${report.next}.`), report.files.length > 0 && h('p', null, anchors[report.anchor])))),
     h('p', { class: 'buttons' }, h('button', { type: 'button', onclick: () => print() }, 'Print as a certificate')),
     report.files.map((f) => fileOf(f, sums)),
     h('p', { class: 'status' }, `Judged on ${new Date().toISOString().slice(0, 16).replace('T', ' at ')} UTC by muniment-verify in a browser at ${location.origin}.`, root !== '' && ` Root key: ${root}`),
