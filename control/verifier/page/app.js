@@ -128,6 +128,6 @@ for (const name of ['dragover', 'dragleave', 'drop']) {
   });
 }
 put('anchor', h('div', { id: 'offered' }), h('details', null, h('summary', null, 'Trust a root key instead of this service'),
-  field('Root key', root, 'From the operator, over a channel that you trust. Of its file, root.vkey, among the files you are asked.')));
+  field('Root key', root, 'From the operator, over a channel that you trust. If its file, root.vkey, is among the files, you are asked whether it is theirs.')));
 addEventListener('hashchange', linked);
 await linked();
