@@ -6,8 +6,8 @@
 //
 //   - A receipt belongs to one event of one tenant: under another right, tenant or
 //     event it is refused.
-//   - Signatures and hashes cover every byte of a proof pack: if one changes, verification fails.
-//   - A value has one encoding. Readers accept exactly what writers write.
+//   - Signatures and hashes cover every byte of a proof pack but its line ends: if one changes, verification fails.
+//   - A value has one encoding. Readers accept exactly what writers write, and a verifier other line ends besides.
 //   - Totals and amounts are recomputed from the entries, never trusted.
 //   - Personal data is not hashed, so erasing it breaks no proof.
 //
@@ -35,6 +35,9 @@
 //   - n is a whole number of 0 to 2^53; only dwellMs may have a fraction.
 //   - A file that is neither a pack nor an export has at most 2^24 bytes, a pack as an object
 //     at most 2^28. A longer one is refused, not cut off.
+//   - Programs change line ends, which say nothing. So a verifier takes a file of any kind, before it compares or hashes
+//     anything, with a newline for each CRLF, and at its end without newlines if it begins with { and is no pack as a bundle,
+//     export or statement, and else with one. No other white space is passed over, but in receipts and lists of keys.
 //   - No string is empty, except correlationId and spatialPlacementId.
 //   - A signature is {"algorithm":"ed25519","keyId":…,"value":…}. It is Ed25519 of
 //     RFC 8032 over the named bytes themselves, not over a hash of them.
@@ -172,8 +175,7 @@
 //	NOTAFTER
 //
 // whose window, NOTBEFORE ≤ moment < NOTAFTER, is not empty and holds issuedAt. No key
-// is listed twice. A directory in a file of its own may end with a newline. The root
-// key, a C2SP vkey, is the one thing that a verifier must be given.
+// is listed twice. The root key, a C2SP vkey, is the one thing that a verifier must be given.
 //
 // If several directories under the root key are given, one decides about all keys:
 // that of the delegation with the latest NOTBEFORE, and of one delegation that with
@@ -228,7 +230,7 @@
 //	{"ok":true,"data":{"pack":{"entries":…},"verificationKey":{"keyId":…,"algorithm":"ed25519","publicKey":…,
 //	 "notBefore":…,"notAfter":…|null,"revokedAt":…|null,"purpose":…}}}
 //
-// Response and data are the same file, and a newline may follow. The key in it is never
+// Response and data are the same file. The key in it is never
 // trusted: it must be that of signingKeyId, and agree with the trusted keys. Only notAfter and
 // revokedAt may be null on one side, as one may be newer; a moment in the response counts
 // against the key as if the trusted keys had it.
@@ -525,8 +527,7 @@
 // event is judged at the time of the first checkpoint that covers it.
 //
 // A proof may be given as the HTTP response, {"ok":true,"data":…,"contractVersion":"v1.0"}, or
-// as its data, and a checkpoint also as the response whose data is {"checkpoint":CHECKPOINT}. A
-// newline may follow.
+// as its data, and a checkpoint also as the response whose data is {"checkpoint":CHECKPOINT}.
 //
 // Files that are verified together prove each other: a root that a sound file holds,
 // or that follows from its entries, vouches for a checkpoint of a revoked key; two

@@ -348,7 +348,7 @@ func TestTenantConsoleAtOtherTenants(t *testing.T) {
 }
 
 // TestTenantConsoleSignsInByLink: a mailed link is spent by its button alone, once, and leads to the page that was wanted;
-// no page says whose an address is, and no log has the address or the link.
+// its page says whose it is, no other page whose an address is, and no log has the address or the link.
 func TestTenantConsoleSignsInByLink(t *testing.T) {
 	t.Parallel()
 	s := systemtest.NewService(t)
@@ -378,6 +378,7 @@ func TestTenantConsoleSignsInByLink(t *testing.T) {
 		require.Len(t, forms.FindAllString(text, -1), 1)
 		require.Equal(t, 1, strings.Count(text, "<button"))
 		require.NotContains(t, text, `name="key"`)
+		require.Contains(t, text, "It signs in <b>"+email+"</b>, a member of <b>org_")
 	}
 	_, _, text = b.send("GET", "/console/sign-in?token="+token, nil)
 	require.Contains(t, text, `name="next" value="/console/money?x=1"`, "the mail does not say where the member wanted to go")

@@ -17,9 +17,11 @@ const nextCookie = "muniment_next"
 
 // signIn is the page on which a session begins.
 type signIn struct {
-	Next    string
-	Again   bool   // for something that asks again
-	Token   string // of a mailed link: the page has one button, and nothing else
+	Next  string
+	Again bool   // for something that asks again
+	Token string // of a mailed link: the page has one button, and nothing else
+	// Member is whom the link signs in; nil for nobody.
+	Member  *member.Member
 	Email   string // as it was written
 	Problem *problem
 	Of      string // the field that the problem is about: email, key, token or provider
@@ -36,7 +38,11 @@ func showSignIn(p *page) error {
 	if token := asked.Get("token"); token != "" {
 		next := cmp.Or(asked.Get("next"), p.keptNext())
 		p.w.Header().Set("Referrer-Policy", "no-referrer")
-		p.render("signin", signIn{Next: member.Next(next), Token: token})
+		whose, err := p.s.cfg.Members.OfLink(p.r.Context(), token)
+		if err != nil {
+			return err
+		}
+		p.render("signin", signIn{Next: member.Next(next), Token: token, Member: whose})
 		return nil
 	}
 	if p.Session != nil && asked.Get("again") == "" && asked.Get("done") == "" {

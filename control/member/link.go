@@ -171,6 +171,19 @@ func (s *Service) invitation(to *Member) mailer.Mail {
 // errLink is the answer to every token that is not good, whatever is known of it.
 var errLink error = &api.Error{Code: api.AuthInvalid, Message: "this link was used, has expired or is not complete: have another one mailed to you"}
 
+// OfLink is the member whom a link would sign in; nil if it signs nobody in. It changes nothing.
+func (s *Service) OfLink(ctx context.Context, token string) (*Member, error) {
+	id, err := memberOf(ctx, s.db.Read(), token, s.db.Now())
+	if err != nil || id == nil {
+		return nil, err
+	}
+	m, err := findAny(ctx, s.db.Read(), *id)
+	if store.IsNone(err) || err == nil && (m.State == Removed || m.erased()) {
+		return nil, nil // removed or erased meanwhile
+	}
+	return m, err
+}
+
 // SignInByLink exchanges the token of a link for a session, which ends the one of the request, and all other links of
 // the member. Of any number of callers with one token, one gets a session. A token that is not good is AUTH_INVALID, and
 // one answer whatever is wrong with it.

@@ -293,6 +293,12 @@ func TestLinkIsUsedOnce(t *testing.T) {
 	second := h.link(ada)
 	require.NotEqual(t, first, second)
 	require.Zero(t, h.count("member_links WHERE token_hash = '"+second+"'"), "only its hash is kept")
+	whose := func(token string) *Member {
+		m, err := h.OfLink(t.Context(), token)
+		require.NoError(t, err)
+		return m
+	}
+	require.Equal(t, ada.ID, whose(second).ID, "who opens it reads whose it is, and spends nothing")
 	var mu sync.Mutex
 	var won []*http.Cookie
 	var all sync.WaitGroup
@@ -321,6 +327,7 @@ func TestLinkIsUsedOnce(t *testing.T) {
 	for _, bad := range []string{first, second, "", "x", won[0].Value} {
 		_, err := h.SignInByLink(request("POST", public+SignInPath), bad)
 		require.Equal(t, errLink, err)
+		require.Nil(t, whose(bad))
 	}
 	h.clock.Advance(time.Minute) // for more requests
 	late := h.link(ada)

@@ -11,8 +11,9 @@
 // A payee's link leads here with #payee=TOKEN: the page loads the proof of what is due from this service, by the token,
 // which it takes out of the address bar, and judges it as if it had been dropped (control/payeelink).
 //
-// The trust anchor is the root key, if the reader has it. Without it the keys are this service's own word, and the page
-// says so.
+// The trust anchor is the root key, if the reader has it. This service's newest keys count beside those in the files then, if
+// they are under that root: a key may have been revoked since. A root key among the files is used once the reader says that it
+// is the operator's. Without a root key the keys are this service's own word, and the page says so.
 //
 // make build compiles the program into the folder program, before this package embeds it. A binary that was built
 // without it has no such page: /verify then answers 404, and says which program to use instead.

@@ -32,7 +32,7 @@ type Trust struct{ directory *keydir.Directory }
 // key, a C2SP vkey that was got on another way than the directory. An empty root takes the directory
 // on trust, wherever it is from: a weaker ground.
 func NewTrust(root string, directory []byte) (*Trust, error) {
-	text := bytes.TrimSuffix(directory, []byte("\n"))
+	text := bytes.TrimRight(directory, "\r\n")
 	var d *keydir.Directory
 	var err error
 	if root == "" {

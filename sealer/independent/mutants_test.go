@@ -60,6 +60,11 @@ func (s *service) spoil(text []byte) []byte {
 	return spoilt
 }
 
+// withoutLineEnds is a text by which one is told apart from what programs make of its line ends, which is no fault.
+func withoutLineEnds(text []byte) []byte {
+	return bytes.TrimRight(bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n")), "\n")
+}
+
 // notID spoils the form of an id.
 func notID(s *service, id string) string {
 	return []string{

@@ -139,11 +139,29 @@ var evidenceOf = map[string][]string{
 	"statement of payee": {"statement-payee.json", "stated-1.ndjson", "stated-2.ndjson"},
 }
 
+// indented is a text as tools print JSON for people, value by value; nil if it is none.
+func indented(text []byte) (pretty []byte) {
+	for in := json.NewDecoder(bytes.NewReader(text)); ; {
+		var v json.RawMessage
+		switch err := in.Decode(&v); {
+		case err == io.EOF:
+			return pretty
+		case err != nil:
+			return nil
+		}
+		to := bytes.NewBuffer(pretty)
+		if json.Indent(to, v, "", "  ") != nil {
+			return nil
+		}
+		pretty = append(to.Bytes(), '\n')
+	}
+}
+
 // complete are the kinds that need no other file.
 var complete = map[string]bool{"directory": true, "pack": true, "pack as object": true, "sandbox": true, "export": true}
 
 // TestSurfaces: whatever judges a file comes to the same verdict, whether it is sound, altered, cut, another
-// service's, lacks what it needs, or is none of ours.
+// service's, has other line ends, lacks what it needs, or is none of ours.
 func TestSurfaces(t *testing.T) {
 	f := newFolder(t, newService(t, "surfaces")) // whose root is another one
 	const root = "../testdata/root.vkey"
@@ -187,14 +205,36 @@ func TestSurfaces(t *testing.T) {
 		altered[at+3]++ // a year, or a character of a proof
 		expect(kind+", altered", verify.VerdictUnsound, root, with(altered)...)
 		expect(kind+", cut", verify.VerdictUnsound, root, with(text[:len(text)*2/3])...)
+		for about, changed := range map[string][]byte{
+			"with CRLF": bytes.ReplaceAll(text, []byte("\n"), []byte("\r\n")), "with more newlines": append(bytes.Clone(text), "\n\r\n"...), "without the last newline": bytes.TrimRight(text, "\n"),
+		} {
+			expect(kind+", "+about, verify.VerdictSound, root, with(changed)...)
+		}
+		if pretty := indented(text); pretty != nil {
+			want := verify.VerdictUnjudged
+			if strings.HasPrefix(kind, "receipt") { // whose spacing is free
+				want = verify.VerdictSound
+			}
+			expect(kind+", pretty-printed", want, root, with(pretty)...)
+		}
 		expect(kind+", behind something", verify.VerdictUnjudged, root, with(append([]byte("<!doctype html>\n"), text...))...)
 	}
 	keys := "../testdata/good/keys.json"
+	receipt, err := os.ReadFile("../testdata/good/receipt.json")
+	require.NoError(t, err)
+	for about, change := range map[string][]string{
+		"no signature": {`"signature"`, `"signatures"`}, "no receipt": {`"renderedAt":`, `"at":`, `"spatialAnchorId":`, `"anchor":`, `"spatialPlacementId":`, `"placement":`, `"dwellMs":`, `"ms":`, `"witness":`, `"by":`},
+	} {
+		expect("a receipt with "+about, verify.VerdictUnsound, root, f.put([]byte(strings.NewReplacer(change...).Replace(string(receipt)))), keys)
+	}
 	sums := fmt.Appendf(nil, "%x  a.tgz\n", sha256.Sum256([]byte("a")))
 	for name, text := range map[string]string{
 		"nothing": "", "a page": "<!doctype html><title>Statement</title>", "a PDF": "%PDF-1.7\n", "a table": "receiptId,dwellMs\nrcp_1,8200\n",
 		"another's JSON": `{"checkpoint":{"epoch":3}}`, "another's log": `{"actor":"octocat","action":"push"}`, "a list of receipts": `{"ok":true,"data":{"receipts":[{"receiptId":"rcp_1"}]},"contractVersion":"v1.0"}`,
-		"a refusal": `{"ok":false,"error":"NOT_FOUND","message":"no such receipt"}`, "a zip": "PK\x03\x04\x14\x00\x06\x00\x08\x00\x00\x00\x21\x00", "another's proof": "c2sp.org/tlog-proof@v1\nindex 0\n\ngo.sum database tree\n1\n",
+		"a refusal": `{"ok":false,"error":"NOT_FOUND","message":"no such receipt"}`, "a zip": "PK\x03\x04\x14\x00\x06\x00\x08\x00\x00\x00\x21\x00", "another's receipt": `{"receipt":{"bundle_id":"com.x"},"status":0}`,
+		"where a receipt is": `{"data":{"receipt":"https://example.org/r/1"}}`, "another's signature": `{"payload":"e30","signature":"x"}`,
+		"a signed document": `{"total":1,"signature":{"algorithm":"ES256","keyId":"k1","value":"AA"}}`, "another's receipt, signed": `{"receipt":{"receiptId":"r1","total":1},"signature":"AA"}`,
+		"another's proof": "c2sp.org/tlog-proof@v1\nindex 0\n\ngo.sum database tree\n1\n",
 	} {
 		expect(name, verify.VerdictUnjudged, root, f.put([]byte(text)), keys)
 	}

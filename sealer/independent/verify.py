@@ -361,7 +361,7 @@ def listed_keys(content):
     """The keys of a list that is trusted: a directory, {keys, issuedAt, snapshotId}, or the
     answer of the sandbox whose data that is. An error names its place."""
     if content.startswith(b'{"delegation":'):
-        directory = parse(content.removesuffix(b"\n"))
+        directory = parse(content.rstrip(b"\r\n"))
         need(fits(directory, DIRECTORY))
         return check_directory(directory, None)[1]
     listed, at = json.loads(content.decode(), object_pairs_hook=unique), ""
@@ -694,8 +694,8 @@ FULL = 100_000  # the most entries of a pack
 
 def answered(content):
     """The pack and the key of an answer of the sandbox, or of its data. What it is spelt
-    like is fixed, but for a newline behind."""
-    data = content.removesuffix(b"\n")
+    like is fixed."""
+    data = content
     if data.startswith(b'{"ok":true,"data":'):
         need(data.endswith(b"}"))
         data = data[len(b'{"ok":true,"data":') : -1]
@@ -707,13 +707,38 @@ def answered(content):
     return m[1], key
 
 
+LINES = (b'{"checkpoint":"', b'{"after":[', b'{"adjustments":[')  # how files begin that are lines, and begin as an object does
+
+
+def plain(content):
+    """A file as it was before a program changed its line ends: they are newlines, with one at the end of a file of lines, and
+    none at the end of others."""
+    content = content.replace(b"\r\n", b"\n").rstrip(b"\n")
+    return content + b"\n" * (content.startswith(LINES) or not content.startswith(b"{"))
+
+
+def plain_lines(file):
+    """The lines of such a file."""
+    blank = 0
+    for line in file:
+        line = line[:-1].removesuffix(b"\r") if line.endswith(b"\n") else line
+        if line:
+            for _ in range(blank):
+                yield b""
+            blank = 0
+            yield line
+        else:
+            blank += 1
+
+
 def bundled(name):
     """The entries of a bundle, between its header and its signature."""
     with open(name, "rb") as file:
-        file.readline()
-        entry = file.readline()
-        for behind in file:
-            yield entry[:-1]
+        lines = plain_lines(file)
+        next(lines)
+        entry = next(lines)
+        for behind in lines:
+            yield entry
             entry = behind
 
 
@@ -724,7 +749,7 @@ class Pack:
     def __init__(self, file):
         self.beside = None  # the key that the sandbox answers with
         if not file.peek(16).startswith(b'{"checkpoint":'):
-            content = file.read(2**28 + 1)
+            content = plain(file.read())
             need(len(content) <= 2**28)
             if not content.startswith(b'{"entries":'):
                 content, self.beside = answered(content)
@@ -733,11 +758,12 @@ class Pack:
             self.header, entries = pack["header"], [entry.encode() for entry in pack["entries"]]
             self.texts, count = lambda: iter(entries), len(entries)
         else:
-            self.header, self.texts, count = parse(file.readline().removesuffix(b"\n")), lambda: bundled(file.name), -1
-            for last in file:
+            lines = plain_lines(file)
+            self.header, self.texts, count = parse(next(lines)), lambda: bundled(file.name), -1
+            for last in lines:
                 count += 1
-            need(count >= 0 and last.endswith(b"\n"))
-            pack = parse(last[:-1])
+            need(count >= 0)
+            pack = parse(last)
             need(fits(self.header, HEADER) and fits(pack, {"signature": SIGNATURE}))
         h, self.signature = self.header, pack["signature"]
         self.tenant, self.first, self.end, self.previous = h["tenantId"], h["firstIndex"], h["treeSize"], h["previous"]
@@ -1434,7 +1460,7 @@ def order(all, more):
 
 class Directory:
     def __init__(self, content):
-        directory = parse(content.removesuffix(b"\n"))
+        directory = parse(content)
         need(fits(directory, DIRECTORY))
         self.header = {"directory": directory}
 
@@ -1735,7 +1761,7 @@ class Erasure:
     """That what is known of a person was erased, up to a moment."""
 
     def __init__(self, content):
-        note, beside = (self.answered(content) if content.startswith(ERASED_ANSWER) else (re.sub("\n\n$", "\n", content.decode()), {}))
+        note, beside = (self.answered(content) if content.startswith(ERASED_ANSWER) else (content.decode(), {}))
         said, self.signatures = open_note(note)
         title, body, end = said.split("\n")
         self.text, self.said, self.unproven = said, parse(body.encode()), []
@@ -1825,7 +1851,8 @@ def read(name):
     with open(name, "rb") as f:
         if f.peek(64).startswith(PACKS):
             return Pack(f)
-        content = f.read()
+        given = f.read()
+    content = plain(given)
     if content.startswith(EXPORTS):
         return Export(content)
     if content.startswith(b'{"delegation":"muniment/'):
@@ -1833,9 +1860,9 @@ def read(name):
     elif content.startswith((b"muniment/erasure.v1", ERASED_ANSWER)):
         kind = Erasure
     elif content.startswith(b"muniment/"):
-        kind = lambda content: Note(re.sub("\n\n$", "\n", content.decode()))
+        kind = lambda content: Note(content.decode())
     elif content.startswith(b"c2sp.org/tlog-proof@v1\n") and b"\n\nmuniment/" in content:
-        kind = lambda content: Proof(None, re.sub("\n\n$", "\n", content.decode()))
+        kind = lambda content: Proof(None, content.decode())
     elif content.startswith(b'{"actor":{"id":"'):
         kind = lambda content: Event(unwrapped(content))
     elif content.startswith(PROOFS) and not is_receipt(content):  # a receipt may have its event first
@@ -1847,6 +1874,7 @@ def read(name):
     elif content.startswith(STATEMENTS):
         kind = Statement
     else:
+        content = given
         need(len(content) <= LARGEST, "format.unknown")
         need(not RELEASE.match(content), "format.release")
         need(is_receipt(content), "format.unknown")
@@ -1856,8 +1884,8 @@ def read(name):
 
 
 def unwrapped(content):
-    answer = content.removesuffix(b"\n")
-    return ANSWER.fullmatch(answer)[1] if ANSWER.fullmatch(answer) else answer
+    answer = ANSWER.fullmatch(content)
+    return answer[1] if answer else content
 
 
 def read_proof(content):
@@ -1872,16 +1900,25 @@ def read_note(content):
     return Note(note["checkpoint"])
 
 
+RECEIPT_MEMBERS = {"spatialAnchorId", "spatialPlacementId", "renderedAt", "dwellMs", "witness"}  # which no others' receipts have
+
+
 def is_receipt(content):
-    """Whether it is meant to be a receipt: it has one, or a signature, where an answer has them; or is no JSON, as it
-    was cut or altered, and has what only a receipt has."""
+    """Whether it is meant to be a receipt: where an answer has it, there is one with a member of ours, or beside a signature
+    with a keyId; or it is no JSON, as it was cut or altered, and has what only a receipt has. Of several values in a row the
+    first decides."""
+    begins = content.lstrip(b" \t\r\n")
     try:
-        answer = json.loads(content.decode(), object_pairs_hook=unique, parse_constant=no_number, parse_int=float)
+        read = json.JSONDecoder(object_pairs_hook=unique, parse_constant=no_number, parse_int=float)
+        answer, _ = read.raw_decode(begins.decode())
         json.dumps(answer, ensure_ascii=False).encode()  # halves of characters are no JSON
     except (ValueError, RecursionError):
-        return content.lstrip(b" \t\r\n").startswith(b"{") and b'"receipt"' in content and b'"receiptId"' in content
-    places = [answer, answer.get("data")] if isinstance(answer, dict) else []
-    return any(isinstance(place, dict) and {"receipt", "signature"} & place.keys() for place in places)
+        return begins.startswith(b"{") and b'"receipt"' in content and b'"receiptId"' in content
+    members = lambda v: v if isinstance(v, dict) else {}
+    return any(
+        "receipt" in place and "keyId" in members(place.get("signature")) or RECEIPT_MEMBERS & members(place.get("receipt")).keys()
+        for place in (members(answer), members(members(answer).get("data")))
+    )
 
 
 def verify(names, root, listed, bound=BOUND):

@@ -193,10 +193,8 @@ const (
 	endOfAnswer   = `,"contractVersion":"v1.0"}`
 )
 
-// unwrap returns the data of an HTTP answer, or a text that is no answer as it is, without the
-// newline that a service or a tool adds.
+// unwrap returns the data of an HTTP answer, or a text that is no answer as it is.
 func unwrap(text string) string {
-	text = strings.TrimSuffix(text, "\n")
 	if data, ok := strings.CutPrefix(text, startOfAnswer); ok {
 		if data, ok = strings.CutSuffix(data, endOfAnswer); ok {
 			return data
@@ -205,19 +203,10 @@ func unwrap(text string) string {
 	return text
 }
 
-// oneNewline removes a second newline at the end of a text: tools that write a string to a
-// file add one.
-func oneNewline(text string) string {
-	if strings.HasSuffix(text, "\n\n") {
-		return text[:len(text)-1]
-	}
-	return text
-}
-
 // readNote reads a signed note: its text, or the HTTP answer {"checkpoint":NOTE}.
 func readNote(text string) (string, error) {
 	if !strings.HasPrefix(text, startOfAnswer) {
-		return oneNewline(text), nil
+		return text, nil
 	}
 	return checkpoint.ParseNote(unwrap(text))
 }

@@ -29,7 +29,7 @@ func (v *verification) openPack(f *FileReport) *packFile {
 		return p // log opens it again, and reports this
 	}
 	defer file.Close()
-	if r, err := pack.Read(file); err == nil {
+	if r, err := pack.Read(&lineEnds{in: file}); err == nil {
 		p.header = *r.Header()
 		_ = v.names.Add(p.header.Rules()) // a verdict says of a rule that it can't be read
 		v.trust.learn(p.header.Directory) // the verdict comes with the pack's others

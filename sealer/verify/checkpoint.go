@@ -224,13 +224,13 @@ func lastCheckpoint(f *FileReport) (string, error) {
 	}
 	defer file.Close()
 	if f.Kind == kindPack {
-		p, err := pack.Read(file)
+		p, err := pack.Read(&lineEnds{in: file})
 		if err != nil {
 			return "", err
 		}
 		return p.Header().Checkpoint, nil
 	}
-	e, err := pack.ReadExport(file)
+	e, err := pack.ReadExport(&lineEnds{in: file})
 	if err != nil {
 		return "", err
 	}

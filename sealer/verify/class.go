@@ -43,7 +43,7 @@ type classification struct {
 
 // What to do about codes that can't be judged.
 const (
-	giveDirectory   = "give the service's newest /.well-known/muniment/keys.json as a further file or by --keys; if it does not list the key either, the evidence is not this service's"
+	giveDirectory   = "add the service's newest keys.json, which it publishes at /.well-known/muniment/keys.json, to the files; if it does not list the key either, the evidence is not this service's"
 	giveAnchor      = "verify it with the root key of the service that made it"
 	giveEarlierPack = "give a pack or a proof that was sealed before the revocation"
 	givePacks       = "give the packs in between, or a consistency proof from the checkpoint on"
@@ -64,7 +64,7 @@ var classes = map[sealer.Code]classification{
 	FormatUnknown:       {unjudged, "give a file as the service returns it, unchanged"},
 	FormatRelease:       {unjudged, "run muniment-verify --root RELEASE_KEY " + SignedReleaseSums + " in the folder of the release, with the key of whoever made it"},
 	DirectoryForeign:    {unjudged, giveAnchor},
-	DirectoryExpired:    {unjudged, "give the service's newest /.well-known/muniment/keys.json"},
+	DirectoryExpired:    {unjudged, "add the service's newest keys.json, which it publishes at /.well-known/muniment/keys.json, to the files"},
 	DirectoryRevoked:    {unjudged, "leave it out: the newer directory decides"},
 	sealer.KeyUnknown:   {unjudged, giveDirectory},
 	sealer.KeyRevoked:   {unjudged, giveEarlierPack},

@@ -28,10 +28,11 @@
 // anchor may still show to be sound can't be judged, so nothing that is merely missing makes a forgery out of
 // genuine evidence. Neither proves anything about other files.
 //
-//   - A file is of a kind by its beginning, which nobody else's files have; a receipt by its members receipt or
-//     signature, where an answer has them, or, if it is no JSON, by "receipt" and "receiptId" in it. What is of a kind and not
-//     in its canonical form was cut or altered (format.invalid). All else may be anybody's, such as a page,
-//     a list, or a response in another form (format.unknown).
+//   - A file is of a kind by its beginning, which nobody else's files have. It is a receipt if it has, where an answer has it,
+//     a receipt with one of the members spatialAnchorId, spatialPlacementId, renderedAt, dwellMs and witness, or any beside a
+//     signature with a keyId; or, if it is no JSON, by "receipt" and "receiptId" in it; of several values in a row the
+//     first decides. What is of a kind and not in its canonical form was cut or altered (format.invalid). All else may be
+//     anybody's, such as a page, a list, or a response in another form (format.unknown).
 //   - A key that the directory does not list may be another service's, or newer (key.unknown). But a directory keeps all
 //     keys: if the directory in a file lists the file's key, and the newer one of the same root that decides does not, or if a signed
 //     pack or export under a root key holds a receipt of a key that is not listed, they contradict each other (key.mismatch).

@@ -93,7 +93,7 @@ func (c *dsarCheck) verify(ctx context.Context, v *verification) {
 		return
 	}
 	if v.trust.newer == nil {
-		c.noDirectory()
+		c.noDirectory(v.trust)
 		return
 	}
 	createdAt, _ := canonical.ParseTime(c.manifest.CreatedAt) // it was read before

@@ -72,7 +72,7 @@ var recordOfErasure = []string{
 // errNoCertificate if the answer has none.
 func readErasure(text string) (string, error) {
 	if !strings.HasPrefix(text, startOfErasure) {
-		return oneNewline(text), nil
+		return text, nil
 	}
 	var r answerReader
 	_, data, err := r.answer([]byte(text), answerVersion)
@@ -107,7 +107,7 @@ func readErasure(text string) (string, error) {
 // verify judges a certificate, once all files that may hold its tombstone are judged.
 func (e *erasureFile) verify(v *verification) {
 	if v.trust.newer == nil {
-		e.noDirectory()
+		e.noDirectory(v.trust)
 		return
 	}
 	key, code := e.signedBy(v.trust.newer)

@@ -35,7 +35,7 @@ func (e *exportCheck) open(v *verification) error {
 	}
 	defer file.Close()
 	in := &source{Reader: file}
-	r, err := pack.ReadExport(in)
+	r, err := pack.ReadExport(&lineEnds{in: in})
 	if in.err != nil {
 		e.unreadable(in.err)
 	}
@@ -140,7 +140,7 @@ func (e *exportCheck) trustHeads(v *verification) bool {
 
 // form checks that an export, whose entries can't be judged, has its form.
 func (e *exportCheck) form(ctx context.Context, _ *verification, file io.Reader) error {
-	r, err := pack.ReadExport(file)
+	r, err := pack.ReadExport(&lineEnds{in: file})
 	for err == nil {
 		if _, err = r.Next(); err == nil {
 			err = ctx.Err()
@@ -160,7 +160,7 @@ func (e *exportCheck) run(ctx context.Context, v *verification, file io.Reader) 
 		e.say(FormatInvalid, "%v", err)
 		return nil
 	}
-	r, err := pack.ReadExport(file)
+	r, err := pack.ReadExport(&lineEnds{in: file})
 	if err != nil {
 		return err
 	}

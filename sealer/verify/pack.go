@@ -70,7 +70,7 @@ func (c *packCheck) failed() bool {
 // verdicts. Receipts are checked on all processors; a bundle is streamed.
 func (c *packCheck) run(ctx context.Context, r io.Reader, known *pack.History) error {
 	in := &source{Reader: r}
-	p, err := pack.Read(in)
+	p, err := pack.Read(&lineEnds{in: in})
 	if err != nil {
 		c.say(FormatInvalid, "%v", err)
 		return in.err

@@ -103,7 +103,7 @@ func readInclusion(text string) (event []byte, p checkpoint.InclusionProof, err 
 	if text[0] == '{' {
 		return checkpoint.ParseProvenEvent(unwrap(text))
 	}
-	p, err = checkpoint.ParseInclusionProof(oneNewline(text))
+	p, err = checkpoint.ParseInclusionProof(text)
 	return nil, p, err
 }
 
@@ -114,7 +114,7 @@ func (p *proofFiles) verify(ctx context.Context, v *verification) {
 	}
 	d := v.trust.newer
 	if d == nil {
-		p.noDirectory()
+		p.noDirectory(v.trust)
 		return
 	}
 	for _, c := range p.checkpoints {
@@ -153,23 +153,23 @@ func (p *proofFiles) verify(ctx context.Context, v *verification) {
 }
 
 // noDirectory notes for all files that there are no keys.
-func (p *proofFiles) noDirectory() {
+func (p *proofFiles) noDirectory(t *trust) {
 	for _, f := range p.checkpoints {
-		f.noDirectory()
+		f.noDirectory(t)
 	}
 	for _, f := range p.consistencies {
-		f.noDirectory()
+		f.noDirectory(t)
 	}
 	for _, f := range p.inclusions {
-		f.noDirectory()
+		f.noDirectory(t)
 	}
 	for _, e := range p.events {
 		if e.read() != nil {
-			e.noDirectory()
+			e.noDirectory(t)
 		}
 	}
 	for _, f := range p.exports {
-		f.noDirectory()
+		f.noDirectory(t)
 	}
 }
 

@@ -188,7 +188,7 @@ func TestProofsThatProveNothing(t *testing.T) {
 }
 
 func reversed(t *testing.T, text []byte) []byte {
-	p, err := checkpoint.ParseConsistencyProof([]byte(unwrap(string(text))))
+	p, err := checkpoint.ParseConsistencyProof([]byte(unwrap(strings.TrimSuffix(string(text), "\n"))))
 	require.NoError(t, err)
 	p.From, p.To = p.To, p.From
 	return p.Append(nil)
@@ -462,6 +462,6 @@ func TestLoneProofNamesTheDirectory(t *testing.T) {
 		var out bytes.Buffer
 		exit := Files(t.Context(), Options{Root: "../testdata/root.vkey", Files: []string{"../testdata/good/" + name}}, &out)
 		require.Equal(t, ExitUnjudged, exit, out.String())
-		require.Contains(t, out.String(), "give the service's newest /.well-known/muniment/keys.json as a further file or by --keys")
+		require.Contains(t, out.String(), "add the service's newest keys.json")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -104,16 +105,32 @@ func (r *signedReceipt) beside(in *answerReader, at string, data map[string]json
 	}
 }
 
-// IsReceipt reports whether a text is meant to be a receipt: it has a receipt or a signature where an answer
-// has them or, if it is no JSON, as it was cut or altered, what only a receipt has.
+// receiptMembers are members of a receipt that others' receipts have no names like.
+var receiptMembers = []string{"spatialAnchorId", "spatialPlacementId", "renderedAt", "dwellMs", "witness"}
+
+// IsReceipt reports whether a text is meant to be a receipt of this form: where an answer has it, there is a receipt with one
+// of receiptMembers, or beside a signature with a keyId. So is what was cut or altered, and is no JSON, but has what only a receipt
+// has. Of several values in a row the first decides.
 func IsReceipt(text []byte) bool {
-	if !jsontext.Value(text).IsValid() {
+	var first jsontext.Value
+	if utf8.Valid(text) {
+		first, _ = jsontext.NewDecoder(bytes.NewReader(text)).ReadValue() // an error leaves it empty
+	}
+	if len(first) == 0 {
 		return bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) && bytes.Contains(text, []byte(`"receipt"`)) && bytes.Contains(text, []byte(`"receiptId"`))
 	}
 	var answer, data map[string]jsontext.Value
-	_ = json.Unmarshal(text, &answer)         // an error leaves it empty
+	_ = json.Unmarshal(first, &answer)        // likewise
 	_ = json.Unmarshal(answer["data"], &data) // likewise
-	return answer["receipt"] != nil || answer["signature"] != nil || data["receipt"] != nil || data["signature"] != nil
+	return hasReceipt(answer) || hasReceipt(data)
+}
+
+func hasReceipt(place map[string]jsontext.Value) bool {
+	var receipt, signature map[string]jsontext.Value
+	_ = json.Unmarshal(place["receipt"], &receipt) // an error leaves it empty
+	_ = json.Unmarshal(place["signature"], &signature)
+	_, there := place["receipt"]
+	return there && signature["keyId"] != nil || slices.ContainsFunc(receiptMembers, func(name string) bool { return receipt[name] != nil })
 }
 
 // whatInstead describes what a file is that is of no kind that can be judged, and what to do; next is empty for

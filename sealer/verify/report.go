@@ -76,8 +76,14 @@ func sandboxKey(keyID string) Verdict {
 func (f *FileReport) unreadable(err error) { f.say(InputUnreadable, "%v", err) }
 
 // noDirectory adds the verdict that there are no keys to verify the file with.
-func (f *FileReport) noDirectory() {
-	f.say(sealer.KeyUnknown, "no key directory is at hand: neither as a file, nor by --keys, nor in a pack")
+func (f *FileReport) noDirectory(t *trust) {
+	if !t.foreign {
+		f.say(sealer.KeyUnknown, "no key directory is at hand, neither in a file of its own nor in a pack")
+		return
+	}
+	v := found(sealer.KeyUnknown, "the key directory at hand is not used, as it is of a service with another root key, and there is none of this one")
+	v.Next = giveAnchor
+	f.add(v)
 }
 
 // Codes of checks that passed.

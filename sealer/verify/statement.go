@@ -167,7 +167,7 @@ func (s *statementFile) findPacks(v *verification) {
 // authenticate judges the signature of a statement, once all packs are judged.
 func (s *statementFile) authenticate(v *verification) {
 	if v.trust.newer == nil {
-		s.noDirectory()
+		s.noDirectory(v.trust)
 		return
 	}
 	said := &s.said

@@ -30,6 +30,8 @@ type trust struct {
 	text  []byte
 	read  *keydir.Directory
 	fault error
+	// foreign is set once one was of another root key.
+	foreign bool
 	// signatures checks those of receipts; nil: each by itself.
 	signatures *signature.Checker
 }
@@ -59,7 +61,7 @@ func readTrust(root, keys string) (*trust, error) {
 		return nil, fmt.Errorf("cannot read keys: %w", err)
 	}
 	if t.root != "" {
-		t.newer, err = keydir.Verify(bytes.TrimSuffix(text, []byte("\n")), t.root)
+		t.newer, err = keydir.Verify(bytes.TrimRight(text, "\r\n"), t.root)
 	} else {
 		t.file = keys
 		t.newer, err = readKeys(text)
@@ -115,6 +117,7 @@ func (t *trust) learn(text []byte) {
 		return
 	}
 	t.read, t.fault = keydir.Verify(text, t.root)
+	t.foreign = t.foreign || errors.Is(t.fault, keydir.ErrOtherRoot)
 	if t.fault == nil && (t.newer == nil || t.read.Outranks(t.newer)) {
 		t.newer = t.read
 	}
@@ -162,11 +165,11 @@ func (t *trust) lists(text []byte, keyID string) bool {
 	return t.root != "" && t.fault == nil && t.read.Key(keyID) != nil
 }
 
-// readKeys reads a directory that is taken on trust: a signed one, which a newline may follow, or
+// readKeys reads a directory that is taken on trust: a signed one, which line ends may follow, or
 // a list of keys. Its errors name the place.
 func readKeys(text []byte) (*keydir.Directory, error) {
 	if bytes.HasPrefix(text, []byte(startOfDirectory)) {
-		return keydir.Read(bytes.TrimSuffix(text, []byte("\n")))
+		return keydir.Read(bytes.TrimRight(text, "\r\n"))
 	}
 	d, err := readKeyList(text)
 	if err != nil {

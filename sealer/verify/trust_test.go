@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"slices"
 	"strings"
@@ -231,17 +232,25 @@ func TestIDsOfPacksAndTenants(t *testing.T) {
 	require.True(t, b.verify(keys, nil, file{"pack", sealertest.Bundle(t, b.packs[0], b.events)}, file{"export", b.export(0, 2)}, file{"proof", b.proofAnswer(1, 0)}).OK)
 }
 
-// TestNewlineBehindADirectory: one may stand there, whatever the file is given for.
-func TestNewlineBehindADirectory(t *testing.T) {
+// TestLineEndsBehindADirectory may stand there, whatever the file is given for.
+func TestLineEndsBehindADirectory(t *testing.T) {
 	f := newFolder(t)
-	one := f.write("one", append(f.w.Directory(), '\n'))
-	two := f.write("two", append(f.w.Directory(), "\n\n"...))
-	for _, o := range []Options{{Root: f.w.VKey}, {Root: f.w.VKey, Keys: one}, {Keys: one}} {
-		o.Files = []string{one}
+	keys := f.write("keys", append(f.w.Directory(), "\n\r\n"...))
+	for _, o := range []Options{{Root: f.w.VKey}, {Root: f.w.VKey, Keys: keys}, {Keys: keys}} {
+		o.Files = []string{keys}
 		f.run(ExitSound, o)
-		o.Files = []string{two}
-		f.run(ExitUnsound, o)
 	}
+}
+
+// TestForeignDirectoryIsNamed: who gives the keys of another service than the root's reads that they are not used.
+func TestForeignDirectoryIsNamed(t *testing.T) {
+	f := newFolder(t)
+	_, other := sealertest.RootKey(t, "another.example")
+	keys, receipt := f.write("keys", f.w.Directory()), f.write("receipt", answer(t, f.w.Run(2)[1]))
+	var out bytes.Buffer
+	require.Equal(t, ExitUnjudged, Files(t.Context(), Options{Root: other, Files: []string{receipt, keys}}, &out))
+	require.Contains(t, out.String(), "key.unknown           the key directory at hand is not used, as it is of a service with another root key")
+	require.NotContains(t, out.String(), giveDirectory)
 }
 
 // TestWeakAnchors: a key with which anybody can sign is no anchor. What such keys are is tested

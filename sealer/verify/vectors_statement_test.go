@@ -83,8 +83,8 @@ func (v *vectors) statements() {
 
 	altered := bytes.Replace(c.signed(&c.first), []byte(`"receipts":`), []byte(`"receipts":1`), 1)
 	add("statement-altered", "a number of receipts was changed", []sealer.Code{sealer.EntryAltered, sealer.SignatureInvalid}, with(v.put("bad/statement-altered.json", altered))...)
-	cut := bytes.TrimSuffix(c.signed(&c.first), []byte("\n"))
-	add("statement-cut", "the last newline is missing", []sealer.Code{FormatInvalid}, with(v.put("bad/statement-cut.json", cut))...)
+	cut := bytes.TrimSuffix(c.signed(&c.first), []byte("}\n"))
+	add("statement-cut", "the last character is missing", []sealer.Code{FormatInvalid}, with(v.put("bad/statement-cut.json", cut))...)
 	stranger := strings.Replace(string(c.signed(&c.first)), keydir.KeyID(sealertest.Public(c.PackKey)), strings.Repeat("0", 32), 1)
 	add("statement-by-a-stranger", "signed by a key that the directory does not list", []sealer.Code{sealer.KeyUnknown}, v.put("bad/statement-by-a-stranger.json", []byte(stranger)), packs[0], packs[1])
 	lie := func(name, about string, from *statement.Statement, change func(*statement.Statement), codes []sealer.Code, before ...string) {

@@ -207,8 +207,9 @@ func (v *vectors) altered(p *pack.Pack, events [][]byte) {
 		return l
 	}), FormatInvalid)
 	v.bad("truncated", "the last line is missing", edit(func(l [][]byte) [][]byte { return l[:len(l)-1] }), FormatInvalid)
-	v.bad("no-last-newline", "the last newline is missing", bytes.TrimSuffix(forge(lines...), []byte("\n")), FormatInvalid)
-	v.bad("blank-line", "an empty line follows", edit(func(l [][]byte) [][]byte { return append(l, nil) }), FormatInvalid)
+	v.good("pack with other line ends", "its lines end with CRLF, and the last has no end",
+		v.put("good/crlf.ndjson", bytes.TrimSuffix(bytes.ReplaceAll(forge(lines...), []byte("\n"), []byte("\r\n")), []byte("\r\n"))))
+	v.bad("blank-line", "line 3 is empty", edit(func(l [][]byte) [][]byte { return slices.Insert(l, 2, nil) }), FormatInvalid)
 	v.bad("private-part", "a private part stands among the entries", edit(func(l [][]byte) [][]byte {
 		return slices.Insert(l, 5, []byte(`{"salt":"AAAAAAAAAAAAAAAAAAAAAA"}`))
 	}), FormatInvalid)

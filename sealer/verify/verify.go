@@ -158,7 +158,6 @@ func (v *verification) open(f *FileReport) {
 		c.open(v)
 		v.bundles = append(v.bundles, c)
 	case f.Kind == kindDirectory:
-		text = bytes.TrimSuffix(text, []byte("\n")) // as under --keys
 		v.trust.learn(text)
 		v.directories = append(v.directories, directoryFile{f, text})
 	case f.Kind == kindUnknown, f.Kind == kindProof && holdsReceipt(text):
@@ -215,7 +214,7 @@ func (v *verification) judge(f *FileReport, r *signedReceipt) {
 	switch {
 	case r == nil:
 	case v.trust.newer == nil:
-		f.noDirectory()
+		f.noDirectory(v.trust)
 	default:
 		f.add(r.verify(v.trust.newer, v.wanted[r.receipt.ReceiptID])...)
 		if v.entries && f.ok() && !f.has(InclusionOK) {
@@ -334,6 +333,7 @@ func (f *FileReport) open() ([]byte, error) {
 	if err != nil && err != io.EOF {
 		return nil, err
 	}
+	start = bytes.ReplaceAll(start, []byte("\r\n"), []byte("\n"))
 	for _, k := range kinds {
 		if bytes.HasPrefix(start, []byte(k.start)) {
 			f.Kind = k.kind
@@ -343,7 +343,11 @@ func (f *FileReport) open() ([]byte, error) {
 	if f.Kind == kindPack || f.Kind == kindExport || f.Kind == kindBundle {
 		return nil, nil
 	}
-	text, err := io.ReadAll(io.LimitReader(r, maxSmallBytes+1))
+	var in io.Reader = r
+	if f.Kind != kindUnknown {
+		in = &lineEnds{in: r}
+	}
+	text, err := io.ReadAll(io.LimitReader(in, maxSmallBytes+1))
 	if err == nil && len(text) > maxSmallBytes {
 		err = errTooLarge
 	}

@@ -46,18 +46,23 @@ for (const [device, viewport, colorScheme] of views) {
       await give(...good('statement.json', 'stated-1.ndjson', 'stated-2.ndjson', 'stated-3.ndjson'));
       await verdict('Can’t be judged');
 
-      // with that service's root key, dropped among the files
+      // that service's root key among the files is not used before the reader says whose it is
       await give(`${files}/root.vkey`);
+      await page.getByText('root.vkey holds a root key, which is not used').waitFor();
+      await verdict('Can’t be judged');
+      assert.equal(await page.getByLabel('Root key').inputValue(), '');
+      await visit.look('offered');
+      await page.getByRole('button', { name: 'The operator gave me root.vkey: use it' }).click();
       await verdict('Sound');
       await page.getByText('9.125 EUR for 2 payees').first().waitFor();
-      await page.getByText('The keys were checked up to the root key in root.vkey. Compare it').waitFor();
+      await page.getByText('The keys were checked up to the root key that you gave. This service could not say').waitFor();
       await visit.look('statement');
 
       // typed by the reader, it stays whatever key comes with files
       const key = readFileSync(`${files}/root.vkey`, 'utf8').trim();
       const root = page.getByLabel('Root key');
       await root.fill(key);
-      await page.getByText('Nobody else had to be trusted').waitFor();
+      await verdict('Sound');
       const other = `${process.env.TMP}/other.vkey`;
       writeFileSync(other, key.replace(/^[^+]+/, 'another'));
       await give(other);

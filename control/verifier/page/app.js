@@ -6,12 +6,12 @@ import { reportOf } from './report.js';
 
 const chosen = new Map(); // the bytes of the files, by name
 const sums = new Map(); // their SHA-256, by name
-let from = ''; // the file that the root key came from, if none was typed
+const offered = new Map(); // root keys that came among them, by the names of their files
 let running = 0; // the number of the newest attempt: an older one shows nothing
 
 const maxBytes = 512 * 1024 * 1024;
 
-const root = h('input', { autocomplete: 'off', spellcheck: 'false', placeholder: 'muniment+9d6f405e+ASCZ…', oninput: () => { from = ''; verify(); } });
+const root = h('input', { autocomplete: 'off', spellcheck: 'false', placeholder: 'muniment+9d6f405e+ASCZ…', oninput: () => verify() });
 const input = h('input', { type: 'file', multiple: true, onchange: () => take(input.files) });
 const list = h('ul', { class: 'files' });
 
@@ -29,7 +29,6 @@ function nameFor(name) {
 }
 
 async function take(files) {
-  const ignored = []; // files of other root keys than the one that is there
   for (const file of files) {
     const held = [...chosen.values()].reduce((sum, bytes) => sum + bytes.length, 0);
     if (held + file.size > maxBytes) {
@@ -39,11 +38,7 @@ async function take(files) {
     const bytes = new Uint8Array(await file.arrayBuffer());
     const text = bytes.length < 200 ? new TextDecoder().decode(bytes).trim() : '';
     if (/^[^\s+]+\+[0-9a-f]{8}\+[A-Za-z0-9+/=]+$/.test(text)) { // a root key, and no evidence
-      // Who hands over the evidence must not choose by which key it is judged: a key that is there stays.
-      if (root.value.trim() === '') {
-        root.value = text;
-        from = file.name;
-      } else if (root.value.trim() !== text) ignored.push(file.name);
+      offered.set(file.name, text);
       continue;
     }
     const name = nameFor(file.name);
@@ -52,9 +47,17 @@ async function take(files) {
     if (sum) sums.set(name, sum);
   }
   input.value = '';
-  put('ignored', ignored.length > 0 && h('p', { class: 'notice warn' }, `${ignored.join(', ')} holds another root key than the one below, which stays. If the other is right, put it there yourself.`));
-  byID('anchor').querySelector('details').open = root.value !== '';
   await verify();
+}
+
+// showAnchor asks whether root keys that came among the files are the operator's. Who hands over the evidence must not choose
+// by which key it is judged: none is used before the reader says so.
+function showAnchor() {
+  const used = root.value.trim();
+  put('offered', [...offered].filter(([, key]) => key !== used).map(([name, key]) => h('div', { class: 'notice warn' },
+    h('p', null, `${name} holds ${used === '' ? 'a root key' : 'another root key than the one below'}, which is not used. Whoever made the other files may have made it, too.`),
+    h('p', { class: 'buttons' }, h('button', { type: 'button', class: 'small', onclick: () => { root.value = key; verify(); } }, `The operator gave me ${name}: use it`)))));
+  if (used !== '') byID('anchor').querySelector('details').open = true;
 }
 
 function remove(name) {
@@ -70,6 +73,7 @@ function showFiles() {
 
 async function verify() {
   showFiles();
+  showAnchor();
   const attempt = ++running;
   if (chosen.size === 0) {
     put('report');
@@ -77,10 +81,10 @@ async function verify() {
   }
   put('report', h('p', { class: 'status' }, 'Verifying…'), h('progress', { 'aria-label': 'Verifying' }));
   try {
-    const [files, hashes, given, source] = [[...chosen], new Map(sums), root.value.trim(), from];
+    const [files, hashes, given] = [[...chosen], new Map(sums), root.value.trim()];
     const report = await judge(files, given);
     if (attempt !== running) return;
-    put('report', reportOf(report, hashes, given, source));
+    put('report', reportOf(report, hashes, given));
     say(report.summary || report.message);
     byID('report').scrollIntoView({ block: 'start' });
   } catch (error) {
@@ -90,9 +94,9 @@ async function verify() {
   }
 }
 
-// offered takes the file that the address leads to: a payee's link (#payee=TOKEN) leads to the proof of what is due. The
+// linked takes the file that the address leads to: a payee's link (#payee=TOKEN) leads to the proof of what is due. The
 // token is in the fragment, which no browser sends, and is taken out of the address bar and the history.
-async function offered() {
+async function linked() {
   const token = new URLSearchParams(location.hash.slice(1)).get('payee');
   if (token === null) return;
   history.replaceState(null, '', location.pathname);
@@ -123,7 +127,7 @@ for (const name of ['dragover', 'dragleave', 'drop']) {
     if (name === 'drop') take(event.dataTransfer.files);
   });
 }
-put('anchor', h('div', { id: 'ignored' }), h('details', null, h('summary', null, 'Trust a root key instead of this service'),
-  field('Root key', root, 'From the operator, over a channel that you trust. Its file, root.vkey, may be dropped above, too.')));
-addEventListener('hashchange', offered);
-await offered();
+put('anchor', h('div', { id: 'offered' }), h('details', null, h('summary', null, 'Trust a root key instead of this service'),
+  field('Root key', root, 'From the operator, over a channel that you trust. If its file, root.vkey, is among the files, you are asked whether it is theirs.')));
+addEventListener('hashchange', linked);
+await linked();

@@ -48,10 +48,10 @@ function parsed({ status, printed }) {
   }
 }
 
-// judge returns the report on files, an array of [name, bytes], with anchor: what it rests on. root is a key, or empty.
-// keysAt loads what this service publishes under a path; it resolves with null if that is nothing.
+// judge returns the report on files, an array of [name, bytes], with anchor: what it rests on, a name in anchors of report.js.
+// root is a key, or empty. keysAt loads what this service publishes under a path; it resolves with null if that is nothing.
 export async function judge(files, root, keysAt = published) {
-  if (root !== '') return { anchor: 'root', ...parsed(await run([`--root=${root}`], files)) };
+  if (root !== '') return judgeUnder(root, files, keysAt);
   let report;
   for (const path of directories) {
     const keys = await keysAt(path);
@@ -62,4 +62,16 @@ export async function judge(files, root, keysAt = published) {
   }
   if (!report) throw new Error('the public keys of this service could not be loaded');
   return report;
+}
+
+// judgeUnder judges by a root key. This service's newest keys count, too, if they are under it: the files may come with an
+// old list, in which a key is not revoked yet.
+async function judgeUnder(root, files, keysAt) {
+  const path = directories[0];
+  const keys = await keysAt(path).catch(() => null);
+  let [anchor, report] = ['root', keys && parsed(await run([`--root=${root}`, `--keys=${path}`], files, [[path, keys]]))];
+  // Without a file's report the program has refused the keys, or the root key itself.
+  if (!report || report.files.length === 0) [anchor, report] = ['alone', parsed(await run([`--root=${root}`], files))];
+  const next = report.files.length === 0 && { next: 'copy the root key whole into its field, as the operator of the service gave it to you' };
+  return { anchor: report.verdict === 'sound' ? anchor : 'tried', ...report, ...next };
 }

@@ -9,7 +9,9 @@ export const verdicts = {
 };
 
 export const anchors = {
-  root: 'The keys were checked up to the root key that you gave. Nobody else had to be trusted.',
+  root: 'The keys, also the newest that this service publishes, were checked up to the root key that you gave. Nobody else had to be trusted.',
+  alone: 'The keys were checked up to the root key that you gave. This service could not say whether one of them was revoked since: it publishes none under that root, or could not be reached.',
+  tried: 'It was judged by the root key that you gave.',
   service: 'The keys are those that this service publishes: that they are genuine is its own word. Give the root key to check that, too.',
   sandbox: 'Signed by keys of the sandbox, which anyone can make evidence with. It proves nothing of a real delivery.',
 };
@@ -78,14 +80,13 @@ function fileOf(f, sums) {
     sums.has(f.file) && h('p', { class: 'hash' }, `SHA-256 ${sums.get(f.file)}`));
 }
 
-// reportOf shows a report; sums are the hashes of the files, by name. from is the file that the root key came from, if
-// the reader has not typed it.
-export function reportOf(report, sums, root, from) {
+// reportOf shows a report; sums are the hashes of the files, by name. root is the key that the reader gave, or empty.
+export function reportOf(report, sums, root) {
   const { mood, sign, title } = verdicts[report.verdict];
   return [
     h('div', { class: `outcome ${mood}` }, h('div', { class: 'verdict' },
       h('span', { class: `mark ${mood === 'open' ? 'warn' : mood}`, 'aria-hidden': 'true' }, sign),
-      h('div', null, h('h2', null, title), h('p', null, report.summary || report.message), report.summary === '' && h('p', null, `What to do: ${report.next}`), report.files.length > 0 && h('p', null, from === '' ? anchors[report.anchor] : `The keys were checked up to the root key in ${from}. Compare it with the one that the operator has given you: whoever made these files may have made that one, too.`)))),
+      h('div', null, h('h2', null, title), h('p', null, report.summary || report.message), report.summary === '' && h('p', null, `What to do: ${report.next}.`), report.files.length > 0 && h('p', null, anchors[report.anchor])))),
     h('p', { class: 'buttons' }, h('button', { type: 'button', onclick: () => print() }, 'Print as a certificate')),
     report.files.map((f) => fileOf(f, sums)),
     h('p', { class: 'status' }, `Judged on ${new Date().toISOString().slice(0, 16).replace('T', ' at ')} UTC by muniment-verify in a browser at ${location.origin}.`, root !== '' && ` Root key: ${root}`),
