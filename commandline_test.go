@@ -7,16 +7,19 @@ import (
 	"go/parser"
 	"go/token"
 	"math"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/alecthomas/kong"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/bench/system/systemtest"
@@ -293,10 +296,10 @@ func TestBoundsOfFlags(t *testing.T) {
 		switch target.Kind() {
 		case reflect.Int, reflect.Int64, reflect.Float64:
 		case reflect.String:
-			if flag.Tag.Has("address") {
+			if flag.Tag.Get("address") == "" && flag.Tag.Has("address") {
 				for _, wrong := range []string{"http://127.0.0.1:9090", "127.0.0.1", "9090", "127.0.0.1:9090/", "127.0.0.1:70000", ""} {
 					require.ErrorContains(t, parseFlag(command, flag, wrong), "--"+flag.Name+": ", shown)
-					require.ErrorContains(t, parseFlag(command, flag, wrong), "must be HOST:PORT, without http://, for example 127.0.0.1:9090", shown)
+					require.ErrorContains(t, parseFlag(command, flag, wrong), "must be HOST:PORT, without http://, for example "+flag.Default, shown)
 				}
 				require.NotContains(t, fmt.Sprint(parseFlag(command, flag, "[::1]:0")), "HOST:PORT, without", shown)
 				require.NotContains(t, fmt.Sprint(parseFlag(command, flag, "localhost:9090")), "HOST:PORT, without", shown)
@@ -331,6 +334,10 @@ func TestBoundsOfFlags(t *testing.T) {
 			}
 			limit, err := readLimit(flag.Tag.Get(bound.tag), target)
 			require.NoError(t, err, shown)
+			if flag.Tag.Has("zero") {
+				require.NotContains(t, fmt.Sprint(parseFlag(command, flag, written(0))), "--"+flag.Name+":", shown)
+				require.ErrorContains(t, parseFlag(command, flag, written(1)), "it must be 0, or at least", shown)
+			}
 			err = parseFlag(command, flag, written(limit+bound.sign*step))
 			require.ErrorContains(t, err, "--"+flag.Name+": ", shown)
 			require.ErrorContains(t, err, "is out of range", shown)
@@ -381,4 +388,104 @@ func readLimit(text string, of reflect.Type) (int64, error) {
 		return int64(d), err
 	}
 	return strconv.ParseInt(text, 10, 64)
+}
+
+// wrongs are values that no flag of a kind takes, by the tag of the kind.
+var wrongs = map[string][]string{
+	"url":   {"foo", "127.0.0.1:8080", "ftp://example.com/"},
+	"time":  {"foo", "yesterday", "2026-11-01"},
+	"day":   {"foo", "yesterday", "2026-13-01"},
+	"level": {"foo"},
+	"least": {"many", "-1000000h"},
+}
+
+// particular are wrong values of flags that their command checks itself, with what else it needs for that.
+var particular = map[string][]string{
+	"bundles":              {"s3://"},
+	"packs":                {"s3://", "--bundles=s3://muniment-bundles"},
+	"webhook-allow":        {"http://receiver.internal"},
+	"kafka-sasl-mechanism": {"plain"}, "kafka-sasl-user": {"muniment"}, "kafka-sasl-password-file": {"/file"},
+	"mail-from": {"me@example.com"}, "mail-user": {"me"}, "mail-password-file": {"/file"}, "mail-tls-ca": {"/file"},
+	"oidc-client-id": {"muniment"}, "oidc-secret-file": {"/file"}, "oidc-ca": {"/file"}, "traces-ca": {"/file"}, "parts-cert": {"/file"}, "parts-key": {"/file"}, "parts-ca": {"/file"},
+}
+
+// freeText are the flags without a form: any text suits them, or only the server knows which does.
+var freeText = []string{
+	"state", "all-from", "invitation", "topic", "cluster", "group", "org", "email", "scope", "time-zone", "tenant", "label", "reason", "format", "option", "results", "name", "out", "skey",
+	"root", "keys", "expect-checkpoint", "keep", "to", "from", "data", "tombstones",
+}
+
+// TestWrongValues gives each flag of each command a value of another kind than its own: the error names the flag and
+// an example, before a folder is made. A flag without a kind is free text, or a file.
+func TestWrongValues(t *testing.T) {
+	t.Chdir(t.TempDir())
+	require.NoError(t, os.WriteFile("bash", nil, 0o600)) // a file that is there, and one of the shells
+	needed := map[string]string{"kafka": "127.0.0.1:9092", "clickhouse": "clickhouse://127.0.0.1:9000/muniment", "database": "postgres://127.0.0.1/muniment", "control": "127.0.0.1:8081", "nodes": "https://127.0.0.1:8082"}
+	tried := 0
+	for _, command := range commandLine().Model.Leaves(false) {
+		var flags []*kong.Flag
+		for _, group := range command.AllFlags(false) {
+			flags = append(flags, group...)
+		}
+		line := strings.Fields(command.FullPath())[1:]
+		for _, flag := range flags {
+			if value, known := needed[flag.Name]; known && flag.Required {
+				line = append(line, "--"+flag.Name+"="+value)
+			} else if flag.Required {
+				line = append(line, "--"+flag.Name+"=bash")
+			}
+		}
+		if command.Name == "migrate" {
+			line = append(line, "--database="+needed["database"])
+		}
+		for range command.Positional {
+			line = append(line, "bash")
+		}
+		for _, flag := range flags {
+			values, extra := []string(nil), []string(nil)
+			for tag, wrong := range wrongs {
+				if flag.Tag.Has(tag) {
+					values = append(values, wrong...)
+				}
+			}
+			if flag.Tag.Has("address") {
+				values = append(values, "foo", "127.0.0.1", "ftp://127.0.0.1:1", "127.0.0.1:70000")
+			}
+			if flag.Tag.Has("needs") {
+				values = append(values, "/file")
+			}
+			if p, ok := particular[flag.Name]; ok {
+				values, extra = p[:1], p[1:]
+			}
+			if len(values) == 0 {
+				free := flag.IsBool() || flag.Enum != "" || flag.Tag.Type != "" || strings.HasSuffix(flag.Name, "server-name")
+				for _, name := range append(unbounded, freeText...) {
+					free = free || flag.Name == name
+				}
+				assert.True(t, free, "%s --%s has no kind", command.Path(), flag.Name)
+			}
+			for _, value := range values {
+				given := append(slices.DeleteFunc(slices.Clone(line), func(word string) bool { return strings.HasPrefix(word, "--"+flag.Name+"=") }), "--"+flag.Name+"="+value)
+				_, err := commandLine().Parse(append(given, extra...))
+				named := flag.Name
+				if _, ok := particular[flag.Name]; ok { // what is missing may be another of the same group
+					named, _, _ = strings.Cut(named, "-")
+				}
+				require.ErrorContains(t, err, "--"+named, "%s", given)
+				require.Contains(t, err.Error(), ", for example ", "%s", given)
+				require.NotContains(t, err.Error(), "for example \n", "%s", given)
+				require.NotRegexp(t, "for example $", err.Error(), "%s", given)
+				tried++
+			}
+		}
+	}
+	require.Greater(t, tried, 300)
+	made, err := os.ReadDir(".")
+	require.NoError(t, err)
+	require.Len(t, made, 1, "a wrong command line makes nothing")
+	for flag, value := range map[string]string{"database": "postgres://u:hunter2@h:x/", "clickhouse": "ftp://u:hunter2@h/"} {
+		_, err := commandLine().Parse([]string{"migrate", "--" + flag + "=" + value})
+		require.ErrorContains(t, err, "--"+flag)
+		require.NotContains(t, err.Error(), "hunter2")
+	}
 }

@@ -57,7 +57,10 @@ func (c *controlCmd) Validate() error {
 	if objects.IsBucket(c.Packs) && !objects.IsBucket(c.Plane.Exports.Bundles) {
 		return errors.New("--packs is a bucket, so --bundles must be one, too, or a process would not find the bundles of another: for example --bundles 's3://NAME?region=REGION&prefix=bundles/'")
 	}
-	return c.Plane.Validate()
+	if err := objects.Check(c.Packs); err != nil {
+		return fmt.Errorf("--packs: %w; it must be a folder or the URL of a bucket, for example 's3://muniment-packs?region=eu-central-1'", err)
+	}
+	return valid(c.Plane, c.databaseFlags, c.kafkaFlags, c.clickhouseFlags)
 }
 
 // Run serves until it is signalled. It waits until the database and the log can be reached.

@@ -20,9 +20,9 @@ type demoCmd struct {
 	Keep       string `placeholder:"DIR" help:"Run in this new folder, and keep it."`
 
 	Stack      bool     `help:"Run 3 gateways, 2 loaders and 2 control processes on running engines; what it creates there is kept."`
-	Kafka      []string `group:"Kafka:" help:"With --stack: some brokers." placeholder:"HOST:PORT"`
-	ClickHouse string   `name:"clickhouse" group:"ClickHouse:" help:"With --stack: any database of the server." placeholder:"URL"`
-	Database   string   `group:"PostgreSQL:" help:"With --stack: any database of the PostgreSQL server." placeholder:"URL"`
+	Kafka      []string `address:"host" example:"kafka.internal:9092" group:"Kafka:" help:"With --stack: some brokers." placeholder:"HOST:PORT"`
+	ClickHouse string   `name:"clickhouse" url:"clickhouse http https" example:"clickhouse://muniment@clickhouse.internal:9000/muniment" group:"ClickHouse:" help:"With --stack: any database of the server." placeholder:"URL"`
+	Database   string   `url:"postgres postgresql" example:"postgres://muniment@db.internal/muniment?sslmode=verify-full" group:"PostgreSQL:" help:"With --stack: any database of the PostgreSQL server." placeholder:"URL"`
 	kafkaHop
 	clickhouseHop
 	databaseHop
@@ -38,9 +38,9 @@ func (c *demoCmd) Validate() error {
 		return errors.New("--stack needs --kafka, --clickhouse and --database")
 	}
 	if parts := c.PartsCert + c.PartsKey + c.PartsCA; parts != "" && (c.PartsCert == "" || c.PartsKey == "" || c.PartsCA == "") {
-		return errors.New("--parts-cert, --parts-key and --parts-ca belong together")
+		return errors.New("--parts-cert, --parts-key and --parts-ca belong together, for example --parts-cert cert.pem --parts-key key.pem --parts-ca ca.pem")
 	}
-	return nil
+	return valid(c.kafkaHop)
 }
 
 // stack is the engines of --stack.

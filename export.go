@@ -15,13 +15,13 @@ import (
 type exportCmd struct {
 	Out string `arg:"" name:"name" help:"The file (sqlite) or the folder (parquet) to write; it must not exist." type:"path"`
 
-	URL     string `default:"http://127.0.0.1:8080" env:"MUNIMENT_URL" help:"The service. Its API key, with the scope audit:read, is read from MUNIMENT_API_KEY or --key-file."`
+	URL     string `default:"http://127.0.0.1:8080" url:"http https" env:"MUNIMENT_URL" help:"The service. Its API key, with the scope audit:read, is read from MUNIMENT_API_KEY or --key-file."`
 	KeyFile string `env:"MUNIMENT_API_KEY_FILE" help:"File that holds the API key." placeholder:"FILE" type:"path"`
 	CA      string `help:"Certificate authorities to trust as the service (PEM); default: those of the system." placeholder:"FILE" type:"path"`
 
 	Format   string        `default:"parquet" enum:"parquet,sqlite" help:"parquet: a folder with a file a table. sqlite: a file with all tables."`
-	From     string        `help:"First day, in UTC, of what was shown or refused; default: from the beginning." placeholder:"DAY"`
-	To       string        `help:"Day, in UTC, before which it was; default: to the end." placeholder:"DAY"`
+	From     string        `day:"" example:"2026-11-01" help:"First day, in UTC, of what was shown or refused; default: from the beginning." placeholder:"DAY"`
+	To       string        `day:"" example:"2026-12-01" help:"Day, in UTC, before which it was; default: to the end." placeholder:"DAY"`
 	RetryFor time.Duration `default:"15m" least:"1ms" help:"How long to retry what the service can't answer."`
 }
 

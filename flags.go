@@ -50,9 +50,19 @@ func (f *profilingFlags) token() (string, error) {
 // certificates and passwords for it. No password is a flag: it is read from a file, or is part
 // of a URL.
 
+// valid is the first error of some flags: kong calls no method of flags of a type that is not exported.
+func valid(all ...interface{ Validate() error }) error {
+	for _, flags := range all {
+		if err := flags.Validate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // kafkaFlags are those of a command that needs Kafka.
 type kafkaFlags struct {
-	Kafka []string `required:"" group:"Kafka:" help:"Some brokers of Kafka, which holds the event log." placeholder:"HOST:PORT"`
+	Kafka []string `required:"" address:"host" example:"kafka.internal:9092" group:"Kafka:" help:"Some brokers of Kafka, which holds the event log." placeholder:"HOST:PORT"`
 	Topic string   `default:"muniment.events" group:"Kafka:" help:"Its topic."`
 	kafkaHop
 }
@@ -73,15 +83,22 @@ type saslFlags struct {
 	PasswordFile certs.PasswordFile `help:"File of that user's password. Read again for each connection." placeholder:"FILE" type:"path"`
 }
 
+// Validate refuses flags without those that they need.
+func (f kafkaHop) Validate() error {
+	s := f.KafkaSASL
+	const example = ", for example --kafka-sasl-mechanism scram-sha-512 --kafka-sasl-user muniment --kafka-sasl-password-file kafka.password"
+	switch {
+	case s != saslFlags{} && s.Mechanism == "":
+		return errors.New("--kafka-sasl-mechanism is missing" + example)
+	case s != saslFlags{} && (s.User == "" || s.PasswordFile == ""):
+		return errors.New("--kafka-sasl-mechanism needs --kafka-sasl-user and --kafka-sasl-password-file" + example)
+	}
+	return nil
+}
+
 // config completes a cfg that names brokers and topic.
 func (f *kafkaHop) config(cfg kafka.Config) (kafka.Config, error) {
 	s := f.KafkaSASL
-	switch {
-	case s != saslFlags{} && s.Mechanism == "":
-		return cfg, errors.New("--kafka-sasl-mechanism is missing")
-	case s != saslFlags{} && (s.User == "" || s.PasswordFile == ""):
-		return cfg, errors.New("--kafka-sasl-mechanism needs --kafka-sasl-user and --kafka-sasl-password-file")
-	}
 	hop, err := certs.NewClient(certs.Options{Use: "kafka", Logger: cfg.Log, Registerer: cfg.Registerer}, f.KafkaTLS)
 	if err != nil {
 		return cfg, err
@@ -93,9 +110,19 @@ func (f *kafkaHop) config(cfg kafka.Config) (kafka.Config, error) {
 
 // clickhouseFlags are those of a command that needs the warehouse.
 type clickhouseFlags struct {
-	ClickHouse string `name:"clickhouse" required:"" group:"ClickHouse:" help:"URL of the warehouse: clickhouse://user:password@host:9000/database, or http(s)://…" placeholder:"URL"`
+	ClickHouse string `name:"clickhouse" required:"" url:"clickhouse http https" example:"clickhouse://muniment@clickhouse.internal:9000/muniment" group:"ClickHouse:" help:"URL of the warehouse: clickhouse://user:password@host:9000/database, or http(s)://…" placeholder:"URL"`
 	Cluster    string `group:"ClickHouse:" help:"Name of the ClickHouse cluster whose replicas hold the tables. A write waits for a majority of them: of two, for both. At each table one muniment pipeline writes at a time. Default: one server."`
 	clickhouseHop
+}
+
+// Validate refuses a URL that the driver can't read.
+func (f clickhouseFlags) Validate() error { return checkClickHouse(f.ClickHouse) }
+
+func checkClickHouse(url string) error {
+	if err := clickhouse.CheckURL(url); err != nil {
+		return fmt.Errorf("--clickhouse: %w; it must be a URL, for example clickhouse://muniment@clickhouse.internal:9000/muniment", err)
+	}
+	return nil
 }
 
 func (f *clickhouseFlags) config(logger *slog.Logger, registry prometheus.Registerer) (clickhouse.Config, error) {
@@ -116,8 +143,18 @@ func (f *clickhouseHop) config(cfg clickhouse.Config, logger *slog.Logger, regis
 
 // databaseFlags are those of a command that needs control's database.
 type databaseFlags struct {
-	Database string `required:"" group:"PostgreSQL:" help:"URL of control's PostgreSQL database: postgres://user:password@host/database?sslmode=verify-full" placeholder:"URL"`
+	Database string `required:"" url:"postgres postgresql" example:"postgres://muniment@db.internal/muniment?sslmode=verify-full" group:"PostgreSQL:" help:"URL of control's PostgreSQL database: postgres://user:password@host/database?sslmode=verify-full" placeholder:"URL"`
 	databaseHop
+}
+
+// Validate refuses a URL that the driver can't read.
+func (f databaseFlags) Validate() error { return checkDatabase(f.Database) }
+
+func checkDatabase(url string) error {
+	if err := store.CheckURL(url); err != nil {
+		return fmt.Errorf("--database: %w; it must be a URL, for example postgres://muniment@db.internal/muniment?sslmode=verify-full", err)
+	}
+	return nil
 }
 
 func (f *databaseFlags) config(logger *slog.Logger, registry prometheus.Registerer) (store.Config, error) {

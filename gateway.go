@@ -41,11 +41,11 @@ type gatewayCmd struct {
 	Data           string        `default:"./muniment-node" help:"The node's folder: its identity, its spool, its copies. It must survive the process: the records in its spool were acknowledged." type:"path"`
 	Listen         string        `default:"127.0.0.1:8080" address:"" help:"Address of the API."`
 	Admin          string        `default:"127.0.0.1:9090" address:"" help:"Address for operators: metrics, health."`
-	Control        []string      `required:"" help:"Where control, or a balancer in front of several, takes the API's requests: all but deliveries. Of several the node goes on with the next if one does not answer." placeholder:"HOST:PORT"`
-	Nodes          []string      `required:"" help:"Where control, or such a balancer, listens for nodes; several likewise. Over http only on this machine." placeholder:"URL"`
+	Control        []string      `required:"" address:"host" example:"control.internal:8081" help:"Where control, or a balancer in front of several, takes the API's requests: all but deliveries. Of several the node goes on with the next if one does not answer." placeholder:"HOST:PORT"`
+	Nodes          []string      `required:"" url:"https http" example:"https://control.internal:8082" help:"Where control, or such a balancer, listens for nodes; several likewise. Over http only on this machine." placeholder:"URL"`
 	Invitation     string        `help:"Invitation with which the node joins, from muniment node invite. Not used once it has joined." placeholder:"TOKEN"`
-	NodeCert       string        `help:"Certificate chain (PEM) by which the node joins, in place of an invitation: of an authority in control's --node-ca, with the URI muniment://node/NAME. Not used once it has joined." placeholder:"FILE" type:"path"`
-	NodeKey        string        `help:"Key of that certificate (PEM)." placeholder:"FILE" type:"path"`
+	NodeCert       string        `needs:"cert=key" help:"Certificate chain (PEM) by which the node joins, in place of an invitation: of an authority in control's --node-ca, with the URI muniment://node/NAME. Not used once it has joined." placeholder:"FILE" type:"path"`
+	NodeKey        string        `needs:"key=cert" help:"Key of that certificate (PEM)." placeholder:"FILE" type:"path"`
 	Bound          time.Duration `default:"30s" least:"1s" help:"How long the node signs without news of rights."`
 	AckTimeout     time.Duration `default:"2s" least:"0s" most:"2500ms" help:"How long a record waits for Kafka before it is written to the node's own disk instead."`
 	SpoolBytes     int64         `default:"8589934592" least:"134217728" help:"Size of the spool, in bytes. When it is full, deliveries are refused."`
@@ -64,14 +64,20 @@ type gatewayCmd struct {
 // Validate refuses what would fail only once the node runs.
 func (c *gatewayCmd) Validate() error {
 	switch {
-	case (c.NodeCert == "") != (c.NodeKey == ""):
-		return errors.New("--node-cert and --node-key need each other")
 	case c.NodeCert != "" && c.Invitation != "":
 		return errors.New("--node-cert and --invitation exclude each other: a node joins by one of them")
 	case c.NodeCert != "" && !c.nodesOverTLS():
-		return errors.New("--nodes must begin with https:// for a node that joins by a certificate")
+		return errors.New("--nodes must begin with https:// for a node that joins by a certificate, for example --nodes https://control.internal:8082")
+	case c.NodesTLS.On() && !c.nodesOverTLS():
+		return errors.New("--nodes must begin with https:// where certificates are given for it, for example --nodes https://control.internal:8082")
 	}
-	return nil
+	if _, err := api.NewClient(c.Nodes, nil); err != nil {
+		return fmt.Errorf("--nodes: %w, for example --nodes https://control.internal:8082", err)
+	}
+	if !c.ControlTLS.On() && slices.ContainsFunc(c.Control, func(address string) bool { return !onThisMachine(address) }) {
+		return errors.New("--control is not on this machine, and callers' API keys must not go there in clear: give --control-tls, or --control-ca with a file, for example --control-ca ca.pem")
+	}
+	return valid(c.kafkaFlags)
 }
 
 // nodesOverTLS says whether control's listeners for nodes speak TLS, all of them.
@@ -262,12 +268,6 @@ type hops struct {
 func (c *gatewayCmd) openHops(p *process.Process) (h hops, err error) {
 	if h.api, err = certs.Server(p.Certs("api"), c.TLS); err != nil {
 		return h, err
-	}
-	if c.NodesTLS.On() && !c.nodesOverTLS() {
-		return h, errors.New("--nodes must begin with https:// where certificates are given for it")
-	}
-	if !c.ControlTLS.On() && slices.ContainsFunc(c.Control, func(address string) bool { return !onThisMachine(address) }) {
-		return h, errors.New("--control is not on this machine, and callers' API keys must not go there in clear: give --control-ca or --control-tls")
 	}
 	nodes, err := certs.NewClient(p.Certs("nodes"), c.NodesTLS)
 	if err != nil {

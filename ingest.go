@@ -25,7 +25,7 @@ const apiKey = "MUNIMENT_API_KEY"
 type ingestCmd struct {
 	Files []string `arg:"" name:"file" help:"Files of plays, or folders of such files: NDJSON, CSV or JSON, also packed by gzip or zstd."`
 
-	URL     string `default:"http://127.0.0.1:8080" env:"MUNIMENT_URL" help:"The service. Its API key, with the scope delivery:write, is read from MUNIMENT_API_KEY or --key-file."`
+	URL     string `default:"http://127.0.0.1:8080" url:"http https" env:"MUNIMENT_URL" help:"The service. Its API key, with the scope delivery:write, is read from MUNIMENT_API_KEY or --key-file."`
 	KeyFile string `env:"MUNIMENT_API_KEY_FILE" help:"File that holds the API key." placeholder:"FILE" type:"path"`
 	CA      string `help:"Certificate authorities to trust as the service (PEM); default: those of the system." placeholder:"FILE" type:"path"`
 

@@ -16,11 +16,11 @@ import (
 
 // migrateCmd makes the tables and the topic of a scaled service, and changes older ones.
 type migrateCmd struct {
-	Kafka      []string `group:"Kafka:" help:"Some brokers of Kafka, for the topic of the event log." placeholder:"HOST:PORT"`
+	Kafka      []string `address:"host" example:"kafka.internal:9092" group:"Kafka:" help:"Some brokers of Kafka, for the topic of the event log." placeholder:"HOST:PORT"`
 	Topic      string   `default:"muniment.events" group:"Kafka:" help:"The topic."`
-	ClickHouse string   `name:"clickhouse" group:"ClickHouse:" help:"URL of the warehouse." placeholder:"URL"`
+	ClickHouse string   `name:"clickhouse" url:"clickhouse http https" example:"clickhouse://muniment@clickhouse.internal:9000/muniment" group:"ClickHouse:" help:"URL of the warehouse." placeholder:"URL"`
 	Cluster    string   `group:"ClickHouse:" help:"Name of the ClickHouse cluster whose replicas hold the tables; default: one server."`
-	Database   string   `group:"PostgreSQL:" help:"URL of control's PostgreSQL database." placeholder:"URL"`
+	Database   string   `url:"postgres postgresql" example:"postgres://muniment@db.internal/muniment?sslmode=verify-full" group:"PostgreSQL:" help:"URL of control's PostgreSQL database." placeholder:"URL"`
 	kafkaHop
 	clickhouseHop
 	databaseHop
@@ -47,7 +47,17 @@ func (c *migrateCmd) Validate() error {
 	case c.Only == "postgresql" && c.Database == "":
 		return errors.New("--only postgresql needs --database")
 	}
-	return nil
+	if c.ClickHouse != "" {
+		if err := checkClickHouse(c.ClickHouse); err != nil {
+			return err
+		}
+	}
+	if c.Database != "" {
+		if err := checkDatabase(c.Database); err != nil {
+			return err
+		}
+	}
+	return valid(c.kafkaHop)
 }
 
 // migrated is what is printed.

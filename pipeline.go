@@ -32,6 +32,9 @@ type pipelineCmd struct {
 	BatchSize      int           `default:"5000" least:"1" help:"Most records of one batch."`
 }
 
+// Validate refuses what the engines' drivers can't read.
+func (c *pipelineCmd) Validate() error { return valid(c.kafkaFlags, c.clickhouseFlags) }
+
 // Run loads until it is signalled. It waits for engines that can't be reached.
 func (c *pipelineCmd) Run() error { return c.Flags.Run(thisBuild(), "muniment pipeline", c.serve) }
 

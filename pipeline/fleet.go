@@ -34,7 +34,7 @@ type allPartitions struct{ log Reader }
 
 func (a allPartitions) Run(ctx context.Context, load func(ctx context.Context, partition int32)) error {
 	n, err := a.log.Partitions(ctx)
-	for err != nil && !final(err) && Pause(ctx, retryPause) == nil {
+	for err != nil && !final(err) && Pause(ctx, Jittered(retryPause)) == nil {
 		n, err = a.log.Partitions(ctx)
 	}
 	if ctx.Err() != nil {

@@ -193,7 +193,7 @@ func (l *Loader) run(ctx context.Context) error {
 		}
 		l.metrics.rewinds.Inc()
 		l.log.WarnContext(ctx, "warehouse holds less than was loaded into it, going on from where it stands", "err", err)
-		if err := Pause(ctx, l.cfg.MinBackoff); err != nil {
+		if err := Pause(ctx, Jittered(l.cfg.MinBackoff)); err != nil {
 			return err
 		}
 	}
@@ -419,8 +419,9 @@ func (l *Loader) retry(ctx context.Context, message string, try func() error) er
 			return err
 		}
 		l.metrics.failures.Inc()
-		l.log.WarnContext(ctx, message, "err", err, "retry_in", pause)
-		if err := Pause(ctx, pause); err != nil {
+		wait := Jittered(pause)
+		l.log.WarnContext(ctx, message, "err", err, "retry_in", wait)
+		if err := Pause(ctx, wait); err != nil {
 			return err
 		}
 	}

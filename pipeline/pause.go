@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"math/rand/v2"
 	"time"
 )
 
@@ -16,3 +17,7 @@ func Pause(ctx context.Context, d time.Duration) error {
 		return nil
 	}
 }
+
+// Jittered is d and up to half as long again, so that processes that an engine failed together don't come back
+// together.
+func Jittered(d time.Duration) time.Duration { return d + rand.N(d/2+1) }

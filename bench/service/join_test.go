@@ -141,8 +141,8 @@ func TestJoiningFlags(t *testing.T) {
 	}
 	const secured, plain = "https://127.0.0.1:1", "http://127.0.0.1:1"
 	refused("--node-cert and --invitation exclude each other", secured, "--node-cert", pair.Cert, "--node-key", pair.Key, "--invitation", "x")
-	refused("--node-cert and --node-key need each other", secured, "--node-cert", pair.Cert)
-	refused("--node-cert and --node-key need each other", secured, "--node-key", pair.Key)
+	refused("--node-cert needs --node-key", secured, "--node-cert", pair.Cert)
+	refused("--node-key needs --node-cert", secured, "--node-key", pair.Key)
 	refused("--nodes must begin with https:// for a node that joins by a certificate", plain, "--node-cert", pair.Cert, "--node-key", pair.Key)
 	refused("neither an invitation nor a certificate", plain)
 

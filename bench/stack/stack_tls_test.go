@@ -154,5 +154,5 @@ func TestWrongCredentials(t *testing.T) {
 	prints(name, gateway("--kafka-server-name", "other.example")...)
 	prints(hops[0].refusal, gateway(hops[0].file, wrong)...)
 	says("--nodes must begin with https://", gateway("--nodes", strings.Replace(p.Nodes, "https", "http", 1))...)
-	says("TLS for api: a certificate needs its key", gateway("--tls-cert", pair.Cert)...)
+	says("--tls-cert needs --tls-key", gateway("--tls-cert", pair.Cert)...)
 }

@@ -36,6 +36,15 @@ func Open(place, mediaType string) (Place, error) {
 	return f, nil
 }
 
+// Check says what is wrong with the URL of a bucket, before anything is opened. Any other place is a folder.
+func Check(place string) error {
+	if !IsBucket(place) {
+		return nil
+	}
+	_, err := openBucket(place, "", nil)
+	return err
+}
+
 // IsBucket reports whether a place is the URL of a bucket, rather than a folder.
 func IsBucket(place string) bool { return strings.Contains(place, "://") }
 

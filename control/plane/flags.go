@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/url"
 	"strings"
 	"time"
@@ -15,6 +14,7 @@ import (
 
 	"muniment.example/control/mailer"
 	"muniment.example/control/member"
+	"muniment.example/control/objects"
 	"muniment.example/control/oidc"
 	"muniment.example/control/sandbox"
 	"muniment.example/control/webhook"
@@ -56,9 +56,17 @@ type ExportFlags struct {
 	BundleKeep time.Duration `default:"168h" least:"1s" help:"How long a bundle is kept."`
 }
 
+// Validate refuses the URL of no bucket.
+func (f ExportFlags) Validate() error {
+	if err := objects.Check(f.Bundles); err != nil {
+		return fmt.Errorf("--bundles: %w; it must be a folder or the URL of a bucket, for example 's3://muniment-bundles?region=eu-central-1'", err)
+	}
+	return nil
+}
+
 // SealFlags configure when tenants are sealed automatically.
 type SealFlags struct {
-	SealEvery time.Duration `default:"1h" least:"0s" help:"How old an event may be before its tenant is sealed automatically; 0 is never. Not those of the sandbox's visitors."`
+	SealEvery time.Duration `default:"1h" least:"1s" zero:"" help:"How old an event may be before its tenant is sealed automatically; 0 is never. Not those of the sandbox's visitors."`
 	SealAt    int           `default:"100000" least:"0" help:"How many unsealed events a tenant may have before it is sealed automatically; 0 is any number." placeholder:"N"`
 }
 
@@ -70,14 +78,14 @@ type WebhookFlags struct {
 // Validate refuses what is neither.
 func (f WebhookFlags) Validate() error {
 	if _, err := webhook.NewEgress(f.Allow); err != nil {
-		return fmt.Errorf("--webhook-allow: %w", err)
+		return fmt.Errorf("--webhook-allow: %w; it must be one of these, for example 10.0.0.0/8 or receiver.internal", err)
 	}
 	return nil
 }
 
 // PublicURLFlag says where callers reach the API.
 type PublicURLFlag struct {
-	PublicURL string `help:"URL under which callers reach the API and the console, for links in mails; without https, the console opens only on the machine of the service; default: the address of --listen." placeholder:"URL"`
+	PublicURL string `url:"https http" example:"https://evidence.example.com" help:"URL under which callers reach the API and the console, for links in mails; without https, the console opens only on the machine of the service; default: the address of --listen." placeholder:"URL"`
 }
 
 // Validate refuses what no link can begin with.
@@ -87,14 +95,14 @@ func (f PublicURLFlag) Validate() error {
 	}
 	u, err := url.Parse(f.PublicURL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || !api.Printable(f.PublicURL, 512) {
-		return errors.New("--public-url must begin with http:// or https://, and have a host, no user, no query and no fragment")
+		return errors.New("--public-url must begin with http:// or https://, and have a host, no user, no query and no fragment, for example https://evidence.example.com")
 	}
 	return nil
 }
 
 // OIDCFlags say by which provider of OpenID Connect members may sign in to the console.
 type OIDCFlags struct {
-	Issuer     string             `help:"Provider of OpenID Connect by which members may sign in to the console too: its issuer, exactly as its tokens name it. It is trusted for the addresses that it has verified, of all tenants. It sends browsers back to /console/sign-in/callback of --public-url. Default: members sign in by mailed links." placeholder:"URL"`
+	Issuer     string             `url:"https http" example:"https://login.example.com" help:"Provider of OpenID Connect by which members may sign in to the console too: its issuer, exactly as its tokens name it. It is trusted for the addresses that it has verified, of all tenants. It sends browsers back to /console/sign-in/callback of --public-url. Default: members sign in by mailed links." placeholder:"URL"`
 	ClientID   string             `help:"Id of this service at the provider." placeholder:"ID"`
 	SecretFile certs.PasswordFile `help:"File of its secret there. Read again for each sign-in. Default: it is a public client, which has none." placeholder:"FILE" type:"path"`
 	CA         string             `name:"ca" help:"Certificate authorities to trust as the provider (PEM); default: those of the system." placeholder:"FILE" type:"path"`
@@ -104,12 +112,12 @@ type OIDCFlags struct {
 func (f OIDCFlags) Validate() error {
 	if f.Issuer == "" {
 		if f.ClientID != "" || f.SecretFile != "" || f.CA != "" {
-			return errors.New("--oidc-issuer is missing")
+			return errors.New("--oidc-issuer is missing, for example --oidc-issuer https://login.example.com")
 		}
 		return nil
 	}
 	if err := oidc.CheckIssuer(f.Issuer); err != nil {
-		return fmt.Errorf("--oidc-issuer %w", err)
+		return fmt.Errorf("--oidc-issuer %w, for example https://login.example.com", err)
 	}
 	if f.ClientID == "" {
 		return errors.New("--oidc-client-id is missing: the id under which the provider knows this service")
@@ -138,7 +146,7 @@ func (f OIDCFlags) provider(public string, logger *slog.Logger, registry prometh
 
 // MailFlags say by which mail server mails are sent.
 type MailFlags struct {
-	SMTP         string             `name:"smtp" help:"Mail server that takes mails by SMTP; default: mails are written to files in the folder outbox of --data." placeholder:"HOST:PORT"`
+	SMTP         string             `name:"smtp" address:"host" example:"smtp.example.com:587" help:"Mail server that takes mails by SMTP; default: mails are written to files in the folder outbox of --data." placeholder:"HOST:PORT"`
 	From         string             `help:"Sender of mails." placeholder:"ADDRESS"`
 	User         string             `help:"User to authenticate as to the mail server." placeholder:"NAME"`
 	PasswordFile certs.PasswordFile `help:"File of that user's password. Read again for each mail." placeholder:"FILE" type:"path"`
@@ -150,19 +158,16 @@ type MailFlags struct {
 func (f MailFlags) Validate() error {
 	if f.SMTP == "" {
 		if f.From != "" || f.User != "" || f.PasswordFile != "" || f.TLSCA != "" {
-			return errors.New("--mail-smtp is missing")
+			return errors.New("--mail-smtp is missing, for example --mail-smtp smtp.example.com:587")
 		}
 		return nil
-	}
-	if host, port, err := net.SplitHostPort(f.SMTP); err != nil || host == "" || port == "" {
-		return errors.New("--mail-smtp must be host:port")
 	}
 	if err := mailer.CheckSender(f.From); err != nil {
 		return fmt.Errorf("--mail-from %w", err)
 	}
 	switch {
 	case (f.User == "") != (f.PasswordFile == ""):
-		return errors.New("--mail-user and --mail-password-file need each other")
+		return errors.New("--mail-user and --mail-password-file need each other, for example --mail-user evidence --mail-password-file mail.password")
 	case f.User != "" && f.TLS == mailer.NoTLS:
 		return errors.New("--mail-user needs --mail-tls starttls or implicit: the password would travel in clear")
 	case f.TLSCA != "" && f.TLS == mailer.NoTLS:

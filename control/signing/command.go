@@ -175,7 +175,7 @@ func (c *GenerateRootCommand) Run(out io.Writer) error {
 type RootDelegateCommand struct {
 	KeyFile string        `arg:"" type:"existingfile" help:"Public half of the directory key, PEM."`
 	SKey    string        `name:"skey" required:"" type:"existingfile" help:"Signing half of the root key." placeholder:"FILE"`
-	From    time.Time     `help:"Start of the delegation, RFC 3339; default: now."`
+	From    time.Time     `time:"" example:"2027-01-31T00:00:00Z" help:"Start of the delegation, RFC 3339; default: now."`
 	For     time.Duration `default:"17520h" least:"1s" help:"Duration of the delegation; the default is two years."`
 }
 

@@ -216,6 +216,12 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	return db, nil
 }
 
+// CheckURL says what is wrong with the URL of a PostgreSQL database, before anything is opened. No error holds a password.
+func CheckURL(url string) error {
+	_, err := pgx.ParseConfig(url)
+	return err
+}
+
 // name identifies the database in errors: a file, or a database and its server.
 func (cfg *Config) name() string {
 	if cfg.URL == "" {

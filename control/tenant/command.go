@@ -102,7 +102,7 @@ type CreateCommand struct {
 	Label   string    `required:"" help:"What the key is for."`
 	Scope   []string  `help:"Scopes of the key; default: every scope but *."`
 	Env     string    `default:"test" enum:"test,live" help:"Environment of the key: ${enum}."`
-	Expires time.Time `help:"When the key expires, RFC 3339; default: never."`
+	Expires time.Time `time:"" example:"2027-01-31T00:00:00Z" help:"When the key expires, RFC 3339; default: never."`
 	Print
 }
 
@@ -147,7 +147,7 @@ func (c *ListCommand) Run(server route.AdminClient, out io.Writer) error {
 type RotateCommand struct {
 	KeyID   string        `arg:"" help:"The old key, such as key_01J…"`
 	Overlap time.Duration `default:"24h" least:"0s" help:"How long the old key still works."`
-	Expires time.Time     `help:"When the new key expires, RFC 3339; by default it lives as long as the old one was meant to."`
+	Expires time.Time     `time:"" example:"2027-01-31T00:00:00Z" help:"When the new key expires, RFC 3339; by default it lives as long as the old one was meant to."`
 	Print
 }
 

@@ -93,7 +93,7 @@ func (d Delivery) after(o *outcome, now time.Time) Delivery {
 	case d.tries > len(delays) || o.lost:
 		d.State = Failed
 	default:
-		d.NextAttemptAt = store.At(now.Add(max(jittered(delays[d.tries-1]), min(o.retryAfter, longestDelay))))
+		d.NextAttemptAt = store.At(now.Add(max(jittered(delays[d.tries-1]), later(min(o.retryAfter, longestDelay)))))
 	}
 	return d
 }
@@ -110,3 +110,7 @@ func (d Delivery) waiting(h *hold, now time.Time) Delivery {
 // jittered varies d by up to a tenth, so that deliveries that failed together are not retried
 // together.
 func jittered(d time.Duration) time.Duration { return d - d/10 + rand.N(d/5) }
+
+// later is a time that a receiver asks for, and up to a tenth more: it asks all deliveries that it refuses for the
+// same.
+func later(d time.Duration) time.Duration { return d + rand.N(d/10+1) }

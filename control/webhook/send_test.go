@@ -147,8 +147,13 @@ func TestRetryAfter(t *testing.T) {
 	}
 	refused := 429
 	for requested, want := range map[time.Duration]time.Duration{time.Minute: time.Minute, 1000 * time.Hour: longestDelay} {
-		d := Delivery{}.after(&outcome{attempt: Attempt{Status: &refused}, retryAfter: requested}, noon)
-		require.Equal(t, noon.Add(want), d.NextAttemptAt.Time)
+		times := map[time.Time]bool{}
+		for range 50 {
+			d := Delivery{}.after(&outcome{attempt: Attempt{Status: &refused}, retryAfter: requested}, noon)
+			require.WithinRange(t, d.NextAttemptAt.Time, noon.Add(want), noon.Add(want+want/10))
+			times[d.NextAttemptAt.Time] = true
+		}
+		require.Greater(t, len(times), 10, "deliveries that were refused together don't return together")
 	}
 	d := Delivery{}.after(&outcome{attempt: Attempt{Status: &refused}, retryAfter: time.Second}, noon)
 	require.InDelta(t, 5, d.NextAttemptAt.Sub(noon).Seconds(), 0.51)

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,7 +27,8 @@ type Client struct {
 	HTTP *http.Client
 }
 
-// Do sends a request again while the warehouse is behind: for so long, and after such a pause.
+// Do sends a request again while the warehouse is behind: for so long, and first after such a pause, which doubles
+// up to what the server asks for.
 const (
 	behindTimeout = 2 * time.Minute
 	behindPause   = 10 * time.Millisecond
@@ -37,8 +39,9 @@ const (
 // that needs the warehouse is sent again while that is behind.
 func (c Client) Do(ctx context.Context, method, path string, body, out any) error {
 	var text []byte
+	pause := behindPause
 	for began := time.Now(); ; {
-		status, got, err := c.Request(ctx, method, path, body)
+		status, after, got, err := c.request(ctx, method, path, body)
 		if err != nil {
 			return err
 		}
@@ -46,9 +49,10 @@ func (c Client) Do(ctx context.Context, method, path string, body, out any) erro
 			break
 		}
 		behind := status == http.StatusServiceUnavailable && bytes.Contains(text, []byte(`"reason":"WAREHOUSE_BEHIND"`))
-		if !behind || time.Since(began) > behindTimeout || pipeline.Pause(ctx, behindPause) != nil {
+		if !behind || time.Since(began) > behindTimeout || pipeline.Pause(ctx, pipeline.Jittered(pause)) != nil {
 			return &Refused{method, path, status, bytes.TrimSpace(text)}
 		}
+		pause = min(2*pause, max(after, behindPause))
 	}
 	if out == nil {
 		return nil
@@ -96,15 +100,22 @@ func sentence(err error) error {
 
 // Request sends a request once, and reads the answer.
 func (c Client) Request(ctx context.Context, method, path string, body any) (status int, text []byte, err error) {
+	status, _, text, err = c.request(ctx, method, path, body)
+	return status, text, err
+}
+
+// request is Request, with the time for which the server asks to wait.
+func (c Client) request(ctx context.Context, method, path string, body any) (status int, after time.Duration, text []byte, err error) {
 	resp, err := c.send(ctx, method, path, body)
 	if err != nil {
-		return 0, nil, err
+		return 0, 0, nil, err
 	}
 	defer resp.Body.Close()
 	if text, err = io.ReadAll(resp.Body); err != nil {
-		return 0, nil, fmt.Errorf("%s %s: %w", method, path, err)
+		return 0, 0, nil, fmt.Errorf("%s %s: %w", method, path, err)
 	}
-	return resp.StatusCode, text, nil
+	seconds, _ := strconv.ParseUint(resp.Header.Get("Retry-After"), 10, 16)
+	return resp.StatusCode, time.Duration(seconds) * time.Second, text, nil
 }
 
 // Download writes the bytes that a GET answers to a file.

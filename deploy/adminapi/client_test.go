@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -35,6 +37,33 @@ func TestWarehouseIsWaitedFor(t *testing.T) {
 	require.ErrorContains(t, client.Do(t.Context(), "POST", "/", nil, nil), "LOG_UNAVAILABLE")
 	require.Equal(t, 4, requests)
 }
+
+// TestWarehouseIsNotAskedInALoop: while it is behind, requests come as seldom as the server asks for, soon, and
+// the first of them at once.
+func TestWarehouseIsNotAskedInALoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, requests := time.Now(), 0
+		client := Client{API: "http://server.example", HTTP: &http.Client{Transport: transport(func(*http.Request) *http.Response {
+			requests++
+			answer := httptest.NewRecorder()
+			if time.Since(began) < time.Minute {
+				answer.Header().Set("Retry-After", "2")
+				answer.WriteHeader(http.StatusServiceUnavailable)
+				_, _ = io.WriteString(answer, `{"ok":false,"reason":"WAREHOUSE_BEHIND"}`)
+			} else {
+				_, _ = io.WriteString(answer, `{"ok":true}`)
+			}
+			return answer.Result()
+		})}}
+		require.NoError(t, client.Do(t.Context(), "GET", "/", nil, nil))
+		require.Less(t, time.Since(began), time.Minute+4*time.Second)
+		require.InDelta(t, 32, requests, 8)
+	})
+}
+
+type transport func(*http.Request) *http.Response
+
+func (f transport) RoundTrip(q *http.Request) (*http.Response, error) { return f(q), nil }
 
 // TestRedirectIsNotFollowed: a command sends its token to the server that it was given, and to no other.
 func TestRedirectIsNotFollowed(t *testing.T) {

@@ -18,12 +18,14 @@ import (
 
 // Server is the running server that an administrative command calls.
 type Server struct {
-	Data  string `default:"./muniment-data" env:"MUNIMENT_DATA" help:"Data folder of the running server, which holds its admin token." type:"path"`
-	Admin string `env:"MUNIMENT_ADMIN" address:"" help:"Address of its admin listener; default: what the data folder says." placeholder:"HOST:PORT"`
+	Data  string `default:"./muniment-data" env:"MUNIMENT_DATA" help:"Data folder of a running up or control process, which holds its admin token." type:"path"`
+	Admin string `env:"MUNIMENT_ADMIN" address:"url" example:"127.0.0.1:9090" help:"Address of its admin listener, also as a URL; default: what the data folder says." placeholder:"HOST:PORT"`
+
+	AdminTokenFile certs.PasswordFile `env:"-" help:"File of its admin token, for --admin without the data folder: the token is in admin.json there." placeholder:"FILE" type:"path"`
 
 	AdminCA   string `env:"MUNIMENT_ADMIN_CA" help:"Certificate authorities to trust as that server (PEM); default: the server's own certificate, which the data folder names." placeholder:"FILE" type:"path"`
-	AdminCert string `env:"MUNIMENT_ADMIN_CERT" help:"Certificate to present to it (PEM)." placeholder:"FILE" type:"path"`
-	AdminKey  string `env:"MUNIMENT_ADMIN_KEY" help:"Key of that certificate (PEM)." placeholder:"FILE" type:"path"`
+	AdminCert string `needs:"cert=key" env:"MUNIMENT_ADMIN_CERT" help:"Certificate to present to it (PEM)." placeholder:"FILE" type:"path"`
+	AdminKey  string `needs:"key=cert" env:"MUNIMENT_ADMIN_KEY" help:"Key of that certificate (PEM)." placeholder:"FILE" type:"path"`
 }
 
 // Do calls the server's admin listener, and decodes the data of its response into out. The error is a sentence for
@@ -64,6 +66,9 @@ func (c *Server) Base() (string, error) {
 // trusted is how to reach the server: nil without TLS.
 func (c *Server) trusted(access Access) (*http.Client, error) {
 	if !strings.HasPrefix(access.URL, "https://") {
+		if c.AdminCA != "" || c.AdminCert != "" || c.AdminKey != "" {
+			return nil, fmt.Errorf("%s is no address with TLS, so --admin-ca, --admin-cert and --admin-key are of no use: name it as --admin https://HOST:PORT, for example --admin https://127.0.0.1:9090, or leave them out", access.URL)
+		}
 		return nil, nil
 	}
 	var client *certs.Client
@@ -82,19 +87,37 @@ func (c *Server) trusted(access Access) (*http.Client, error) {
 
 // access is how to reach the server, and its token.
 func (c *Server) access() (access Access, err error) {
-	text, err := os.ReadFile(filepath.Join(c.Data, File))
-	if errors.Is(err, os.ErrNotExist) {
-		return access, fmt.Errorf("no server runs on %s (start one with: muniment up --data %s)", c.Data, c.Data)
-	}
-	if err == nil {
-		err = json.Unmarshal(text, &access)
-	}
-	if err != nil {
-		return access, fmt.Errorf("cannot read %s: %w", File, err)
+	file := filepath.Join(c.Data, File)
+	token := c.AdminTokenFile.Password()
+	switch {
+	case token != nil && c.Admin == "":
+		return access, errors.New("--admin-token-file needs --admin, the address of the listener that the token opens, for example --admin 127.0.0.1:9090")
+	case token != nil:
+		if access.Token, err = token(); err != nil {
+			return access, fmt.Errorf("--admin-token-file: %w", err)
+		}
+		access.URL = "http://"
+		if c.AdminCA != "" || c.AdminCert != "" {
+			access.URL = "https://"
+		}
+	default:
+		text, err := os.ReadFile(file)
+		if errors.Is(err, os.ErrNotExist) {
+			return access, fmt.Errorf("there is no %s, where a running server keeps its admin token: name the data folder of a running up or control process with --data, for example --data /var/lib/muniment-control; or the address of its admin listener with --admin HOST:PORT, and a file of its token with --admin-token-file", file)
+		}
+		if err == nil {
+			err = json.Unmarshal(text, &access)
+		}
+		if err != nil {
+			return access, fmt.Errorf("cannot read %s: %w", file, err)
+		}
 	}
 	if c.Admin != "" {
 		scheme, _, _ := strings.Cut(access.URL, "://")
 		access.URL, access.flag = scheme+"://"+c.Admin, "--admin"
+		if strings.Contains(c.Admin, "://") {
+			access.URL = strings.TrimSuffix(c.Admin, "/")
+		}
 	}
 	return access, nil
 }

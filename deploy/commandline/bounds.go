@@ -1,13 +1,13 @@
-// Package commandline is what the command line of muniment does beyond kong, which parses it: a number or an address
-// that a command could not work with is refused before the command runs, in words that name the flag and an
+// Package commandline is what the command line of muniment does beyond kong, which parses it: a number, an address, a
+// URL or a time that a command could not work with is refused before the command runs, in words that name the flag and an
 // example; the environment gives the flags of servers, and of no other command; shells complete commands, flags
 // and their values.
 package commandline
 
 import (
+	"cmp"
 	"fmt"
 	"math"
-	"net"
 	"reflect"
 	"strconv"
 	"time"
@@ -16,7 +16,8 @@ import (
 )
 
 // Bounds has every flag that declares its least value, and perhaps its most, refuse others, and names an
-// example: its default, or the one that it declares. A flag that is declared an address takes nothing else.
+// example: the one that it declares, or else its default. One with zero takes 0 besides. A flag that declares a form takes nothing else; form.go
+// has the forms.
 //
 //	Concurrency int    `default:"4" least:"1" most:"64"`
 //	Listen      string `default:"127.0.0.1:8080" address:""`
@@ -28,8 +29,12 @@ func Bounds() kong.Option {
 			case !ok:
 			case flag.Tag.Has("least"):
 				flag.Mapper = bounded{flag.Mapper, flag.Tag}
-			case flag.Tag.Has("address"):
-				flag.Mapper = hostPort{flag.Mapper}
+			default:
+				for name, f := range forms {
+					if flag.Tag.Has(name) {
+						flag.Mapper = formed{flag.Mapper, f, flag.Tag, flag.Required || flag.HasDefault}
+					}
+				}
 			}
 			return next(nil)
 		})
@@ -64,7 +69,7 @@ func (b bounded) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
 	} else {
 		within = target.Int() >= least && target.Int() <= most
 	}
-	if !within {
+	if !within && !(b.tag.Has("zero") && target.IsZero()) {
 		return fmt.Errorf("%v is out of range; it must be %s", given, b)
 	}
 	return nil
@@ -76,28 +81,14 @@ func (b bounded) String() string {
 	if most := b.tag.Get("most"); most != "" {
 		text = fmt.Sprintf("from %s to %s", b.tag.Get("least"), most)
 	}
-	example := b.tag.Get("example")
-	if example == "" {
-		example = b.tag.Default
+	if b.tag.Has("zero") {
+		text = "0, or " + text
 	}
-	return text + ", for example " + example
+	return text + ", for example " + exampleOf(b.tag)
 }
 
-// hostPort is the mapper of an address of this machine or another.
-type hostPort struct{ kong.Mapper }
-
-// Decode implements kong.Mapper.
-func (m hostPort) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
-	if err := m.Mapper.Decode(ctx, target); err != nil {
-		return err
-	}
-	given := target.String()
-	_, port, err := net.SplitHostPort(given)
-	if _, notPort := strconv.ParseUint(port, 10, 16); err != nil || notPort != nil {
-		return fmt.Errorf("%q is no address; it must be HOST:PORT, without http://, for example 127.0.0.1:9090", given)
-	}
-	return nil
-}
+// exampleOf is what a flag declares as its example, or else its default.
+func exampleOf(tag *kong.Tag) string { return cmp.Or(tag.Get("example"), tag.Default) }
 
 // limitOf reads a limit of a flag: whole numbers and durations have one.
 func limitOf(text string, of reflect.Type) (int64, error) {

@@ -14,7 +14,7 @@ import (
 // Flags are those of every command that serves.
 type Flags struct {
 	Log      string     `default:"text" enum:"text,json" help:"Form of the log: ${enum}."`
-	LogLevel slog.Level `default:"info" help:"Lowest level that is logged: debug, info, warn or error."`
+	LogLevel slog.Level `default:"info" level:"" help:"Lowest level that is logged: debug, info, warn or error."`
 
 	Traces TracesFlags `embed:"" prefix:"traces-" group:"Traces:"`
 }
@@ -33,21 +33,29 @@ func (f *Flags) logger() (*slog.Logger, *slog.LevelVar) {
 
 // TracesFlags say where traces go, and which requests are traced.
 type TracesFlags struct {
-	Endpoint string  `help:"URL of a collector that takes OTLP over HTTP in JSON, as http://127.0.0.1:4318, to which /v1/traces is added. Default: nothing is traced." placeholder:"URL"`
+	Endpoint string  `url:"http https" example:"http://127.0.0.1:4318" help:"URL of a collector that takes OTLP over HTTP in JSON, as http://127.0.0.1:4318, to which /v1/traces is added. Default: nothing is traced." placeholder:"URL"`
 	Sample   float64 `default:"0.01" least:"0" most:"1" help:"Part of the requests that are traced, ${default} by default, besides those of which the caller says that its trace is sampled, of these at most 100 a second." placeholder:"RATIO"`
 	CA       string  `name:"ca" help:"Certificate authorities to trust as the collector (PEM); default: those of the system." placeholder:"FILE" type:"path"`
 }
 
-// open begins to export what p traces, until everything else of p has ended.
-func (f TracesFlags) open(p *Process) error {
-	switch {
-	case f.CA != "" && !strings.HasPrefix(f.Endpoint, "https://"):
-		return errors.New("--traces-ca needs a --traces-endpoint that begins with https://")
-	case f.Endpoint == "":
+// Validate refuses what nothing can be sent to.
+func (f TracesFlags) Validate() error {
+	if f.CA != "" && !strings.HasPrefix(f.Endpoint, "https://") {
+		return errors.New("--traces-ca needs a --traces-endpoint that begins with https://, for example https://traces.internal:4318")
+	}
+	if f.Endpoint == "" {
 		return nil
 	}
 	if err := trace.CheckEndpoint(f.Endpoint); err != nil {
-		return fmt.Errorf("--traces-endpoint %w", err)
+		return fmt.Errorf("--traces-endpoint %w, for example http://127.0.0.1:4318", err)
+	}
+	return nil
+}
+
+// open begins to export what p traces, until everything else of p has ended.
+func (f TracesFlags) open(p *Process) error {
+	if f.Endpoint == "" {
+		return nil
 	}
 	hop, err := certs.NewClient(p.Certs("traces"), certs.ClientFlags{CA: f.CA})
 	if err != nil {

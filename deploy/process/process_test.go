@@ -175,10 +175,13 @@ func TestTracesFlags(t *testing.T) {
 		{Endpoint: "https://collector", CA: "/no such folder"}: "TLS for traces",
 	} {
 		var traced bool
-		err := (&Flags{Traces: flags}).Run(Build{}, "test", func(p *Process) error {
-			traced = p.Tracer != nil
-			return nil
-		})
+		err := flags.Validate()
+		if err == nil {
+			err = (&Flags{Traces: flags}).Run(Build{}, "test", func(p *Process) error {
+				traced = p.Tracer != nil
+				return nil
+			})
+		}
 		if want == "" {
 			require.NoError(t, err)
 			require.Equal(t, flags.Endpoint != "", traced)

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -61,4 +62,14 @@ func (b *Backoff) lasted(reason Reason, now time.Time) time.Duration {
 	}
 	b.outages[reason] = o
 	return now.Sub(o.began)
+}
+
+// Again is how long a process of ours waits after an error before it sends a request to control again: pause, or as
+// long as control asks for if that is more, but at most most; and up to half as long again, so that nodes that
+// failed together don't come back together.
+func Again(err error, pause, most time.Duration) time.Duration {
+	if refused, ok := errors.AsType[*Refused](err); ok {
+		pause = max(pause, min(refused.RetryAfter, most))
+	}
+	return pause + rand.N(pause/2+1)
 }

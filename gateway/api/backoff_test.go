@@ -1,7 +1,11 @@
 package api
 
 import (
+	"fmt"
+	"io"
 	"math"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -70,4 +74,31 @@ func TestCostOfAnOutage(t *testing.T) {
 	t.Logf("%d requests in %d s: %.1f times the usual; in the worst second %.1f times", sent, last+1, float64(sent)/float64(usual*(last+1)), float64(most)/usual)
 	require.LessOrEqual(t, sent, 3*usual*(last+1))
 	require.LessOrEqual(t, most, 4*usual)
+}
+
+// TestAgain: nodes that control refused together come back at different times, none before the time that control asks
+// for, up to the most that they may wait.
+func TestAgain(t *testing.T) {
+	control := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "3")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = io.WriteString(w, `{"ok":false,"error":"INTERNAL_ERROR","message":"away"}`)
+	}))
+	defer control.Close()
+	client, err := NewClient([]string{control.URL}, nil)
+	require.NoError(t, err)
+	refused := fmt.Errorf("no lease: %w", client.Do(t.Context(), "", http.MethodPost, "/x", nil, nil))
+	for _, c := range []struct {
+		err           error
+		most, atLeast time.Duration
+	}{{refused, time.Minute, 3 * time.Second}, {refused, 2 * time.Second, 2 * time.Second}, {io.EOF, time.Minute, 100 * time.Millisecond}} {
+		times := map[time.Duration]bool{}
+		for range 50 {
+			wait := Again(c.err, 100*time.Millisecond, c.most)
+			require.GreaterOrEqual(t, wait, c.atLeast)
+			require.LessOrEqual(t, wait, c.atLeast+c.atLeast/2)
+			times[wait] = true
+		}
+		require.Greater(t, len(times), 40)
+	}
 }

@@ -12,8 +12,10 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 )
 
 // maxAnswer bounds the length of a response. A first copy of the feed holds every
@@ -100,6 +102,8 @@ type Refused struct {
 	Code    Code // "" if it was not control that answered
 	Message string
 	Field   string // the first at fault; "" if none was named
+	// RetryAfter is how long control asks to wait; 0 if it does not.
+	RetryAfter time.Duration
 }
 
 func (e *Refused) Error() string {
@@ -159,11 +163,13 @@ func (c *Client) send(ctx context.Context, base *url.URL, credential, method, pa
 	answer := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer))
 	if resp.StatusCode != http.StatusOK {
 		begun = resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get(HeaderNotBegun) == ""
+		seconds, _ := strconv.ParseUint(resp.Header.Get("Retry-After"), 10, 16) // control sends no dates
+		after := time.Duration(seconds) * time.Second
 		var body ErrorBody
 		if err := answer.Decode(&body); err != nil || body.Code == "" {
-			return begun, &Refused{Status: resp.StatusCode, Message: resp.Status}
+			return begun, &Refused{Status: resp.StatusCode, Message: resp.Status, RetryAfter: after}
 		}
-		return begun, &Refused{resp.StatusCode, body.Code, body.Message, body.Field}
+		return begun, &Refused{resp.StatusCode, body.Code, body.Message, body.Field, after}
 	}
 	envelope := struct {
 		OK   bool `json:"ok"`

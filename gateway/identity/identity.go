@@ -254,12 +254,13 @@ func (n *Node) retry(ctx context.Context, what string, send func() error) error 
 			n.cfg.Logger.Warn("waiting for control", "to", what, "err", err)
 		}
 		n.cfg.Waiting(err)
-		sleep(ctx, pause)
+		sleep(ctx, api.Again(err, pause, maxPause))
 	}
 }
 
 const (
-	// The pause before a request is repeated doubles from minPause to maxPause.
+	// The pause before a request is repeated doubles from minPause to maxPause. What control asks for counts up to
+	// maxPause: a node that waits is not ready.
 	minPause, maxPause = 100 * time.Millisecond, 5 * time.Second
 	// requestTimeout bounds one request.
 	requestTimeout = 10 * time.Second

@@ -13,7 +13,8 @@ const (
 	feedTimeout = 5 * time.Second
 	// The first copy has every stop there ever was, and is never cut.
 	firstTimeout = time.Minute
-	// The pause after a failed request doubles from the first to the second.
+	// The pause after a failed request doubles from the first to the second. What control asks for counts up to the
+	// second: the lease ends meanwhile.
 	minPause, maxPause = 100 * time.Millisecond, 2 * time.Second
 	// A source that answers "nothing new" at once, instead of waiting for news, gets
 	// no more than one request in this time.
@@ -40,7 +41,7 @@ func (v *View) Run(ctx context.Context) error {
 				v.cfg.Logger.Error("cannot follow control's feed", "err", err)
 			}
 			failing = true
-			sleep(ctx, pause)
+			sleep(ctx, api.Again(err, pause, maxPause))
 			pause = min(2*pause, maxPause)
 		default:
 			if failing {

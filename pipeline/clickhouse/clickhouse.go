@@ -122,6 +122,12 @@ func (c Config) timeout() time.Duration {
 	return c.Timeout
 }
 
+// CheckURL says what is wrong with the URL of a warehouse, before anything is opened. No error holds a password.
+func CheckURL(url string) error {
+	_, err := Config{URL: url}.options()
+	return err
+}
+
 // options are the driver's. No error holds the password.
 func (c Config) options() (*clickhouse.Options, error) {
 	address := c.URL

@@ -50,7 +50,7 @@ func (s *Spooled) drain() {
 		if s.ctx.Err() == nil {
 			s.cfg.Logger.Error("cannot drain spool, trying again", "at", s.next.String(), "retry_in", backoff, "err", err)
 		}
-		_ = pipeline.Pause(s.ctx, backoff)
+		_ = pipeline.Pause(s.ctx, pipeline.Jittered(backoff))
 		backoff = min(2*backoff, mostDrainPause)
 	}
 }

@@ -272,7 +272,7 @@ func (l *Log) read(ctx context.Context, what string, partition int32, try func(c
 				return err
 			}
 			l.lookAgain()
-			if pipeline.Pause(bounded, backoff) != nil {
+			if pipeline.Pause(bounded, pipeline.Jittered(backoff)) != nil {
 				return err
 			}
 		}

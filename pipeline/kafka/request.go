@@ -136,7 +136,7 @@ func (b *batch) retry() {
 			b.sendEach()
 			return
 		}
-		_ = pipeline.Pause(l.ctx, backoff) // if the log has ended, so has the next attempt
+		_ = pipeline.Pause(l.ctx, pipeline.Jittered(backoff)) // if the log has ended, so has the next attempt
 		l.attempt(b)
 		if b.conclude() {
 			return
