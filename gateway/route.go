@@ -21,6 +21,10 @@ const (
 	maxBatchBody    = 8 << 20 // also when unpacked
 	maxBody         = 1 << 20
 
+	// mostStrangeBytes is how much of bodies above bodyStep a node has in memory whose callers have no valid key, in
+	// bytes, and an eighth of it that of an address.
+	mostStrangeBytes = 64 << 20
+
 	pathContract = "/v1"
 	pathHealth   = "/v1/healthz"
 	pathDelivery = "/v1/delivery"
@@ -88,6 +92,8 @@ func (r route) bodyLimit() int {
 	return maxBody
 }
 
+var errBodies = &api.Error{Code: api.RateLimited, Message: "too many long bodies without a valid key are being read, or too many from this address", RetryAfter: time.Second}
+
 var errOverloaded = api.Unavailable(api.Overloaded, "this node has too many requests in hand", time.Second)
 
 // handle answers one request. The answer to a request above a bound is held back, so that
@@ -96,7 +102,7 @@ var errOverloaded = api.Unavailable(api.Overloaded, "this node has too many requ
 func (g *Gateway) handle(ctx *fasthttp.RequestCtx) {
 	nameRequest(ctx)
 	switch err := g.take(ctx, routeOf(ctx.Path())); err {
-	case errTenantBusy, errOverloaded, errControlBusy, errTenantBatches, errBatchesFull, errWrongKeys,
+	case errTenantBusy, errOverloaded, errControlBusy, errTenantBatches, errBatchesFull, errBodies, errWrongKeys,
 		g.control.strangers.busy, g.control.pages.busy, g.control.downloads.busy, g.control.visitors.busy, g.control.tenants.busy:
 		g.heldBack.Add(1)
 		g.pause(spread(g.cfg.BusyPause))
@@ -203,7 +209,7 @@ func (g *Gateway) mayContinue(ctx *fasthttp.RequestCtx, r route, began time.Time
 }
 
 // receive reads a request's body. The body of a batch is large, and read only for callers who
-// may deliver.
+// may deliver. Of all others but the players' no more than bodyStep is read before the body counts as somebody's.
 func (g *Gateway) receive(ctx *fasthttp.RequestCtx, r route, body *arrival) error {
 	if err := framing(ctx, r); err != nil {
 		return err
@@ -218,7 +224,31 @@ func (g *Gateway) receive(ctx *fasthttp.RequestCtx, r route, body *arrival) erro
 	if r == toPlayer {
 		return g.receiveOfPlayer(ctx, body)
 	}
+	if r != toBatch && ctx.Request.Header.ContentLength() > bodyStep {
+		body.opened = func(a *arrival, more int) (done bool, err error) {
+			if a.room+more <= bodyStep {
+				return false, nil
+			}
+			if a.allowance, err = g.allowanceOf(ctx, r); err == nil {
+				err = a.take(a.room)
+			}
+			return true, err
+		}
+	}
 	return body.receive(ctx, r.bodyLimit())
+}
+
+// allowanceOf says as whose a long body counts: as the tenant's whose key the request has, or else as that of an address. The
+// error is that of a delivery whose caller may not deliver. Who has a tenant of the sandbox is a stranger.
+func (g *Gateway) allowanceOf(ctx *fasthttp.RequestCtx, r route) (allowance, error) {
+	principal, err := g.authenticate(ctx, g.now(), g.issuer.Deadline(time.Now()))
+	switch {
+	case err == nil && !principal.Sandbox:
+		return allowance{node: &g.batches, tenant: g.tenants.of(principal.TenantID)}, nil
+	case err != nil && r == toDelivery:
+		return allowance{}, err
+	}
+	return allowance{strangers: g.strangeBytes, from: g.addressOf(ctx)}, nil
 }
 
 // serve answers a request whose body had arrived when it began.
