@@ -257,7 +257,7 @@ func wait(ctx context.Context, d time.Duration) {
 func (g *Gateway) pools() map[string]*places {
 	return map[string]*places{
 		"tenants": g.control.tenants.places, "sandbox": g.control.visitors.places, "strangers": g.control.strangers.places,
-		"pages": g.control.pages.places, "downloads": g.control.downloads.places, "players": g.unopened, "bodies": g.strangeBytes,
+		"pages": g.control.pages.places, "console": g.control.console.places, "downloads": g.control.downloads.places, "players": g.unopened, "bodies": g.strangeBytes,
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,6 +34,9 @@ const (
 
 	// pathsOfSandbox begins the paths for visitors without a key: the sandbox, the playground, applications.
 	pathsOfSandbox = "/api/"
+	// pathOfConsole begins the paths of the console, and pathOfPayees those of payees' links.
+	pathOfConsole = "/console"
+	pathOfPayees  = "/payee"
 	// pathsOfVerification begins the path of the key directory.
 	pathsOfVerification = "/.well-known/"
 )
@@ -101,9 +105,7 @@ var errOverloaded = api.Unavailable(api.Overloaded, "this node has too many requ
 // back keeps nothing but its connection.
 func (g *Gateway) handle(ctx *fasthttp.RequestCtx) {
 	nameRequest(ctx)
-	switch err := g.take(ctx, routeOf(ctx.Path())); err {
-	case errTenantBusy, errOverloaded, errControlBusy, errTenantBatches, errBatchesFull, errBodies, errWrongKeys,
-		g.control.strangers.busy, g.control.pages.busy, g.control.downloads.busy, g.control.visitors.busy, g.control.tenants.busy:
+	if err := g.take(ctx, routeOf(ctx.Path())); g.isHeldBack(err) {
 		g.heldBack.Add(1)
 		g.pause(spread(g.cfg.BusyPause))
 		g.heldBack.Add(-1)
@@ -111,6 +113,15 @@ func (g *Gateway) handle(ctx *fasthttp.RequestCtx) {
 	if g.phase.Load() >= leaving {
 		ctx.SetConnectionClose()
 	}
+}
+
+// isHeldBack says whether an error is that of a request above a bound.
+func (g *Gateway) isHeldBack(err error) bool {
+	switch err {
+	case errTenantBusy, errOverloaded, errControlBusy, errTenantBatches, errBatchesFull, errBodies, errWrongKeys:
+		return true
+	}
+	return slices.ContainsFunc(g.control.kinds(), func(c *callers) bool { return err == error(c.busy) })
 }
 
 // pause waits, at most until the gateway drains.
@@ -279,14 +290,19 @@ func (g *Gateway) serve(ctx *fasthttp.RequestCtx, r route, body *arrival, began 
 	}
 }
 
-// placeOf says whose place a request to control takes: that of the tenant whose key it has. Who has none, or
+// placeOf says whose place a request to control takes: that of the tenant whose key, or session, it has. Who has none, or
 // one that is not valid, has the place of an address.
 func (g *Gateway) placeOf(ctx *fasthttp.RequestCtx, began time.Time) place {
 	begins := func(with string) bool { return bytes.HasPrefix(ctx.Path(), []byte(with)) }
 	switch {
 	case begins(pathsOfSandbox):
 		return place{callers: g.control.visitors, of: g.addressOf(ctx)}
-	case begins(api.PathDownloads):
+	case begins(pathOfConsole):
+		if tenant := g.control.sessions.tenant(&ctx.Request.Header); tenant != "" {
+			return place{g.control.tenants, tenant, tenant}
+		}
+		return place{callers: g.control.console, of: g.addressOf(ctx)}
+	case begins(api.PathDownloads), begins(pathOfPayees):
 		return place{callers: g.control.downloads, of: g.addressOf(ctx)}
 	}
 	principal, err := g.authenticate(ctx, g.now(), g.issuer.Deadline(began))
