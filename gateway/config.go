@@ -41,8 +41,8 @@ type Config struct {
 
 	// MaxConns bounds the open connections. Default 16,384.
 	MaxConns int
-	// MaxInFlight bounds the requests being answered, at 503 OVERLOADED. Default
-	// 4,096.
+	// MaxInFlight bounds the requests being answered, at 503 OVERLOADED. A quarter of it, and an eighth from one address, bounds
+	// those whose keys the node has yet to look up, at 429. Default 4,096.
 	MaxInFlight int
 	// MaxTenantInFlight bounds the deliveries of one tenant being answered, at 429.
 	// Default a quarter of MaxInFlight.

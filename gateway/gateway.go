@@ -73,6 +73,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
 	"muniment.example/gateway/issue"
 	"muniment.example/gateway/snapshot"
 )
@@ -96,6 +97,8 @@ type Gateway struct {
 	batches  batches
 	// strangeBytes are the bytes of long bodies of callers without a valid key.
 	strangeBytes *places
+	known        auth.Keys // without asking control
+	lookups      *places   // of requests whose keys are looked up
 	limited      *limited
 
 	beaconRates rates
@@ -138,6 +141,8 @@ func New(cfg Config) (*Gateway, error) {
 		g.arrivals[r].New = func() any { return &arrival{keep: keepBatch} }
 	}
 	g.strangeBytes = newPlaces(mostStrangeBytes, mostStrangeBytes/8)
+	g.known = knownKeys{g.rights.Known()}
+	g.lookups = newPlaces(max(1, cfg.MaxInFlight/4), cfg.MaxInFlight/8)
 	g.unopened = newPlaces(mostUnopened, mostUnopened/16)
 	for c := range g.unpacker {
 		g.unpacker[c].New = coding(c).newUnpacker
@@ -257,7 +262,7 @@ func wait(ctx context.Context, d time.Duration) {
 func (g *Gateway) pools() map[string]*places {
 	return map[string]*places{
 		"tenants": g.control.tenants.places, "sandbox": g.control.visitors.places, "strangers": g.control.strangers.places,
-		"pages": g.control.pages.places, "console": g.control.console.places, "downloads": g.control.downloads.places, "players": g.unopened, "bodies": g.strangeBytes,
+		"pages": g.control.pages.places, "console": g.control.console.places, "downloads": g.control.downloads.places, "players": g.unopened, "bodies": g.strangeBytes, "lookups": g.lookups,
 	}
 }
 

@@ -118,7 +118,7 @@ func (g *Gateway) handle(ctx *fasthttp.RequestCtx) {
 // isHeldBack says whether an error is that of a request above a bound.
 func (g *Gateway) isHeldBack(err error) bool {
 	switch err {
-	case errTenantBusy, errOverloaded, errControlBusy, errTenantBatches, errBatchesFull, errBodies, errWrongKeys:
+	case errTenantBusy, errOverloaded, errControlBusy, errTenantBatches, errBatchesFull, errBodies, errWrongKeys, errLookups:
 		return true
 	}
 	return slices.ContainsFunc(g.control.kinds(), func(c *callers) bool { return err == error(c.busy) })
@@ -286,33 +286,39 @@ func (g *Gateway) serve(ctx *fasthttp.RequestCtx, r route, body *arrival, began 
 	case toHealth:
 		return answer(ctx, api.Health{Status: "ok"})
 	default:
-		return g.control.forward(ctx, g.placeOf(ctx, began), span)
+		at, err := g.placeOf(ctx, began)
+		if err != nil {
+			return err
+		}
+		return g.control.forward(ctx, at, span)
 	}
 }
 
 // placeOf says whose place a request to control takes: that of the tenant whose key, or session, it has. Who has none, or
-// one that is not valid, has the place of an address.
-func (g *Gateway) placeOf(ctx *fasthttp.RequestCtx, began time.Time) place {
+// one that is not valid, has the place of an address. The error is that of a key that can't be looked up now.
+func (g *Gateway) placeOf(ctx *fasthttp.RequestCtx, began time.Time) (place, error) {
 	begins := func(with string) bool { return bytes.HasPrefix(ctx.Path(), []byte(with)) }
 	switch {
 	case begins(pathsOfSandbox):
-		return place{callers: g.control.visitors, of: g.addressOf(ctx)}
+		return place{callers: g.control.visitors, of: g.addressOf(ctx)}, nil
 	case begins(pathOfConsole):
 		if tenant := g.control.sessions.tenant(&ctx.Request.Header); tenant != "" {
-			return place{g.control.tenants, tenant, tenant}
+			return place{g.control.tenants, tenant, tenant}, nil
 		}
-		return place{callers: g.control.console, of: g.addressOf(ctx)}
+		return place{callers: g.control.console, of: g.addressOf(ctx)}, nil
 	case begins(api.PathDownloads), begins(pathOfPayees):
-		return place{callers: g.control.downloads, of: g.addressOf(ctx)}
+		return place{callers: g.control.downloads, of: g.addressOf(ctx)}, nil
 	}
 	principal, err := g.authenticate(ctx, g.now(), g.issuer.Deadline(began))
 	switch {
 	case err == nil:
-		return g.control.placeOf(principal)
+		return g.control.placeOf(principal), nil
+	case err == errLookups:
+		return place{}, err
 	case begins(pathContract + "/"), begins(pathsOfVerification):
-		return place{callers: g.control.strangers, of: g.addressOf(ctx)}
+		return place{callers: g.control.strangers, of: g.addressOf(ctx)}, nil
 	}
-	return place{callers: g.control.pages, of: g.addressOf(ctx)}
+	return place{callers: g.control.pages, of: g.addressOf(ctx)}, nil
 }
 
 // addressOf is what limits of a caller without a key count by.
