@@ -64,10 +64,13 @@ func (r *reader) Write(b []byte) (int, error) {
 }
 
 // TestDownloadsAreStreamed: a bundle is sent in pieces and its download is recorded behind the last one, and
-// downloads count as what they are, requests of a tenant that read much.
+// downloads by links have places of their own: they take none of the tenant's.
 func TestDownloadsAreStreamed(t *testing.T) {
 	dir := t.TempDir()
 	h := newFixtureOn(t, dir, node.Config{})
+	heavy := &slow{make(chan struct{}, 1), make(chan struct{})}
+	close(heavy.answer)
+	h.services = append(h.services, heavy)
 	_, key := h.tenant()
 	job := h.bundle(key, dir)
 	path := h.link(key, job)
@@ -90,6 +93,7 @@ func TestDownloadsAreStreamed(t *testing.T) {
 		require.False(t, downloaded())
 	}
 	h.call("", "GET", path, "").refused(429, api.RateLimited)
+	require.Equal(t, 204, h.call(key, "GET", "/v1/slow-and-heavy", "").status)
 	close(goOn)
 	reading.Wait()
 	require.True(t, downloaded())

@@ -91,14 +91,14 @@ func newHandler(cfg Config, seconds *prometheus.HistogramVec, authenticate authe
 }
 
 // mount serves pages that are no operations of the API, at a path and under it. They are counted and traced as one
-// operation, and authenticate for themselves.
+// operation, and authenticate for themselves. Their own changes wait as those of pages.
 func (d *handler) mount(name, path string, pages http.Handler) {
 	as := &huma.Operation{OperationID: name, Path: path}
 	counted := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if x, ok := exchangeOf(r.Context()); ok {
 			x.operation = as
 		}
-		pages.ServeHTTP(w, r)
+		pages.ServeHTTP(w, r.WithContext(store.QueueAs(r.Context(), store.PageOwner, false)))
 	})
 	d.mux.Handle(path, counted)
 	d.mux.Handle(path+"/", counted)

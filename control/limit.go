@@ -22,6 +22,8 @@ import (
 const (
 	tenantLimit      = 64
 	tenantHeavyLimit = 8
+	// linkLimit is that of requests by links to what a tenant has: who has a link must not take the tenant's own.
+	linkLimit = 8
 )
 
 // A visitor of the sandbox can create many tenants, so a visitor's limit is lower, and all visitors
@@ -46,6 +48,7 @@ const (
 var (
 	errLimit      = &api.Error{Code: api.RateLimited, Message: "this tenant has too many requests in flight", RetryAfter: time.Second}
 	errHeavyLimit = &api.Error{Code: api.RateLimited, Message: "this tenant has too many requests in flight that read much of its log", RetryAfter: time.Second}
+	errLinks      = &api.Error{Code: api.RateLimited, Message: "too many downloads by links of this tenant are in flight", RetryAfter: time.Second}
 	errVisitors   = &api.Error{Code: api.RateLimited, Message: "the sandbox has too many requests in flight", RetryAfter: time.Second}
 	errUnread     = &api.Error{Code: api.RateLimited, Message: "the sandbox has too many long responses in memory that nobody has read yet, or too many for this address", RetryAfter: time.Second}
 )
@@ -77,6 +80,7 @@ func (n inFlight) plus(m inFlight) inFlight { return inFlight{n.all + m.all, n.h
 // tenant for the log of requests. Changes wait as the tenant's.
 func admitLimited(d *handler) func(huma.Context, func(huma.Context)) {
 	tenants := &limiter{each: inFlight{tenantLimit, tenantHeavyLimit}, held: map[string]inFlight{}}
+	links := &limiter{each: inFlight{linkLimit, linkLimit}, held: map[string]inFlight{}}
 	visitors := &limiter{each: inFlight{visitorLimit, visitorHeavyLimit}, together: inFlight{visitorsLimit, visitorsHeavyLimit}, held: map[string]inFlight{}}
 	unread := &limiter{each: inFlight{all: visitorUnreadLimit}, together: inFlight{all: visitorsUnreadLimit}, held: map[string]inFlight{}}
 	return func(ctx huma.Context, next func(huma.Context)) {
@@ -97,7 +101,7 @@ func admitLimited(d *handler) func(huma.Context, func(huma.Context)) {
 		case own.Tenant != nil && owner == store.SandboxOwner:
 			s, tenantID = visitors, own.Tenant(ctx.Context())
 		case own.Tenant != nil: // by a link to what a tenant has, which may be one of the sandbox
-			tenantID = own.Tenant(ctx.Context())
+			s, tenantID = links, own.Tenant(ctx.Context())
 			var err error
 			if owner, err = d.ownerOf(ctx.Context(), tenantID); err != nil {
 				d.refuse(ctx, err)
@@ -117,6 +121,9 @@ func admitLimited(d *handler) func(huma.Context, func(huma.Context)) {
 			return
 		}
 		if err := s.take(tenantID, request); err != nil {
+			if s == links {
+				err = errLinks
+			}
 			d.refuse(ctx, err)
 			return
 		}

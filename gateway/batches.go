@@ -40,19 +40,31 @@ func newBatches(cfg *Config, l *limited) batches {
 	}
 }
 
-// allowance counts the bytes of one batch. The zero value has no limit.
+// allowance counts the bytes of one body: as a tenant's, among those of batches, or as those of an address,
+// among those of strangers. The zero value has no limit.
 type allowance struct {
 	node   *batches
 	tenant *tenantLimit
-	held   int64
+
+	strangers *places
+	from      string
+
+	held int64
 }
 
 // take counts more bytes.
 func (a *allowance) take(bytes int) error {
-	if a.node == nil {
+	n := int64(bytes)
+	switch {
+	case a.strangers != nil:
+		if a.strangers.takeMany(a.from, bytes, true) != admitted {
+			return errBodies
+		}
+		a.held += n
+		return nil
+	case a.node == nil:
 		return nil
 	}
-	n := int64(bytes)
 	a.held += n
 	switch own, all := a.tenant.bytes.Add(n), a.node.bytes.Add(n); {
 	case all > a.node.maxBytes:
@@ -69,6 +81,9 @@ func (a *allowance) end() {
 	if a.node != nil {
 		a.tenant.bytes.Add(-a.held)
 		a.node.bytes.Add(-a.held)
+	}
+	if a.strangers != nil && a.held > 0 {
+		a.strangers.releaseMany(a.from, int(a.held))
 	}
 	*a = allowance{}
 }

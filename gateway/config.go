@@ -41,8 +41,8 @@ type Config struct {
 
 	// MaxConns bounds the open connections. Default 16,384.
 	MaxConns int
-	// MaxInFlight bounds the requests being answered, at 503 OVERLOADED. Default
-	// 4,096.
+	// MaxInFlight bounds the requests being answered, at 503 OVERLOADED. A quarter of it, and an eighth from one address, bounds
+	// those whose keys the node has yet to look up, at 429. Default 4,096.
 	MaxInFlight int
 	// MaxTenantInFlight bounds the deliveries of one tenant being answered, at 429.
 	// Default a quarter of MaxInFlight.
@@ -73,7 +73,7 @@ type Config struct {
 	// too many where that was raised.
 	Processors int
 	// MaxStreams bounds the requests of callers without a key that control is answering, with the long answers
-	// that they are reading, and likewise those for pages, downloads by links, and those of the sandbox; one address has
+	// that they are reading, and likewise those for pages, the console, downloads by links, and those of the sandbox; one address has
 	// at most an eighth of each. Tenants have MaxForwards more than that together, and each of them a quarter of it. A quarter of all of
 	// these is for requests that change something. Above them it is 429. Default 256.
 	MaxStreams int

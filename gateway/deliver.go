@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"context"
+	"errors"
 	"strings"
 	"time"
 	"unsafe"
@@ -76,7 +77,8 @@ type caller struct {
 	err error
 }
 
-// authenticate returns who sends a request; the error is 401, or that of the look-up.
+// authenticate returns who sends a request; the error is 401, or that of the look-up. Keys that the node knows never wait
+// for others, of which only so many requests may be in hand: anybody can make up a key that has to be looked up.
 // Several headers count as none.
 func (g *Gateway) authenticate(ctx *fasthttp.RequestCtx, arrived time.Time, deadline context.Context) (auth.Principal, error) {
 	if c, known := ctx.UserValue(authenticated{}).(caller); known {
@@ -86,7 +88,35 @@ func (g *Gateway) authenticate(ctx *fasthttp.RequestCtx, arrived time.Time, dead
 	if all := ctx.Request.Header.PeekAll(fasthttp.HeaderAuthorization); len(all) == 1 {
 		header = view(all[0])
 	}
-	return auth.Authenticate(deadline, header, g.rights, arrived)
+	principal, err := auth.Authenticate(deadline, header, g.known, arrived)
+	if err != errUnknownKey {
+		return principal, err
+	}
+	from := g.addressOf(ctx)
+	if g.lookups.take(from, true) != admitted {
+		return principal, errLookups
+	}
+	defer g.lookups.release(from)
+	principal, err = auth.Authenticate(deadline, header, g.rights, arrived)
+	ctx.SetUserValue(authenticated{}, caller{principal, err}) // who asks again costs no other look-up
+	return principal, err
+}
+
+// knownKeys are the keys that the node knows; the error of another one is errUnknownKey.
+type knownKeys struct{ auth.Keys }
+
+var (
+	errUnknownKey = errors.New("the node does not know the key")
+	errLookups    = &api.Error{Code: api.RateLimited, Message: "too many requests with keys that this node has yet to look up are in hand, or too many from this address", RetryAfter: time.Second}
+)
+
+// Key implements auth.Keys.
+func (k knownKeys) Key(ctx context.Context, keyID string) (*api.Key, error) {
+	key, err := k.Keys.Key(ctx, keyID)
+	if err == nil && key == nil {
+		err = errUnknownKey
+	}
+	return key, err
 }
 
 // plain refuses a delivery with a query or with a content coding: neither would be heeded.

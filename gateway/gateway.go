@@ -16,7 +16,8 @@
 //     served one delivery each Config.BusyInterval (see tenantLimits).
 //   - A request counts as in hand once it has arrived whole. Its body takes the memory of
 //     what has arrived, never of what was announced. The body of a batch, up to 8 MiB, is read
-//     only for callers whose key may deliver, and all such bodies together have a bound. A body that holds its
+//     only for callers whose key may deliver, and all such bodies together have a bound. All others are read beyond their first 8 KiB only within
+//     the bound of a tenant or, without a valid key, of an address and of all strangers (route.go). A body that holds its
 //     own key, as players send it, is a stranger's until that has come, at most 1 MiB of it (player.go).
 //   - Batches have a limited number of slots, of which one tenant may use half. The rows of a
 //     tenant's batches take at most half of its cap, and all batches at most half of the log's
@@ -72,6 +73,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
 	"muniment.example/gateway/issue"
 	"muniment.example/gateway/snapshot"
 )
@@ -93,7 +95,11 @@ type Gateway struct {
 	heldBack atomic.Int64
 	tenants  tenantLimits
 	batches  batches
-	limited  *limited
+	// strangeBytes are the bytes of long bodies of callers without a valid key.
+	strangeBytes *places
+	known        auth.Keys // without asking control
+	lookups      *places   // of requests whose keys are looked up
+	limited      *limited
 
 	beaconRates rates
 	wrongKeys   rates              // of players, by address
@@ -134,6 +140,9 @@ func New(cfg Config) (*Gateway, error) {
 	for _, r := range [...]route{toBatch, toPlayer} {
 		g.arrivals[r].New = func() any { return &arrival{keep: keepBatch} }
 	}
+	g.strangeBytes = newPlaces(mostStrangeBytes, mostStrangeBytes/8)
+	g.known = knownKeys{g.rights.Known()}
+	g.lookups = newPlaces(max(1, cfg.MaxInFlight/4), cfg.MaxInFlight/8)
 	g.unopened = newPlaces(mostUnopened, mostUnopened/16)
 	for c := range g.unpacker {
 		g.unpacker[c].New = coding(c).newUnpacker
@@ -253,7 +262,7 @@ func wait(ctx context.Context, d time.Duration) {
 func (g *Gateway) pools() map[string]*places {
 	return map[string]*places{
 		"tenants": g.control.tenants.places, "sandbox": g.control.visitors.places, "strangers": g.control.strangers.places,
-		"pages": g.control.pages.places, "downloads": g.control.downloads.places, "players": g.unopened,
+		"pages": g.control.pages.places, "console": g.control.console.places, "downloads": g.control.downloads.places, "players": g.unopened, "bodies": g.strangeBytes, "lookups": g.lookups,
 	}
 }
 

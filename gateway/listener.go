@@ -28,10 +28,11 @@ type listener struct {
 
 	mu    sync.Mutex
 	conns map[*conn]struct{}
+	of    map[string]map[*conn]struct{} // by address, those that were not refused and not given up
 }
 
 func newListener(cfg *Config, m *metrics) *listener {
-	return &listener{cfg: cfg, metrics: m, conns: map[*conn]struct{}{}}
+	return &listener{cfg: cfg, metrics: m, conns: map[*conn]struct{}{}, of: map[string]map[*conn]struct{}{}}
 }
 
 // Accept returns the next connection within the bounds, and io.EOF, which ends
@@ -50,7 +51,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		default:
 			return nil, err
 		}
-		c := &conn{Conn: inner, owner: l}
+		c := &conn{Conn: inner, owner: l, address: subnet(hostOf(inner))}
 		c.quietSince.Store(time.Now().UnixNano())
 		refusal, counted := l.admit(c)
 		if counted && refusal == "" {
@@ -66,24 +67,75 @@ func (l *listener) Accept() (net.Conn, error) {
 }
 
 // admit counts the connection, or returns why it is refused. A refused connection counts, too,
-// until its 503 is sent; above twice the bound connections are not counted and get none.
+// until its 503 is sent; above twice the bound connections are not counted and get none. At the bound an address that
+// has fewer connections than another gets one of those that the other does not use: one host must not keep out all
+// others. Behind a proxy all have one address, and then it is refused.
 func (l *listener) admit(c *conn) (refusal string, counted bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case len(l.conns) >= 2*l.cfg.MaxConns:
 		return "", false
-	case len(l.conns) >= l.cfg.MaxConns:
+	case len(l.conns) >= l.cfg.MaxConns && !l.giveUp(len(l.of[c.address])):
 		refusal = "this node has too many connections"
 	}
 	l.conns[c] = struct{}{}
+	if refusal == "" {
+		if l.of[c.address] == nil {
+			l.of[c.address] = map[*conn]struct{}{}
+		}
+		l.of[c.address][c] = struct{}{}
+	}
 	return refusal, true
+}
+
+// giveUp ends a connection of the address that has most, if it has more than one above a number: the one that is quiet for
+// longest or, if none is, another one, which ends unless its request has arrived, and behind the answer if it has. It is called
+// with l.mu held.
+func (l *listener) giveUp(above int) bool {
+	var most map[*conn]struct{}
+	for _, of := range l.of {
+		if len(of) > len(most) {
+			most = of
+		}
+	}
+	if len(most) <= above+1 {
+		return false
+	}
+	var chosen *conn
+	for c := range most {
+		if chosen == nil || c.quietFor(chosen) {
+			chosen = c
+		}
+	}
+	l.leave(chosen)
+	chosen.Conn.SetReadDeadline(time.Unix(1, 0)) // wakes its worker, which closes it; one that is answered is closed behind that
+	return true
+}
+
+// leave takes a connection from its address. It is called with l.mu held.
+func (l *listener) leave(c *conn) {
+	of := l.of[c.address]
+	if delete(of, c); len(of) == 0 {
+		delete(l.of, c.address)
+	}
+}
+
+// hostOf is the address of the other end, without its port.
+func hostOf(c net.Conn) string {
+	if at := c.RemoteAddr(); at != nil {
+		if host, _, err := net.SplitHostPort(at.String()); err == nil {
+			return host
+		}
+	}
+	return ""
 }
 
 func (l *listener) forget(c *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.conns, c)
+	l.leave(c)
 }
 
 func (l *listener) open() int {
@@ -152,7 +204,8 @@ func isTemporary(err error) bool {
 // an answer may stream for hours as long as the client takes it.
 type conn struct {
 	net.Conn
-	owner *listener
+	owner   *listener
+	address string // that limits count by
 
 	quietSince atomic.Int64 // Unix nanoseconds of the last answer; 0 while a request is read or answered
 	gentle     atomic.Bool  // input may be unread: close in two steps
@@ -252,6 +305,12 @@ func answerUnread(to io.Writer, status string, e *api.Error, headers string) {
 	}
 	_, _ = fmt.Fprintf(to, "HTTP/1.1 %s\r\nContent-Type: %s\r\nX-Content-Type-Options: nosniff\r\nContent-Length: %d\r\n%s: %s\r\n%sConnection: close\r\n\r\n%s",
 		status, contentJSON, len(body), api.HeaderRequestID, e.RequestID, headers, body) // the client may have gone
+}
+
+// quietFor says whether c is quiet for longer than another one; one whose request is arriving is not quiet.
+func (c *conn) quietFor(than *conn) bool {
+	since, other := c.quietSince.Load(), than.quietSince.Load()
+	return since != 0 && (other == 0 || since < other)
 }
 
 // lingerOn makes the connection of a request close in two steps.

@@ -84,10 +84,10 @@ func newMetrics(reg prometheus.Registerer, g *Gateway) *metrics {
 		labels := prometheus.Labels{"pool": name}
 		reg.MustRegister(
 			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-				Name: "muniment_gateway_places_in_use", Help: "Places for requests that are taken, by the kind of caller.", ConstLabels: labels,
+				Name: "muniment_gateway_places_in_use", Help: "Places for requests that are taken, by the kind of caller; of bodies: bytes.", ConstLabels: labels,
 			}, func() float64 { return float64(pool.inUse()) }),
 			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-				Name: "muniment_gateway_places_limit", Help: "Places for requests that there are, by the kind of caller; three quarters of them for requests that change nothing.",
+				Name: "muniment_gateway_places_limit", Help: "Places for requests that there are, by the kind of caller; three quarters of them for requests that change nothing. Of bodies: bytes.",
 				ConstLabels: labels,
 			}, func() float64 { return float64(pool.most) }),
 		)

@@ -35,7 +35,9 @@ const (
 
 // take admits one more request of an owner; release must follow if it did. A quarter of the places, and of each
 // owner's, is for requests that change something: long answers that somebody reads slowly must not prevent a revocation.
-func (s *places) take(of string, changes bool) admission {
+func (s *places) take(of string, changes bool) admission { return s.takeMany(of, 1, changes) }
+
+func (s *places) takeMany(of string, n int, changes bool) admission {
 	most, mostOfOne := s.most, s.mostOfOne
 	if !changes {
 		most, mostOfOne = most-most/4, mostOfOne-mostOfOne/4
@@ -43,21 +45,23 @@ func (s *places) take(of string, changes bool) admission {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.held[of] >= mostOfOne:
+	case s.held[of]+n > mostOfOne:
 		return ownerTaken
-	case s.all >= most:
+	case s.all+n > most:
 		return allTaken
 	}
-	s.all++
-	s.held[of]++
+	s.all += n
+	s.held[of] += n
 	return admitted
 }
 
-func (s *places) release(of string) {
+func (s *places) release(of string) { s.releaseMany(of, 1) }
+
+func (s *places) releaseMany(of string, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.all--
-	if s.held[of]--; s.held[of] == 0 {
+	s.all -= n
+	if s.held[of] -= n; s.held[of] <= 0 {
 		delete(s.held, of)
 	}
 }

@@ -47,13 +47,16 @@ type proxy struct {
 	trouble  issue.Outage
 	limited  *limited
 
-	// strangers are callers without a key but those of pages, downloads and the sandbox: their answers are short.
-	strangers, pages, downloads, visitors, tenants *callers
+	// strangers are callers without a key but those of pages, the console, downloads and the sandbox: their answers are
+	// short, like those of the console to who has no session.
+	strangers, pages, console, downloads, visitors, tenants *callers
+
+	sessions sessions
 }
 
 // kinds are the kinds of callers.
 func (p *proxy) kinds() []*callers {
-	return []*callers{p.strangers, p.pages, p.downloads, p.visitors, p.tenants}
+	return []*callers{p.strangers, p.pages, p.console, p.downloads, p.visitors, p.tenants}
 }
 
 func newProxy(cfg *Config, draining context.Context, l *limited) *proxy {
@@ -61,6 +64,7 @@ func newProxy(cfg *Config, draining context.Context, l *limited) *proxy {
 		cfg: cfg, draining: draining, limited: l,
 		strangers: newCallers(cfg.MaxStreams, cfg.MaxStreams/8, "too many requests without a key are in hand, or too many from this address"),
 		pages:     newCallers(cfg.MaxStreams, cfg.MaxStreams/8, "too many requests for pages are in hand, or too many from this address"),
+		console:   newCallers(cfg.MaxStreams, cfg.MaxStreams/8, "too many requests for the console are in hand, or too many from this address"),
 		downloads: newCallers(cfg.MaxStreams, cfg.MaxStreams/8, "too many downloads by links are in hand, or too many from this address"),
 		visitors:  newCallers(cfg.MaxStreams, cfg.MaxStreams/8, "too many requests to the sandbox are in hand, or too many from this address"),
 		tenants:   newCallers(cfg.MaxForwards+cfg.MaxStreams, cfg.MaxStreams/4, "too many requests of tenants are in hand, or too many of this one"),
@@ -195,6 +199,7 @@ func (p *proxy) exchange(ctx *fasthttp.RequestCtx, at place, span *trace.Span) (
 		return false, errControlAway
 	}
 	p.trouble.Ends(p.cfg.Logger, reachControl)
+	p.sessions.learn(&ctx.Request.Header, saidOf(resp))
 	if resp.StatusCode() == fasthttp.StatusTooManyRequests {
 		p.count(at, limitControl)
 	}
@@ -361,13 +366,18 @@ func (p *proxy) relay(ctx *fasthttp.RequestCtx, resp *fasthttp.Response, at plac
 	return true, nil
 }
 
+// isInner says whether a header of control's is for the gateway alone.
+func isInner(name string) bool {
+	return strings.EqualFold(name, api.HeaderNotBegun) || strings.EqualFold(name, api.HeaderSession)
+}
+
 func (p *proxy) relayHeader(ctx *fasthttp.RequestCtx, resp *fasthttp.Response) {
 	to := &ctx.Response.Header
 	ctx.SetStatusCode(resp.StatusCode())
 	connection := string(resp.Header.Peek(fasthttp.HeaderConnection))
 	for k, v := range resp.Header.All() {
 		name := string(k)
-		if hopByHop(name) || named(connection, name) || strings.EqualFold(name, api.HeaderRequestID) || strings.EqualFold(name, fasthttp.HeaderDate) || strings.EqualFold(name, api.HeaderNotBegun) {
+		if hopByHop(name) || named(connection, name) || strings.EqualFold(name, api.HeaderRequestID) || strings.EqualFold(name, fasthttp.HeaderDate) || isInner(name) {
 			continue
 		}
 		if strings.EqualFold(name, fasthttp.HeaderContentType) {

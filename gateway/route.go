@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,6 +22,10 @@ const (
 	maxBatchBody    = 8 << 20 // also when unpacked
 	maxBody         = 1 << 20
 
+	// mostStrangeBytes is how much of bodies above bodyStep a node has in memory whose callers have no valid key, in
+	// bytes, and an eighth of it that of an address.
+	mostStrangeBytes = 64 << 20
+
 	pathContract = "/v1"
 	pathHealth   = "/v1/healthz"
 	pathDelivery = "/v1/delivery"
@@ -29,6 +34,9 @@ const (
 
 	// pathsOfSandbox begins the paths for visitors without a key: the sandbox, the playground, applications.
 	pathsOfSandbox = "/api/"
+	// pathOfConsole begins the paths of the console, and pathOfPayees those of payees' links.
+	pathOfConsole = "/console"
+	pathOfPayees  = "/payee"
 	// pathsOfVerification begins the path of the key directory.
 	pathsOfVerification = "/.well-known/"
 )
@@ -88,6 +96,8 @@ func (r route) bodyLimit() int {
 	return maxBody
 }
 
+var errBodies = &api.Error{Code: api.RateLimited, Message: "too many long bodies without a valid key are being read, or too many from this address", RetryAfter: time.Second}
+
 var errOverloaded = api.Unavailable(api.Overloaded, "this node has too many requests in hand", time.Second)
 
 // handle answers one request. The answer to a request above a bound is held back, so that
@@ -95,9 +105,7 @@ var errOverloaded = api.Unavailable(api.Overloaded, "this node has too many requ
 // back keeps nothing but its connection.
 func (g *Gateway) handle(ctx *fasthttp.RequestCtx) {
 	nameRequest(ctx)
-	switch err := g.take(ctx, routeOf(ctx.Path())); err {
-	case errTenantBusy, errOverloaded, errControlBusy, errTenantBatches, errBatchesFull, errWrongKeys,
-		g.control.strangers.busy, g.control.pages.busy, g.control.downloads.busy, g.control.visitors.busy, g.control.tenants.busy:
+	if err := g.take(ctx, routeOf(ctx.Path())); g.isHeldBack(err) {
 		g.heldBack.Add(1)
 		g.pause(spread(g.cfg.BusyPause))
 		g.heldBack.Add(-1)
@@ -105,6 +113,15 @@ func (g *Gateway) handle(ctx *fasthttp.RequestCtx) {
 	if g.phase.Load() >= leaving {
 		ctx.SetConnectionClose()
 	}
+}
+
+// isHeldBack says whether an error is that of a request above a bound.
+func (g *Gateway) isHeldBack(err error) bool {
+	switch err {
+	case errTenantBusy, errOverloaded, errControlBusy, errTenantBatches, errBatchesFull, errBodies, errWrongKeys, errLookups:
+		return true
+	}
+	return slices.ContainsFunc(g.control.kinds(), func(c *callers) bool { return err == error(c.busy) })
 }
 
 // pause waits, at most until the gateway drains.
@@ -203,7 +220,7 @@ func (g *Gateway) mayContinue(ctx *fasthttp.RequestCtx, r route, began time.Time
 }
 
 // receive reads a request's body. The body of a batch is large, and read only for callers who
-// may deliver.
+// may deliver. Of all others but the players' no more than bodyStep is read before the body counts as somebody's.
 func (g *Gateway) receive(ctx *fasthttp.RequestCtx, r route, body *arrival) error {
 	if err := framing(ctx, r); err != nil {
 		return err
@@ -218,7 +235,31 @@ func (g *Gateway) receive(ctx *fasthttp.RequestCtx, r route, body *arrival) erro
 	if r == toPlayer {
 		return g.receiveOfPlayer(ctx, body)
 	}
+	if r != toBatch && ctx.Request.Header.ContentLength() > bodyStep {
+		body.opened = func(a *arrival, more int) (done bool, err error) {
+			if a.room+more <= bodyStep {
+				return false, nil
+			}
+			if a.allowance, err = g.allowanceOf(ctx, r); err == nil {
+				err = a.take(a.room)
+			}
+			return true, err
+		}
+	}
 	return body.receive(ctx, r.bodyLimit())
+}
+
+// allowanceOf says as whose a long body counts: as the tenant's whose key the request has, or else as that of an address. The
+// error is that of a delivery whose caller may not deliver. Who has a tenant of the sandbox is a stranger.
+func (g *Gateway) allowanceOf(ctx *fasthttp.RequestCtx, r route) (allowance, error) {
+	principal, err := g.authenticate(ctx, g.now(), g.issuer.Deadline(time.Now()))
+	switch {
+	case err == nil && !principal.Sandbox:
+		return allowance{node: &g.batches, tenant: g.tenants.of(principal.TenantID)}, nil
+	case err != nil && r == toDelivery:
+		return allowance{}, err
+	}
+	return allowance{strangers: g.strangeBytes, from: g.addressOf(ctx)}, nil
 }
 
 // serve answers a request whose body had arrived when it began.
@@ -245,28 +286,39 @@ func (g *Gateway) serve(ctx *fasthttp.RequestCtx, r route, body *arrival, began 
 	case toHealth:
 		return answer(ctx, api.Health{Status: "ok"})
 	default:
-		return g.control.forward(ctx, g.placeOf(ctx, began), span)
+		at, err := g.placeOf(ctx, began)
+		if err != nil {
+			return err
+		}
+		return g.control.forward(ctx, at, span)
 	}
 }
 
-// placeOf says whose place a request to control takes: that of the tenant whose key it has. Who has none, or
-// one that is not valid, has the place of an address.
-func (g *Gateway) placeOf(ctx *fasthttp.RequestCtx, began time.Time) place {
+// placeOf says whose place a request to control takes: that of the tenant whose key, or session, it has. Who has none, or
+// one that is not valid, has the place of an address. The error is that of a key that can't be looked up now.
+func (g *Gateway) placeOf(ctx *fasthttp.RequestCtx, began time.Time) (place, error) {
 	begins := func(with string) bool { return bytes.HasPrefix(ctx.Path(), []byte(with)) }
 	switch {
 	case begins(pathsOfSandbox):
-		return place{callers: g.control.visitors, of: g.addressOf(ctx)}
-	case begins(api.PathDownloads):
-		return place{callers: g.control.downloads, of: g.addressOf(ctx)}
+		return place{callers: g.control.visitors, of: g.addressOf(ctx)}, nil
+	case begins(pathOfConsole):
+		if tenant := g.control.sessions.tenant(&ctx.Request.Header); tenant != "" {
+			return place{g.control.tenants, tenant, tenant}, nil
+		}
+		return place{callers: g.control.console, of: g.addressOf(ctx)}, nil
+	case begins(api.PathDownloads), begins(pathOfPayees):
+		return place{callers: g.control.downloads, of: g.addressOf(ctx)}, nil
 	}
 	principal, err := g.authenticate(ctx, g.now(), g.issuer.Deadline(began))
 	switch {
 	case err == nil:
-		return g.control.placeOf(principal)
+		return g.control.placeOf(principal), nil
+	case err == errLookups:
+		return place{}, err
 	case begins(pathContract + "/"), begins(pathsOfVerification):
-		return place{callers: g.control.strangers, of: g.addressOf(ctx)}
+		return place{callers: g.control.strangers, of: g.addressOf(ctx)}, nil
 	}
-	return place{callers: g.control.pages, of: g.addressOf(ctx)}
+	return place{callers: g.control.pages, of: g.addressOf(ctx)}, nil
 }
 
 // addressOf is what limits of a caller without a key count by.

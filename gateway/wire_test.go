@@ -299,6 +299,42 @@ func connectionBounds(t *testing.T, transport func(*settings)) {
 	held[1].Close()
 }
 
+// TestOneHostKeepsNobodyOut: a host that has all connections, quiet or with half a request, loses one to each caller from another
+// address; what it is being answered it still gets.
+func TestOneHostKeepsNobodyOut(t *testing.T) {
+	const most = 8
+	w := newWorld(t, func(c *settings) { c.MaxConns, c.IdleTimeout, c.ReadTimeout = most, time.Hour, time.Hour })
+	from := func(address string) net.Conn {
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
+		c, err := d.DialContext(t.Context(), "tcp4", w.addr)
+		if err != nil {
+			t.Skip("this machine has one loopback address: ", err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	var greedy []net.Conn
+	for n := range most {
+		c := from("127.0.0.2")
+		if greedy = append(greedy, c); n%2 == 0 {
+			_, err := io.WriteString(c, "POST /v1/delivery HTTP/1.1\r\nHo")
+			require.NoError(t, err)
+		}
+	}
+	waittest.Until(t, func() bool { return w.gateway.listener.open() == most })
+	answered := func(c net.Conn) int {
+		_, err := io.WriteString(c, request(w.token, w.body()))
+		require.NoError(t, err)
+		return readReply(t, bufio.NewReader(c)).status
+	}
+	for range most/2 - 1 {
+		require.Equal(t, 200, answered(from("127.0.0.3")))
+		waittest.Until(t, func() bool { return w.gateway.listener.open() == most }, "one is closed for it")
+	}
+	require.Equal(t, 503, answered(from("127.0.0.2")), "who has most gets no more")
+	require.Equal(t, 200, answered(from("127.0.0.4")))
+}
+
 func TestSubnets(t *testing.T) {
 	require.Equal(t, subnet("10.0.0.1"), subnet("::ffff:10.0.0.1"))
 	require.NotEqual(t, subnet("10.0.0.1"), subnet("10.0.0.2"))

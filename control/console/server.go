@@ -51,11 +51,15 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err == nil:
 		p.Session = &session
+		if !session.Caller.Sandbox {
+			h.Set(api.HeaderSession, session.TenantID)
+		}
 	case api.From(err).GetStatus() != http.StatusUnauthorized:
 		p.fail(err)
 		return
 	default:
 		p.unsigned = err
+		h.Set(api.HeaderSession, api.NoSession)
 	}
 	s.mux.ServeHTTP(w, r.WithContext(withPage(r.Context(), p)))
 }

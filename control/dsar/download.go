@@ -10,10 +10,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -36,6 +38,34 @@ type downloads struct {
 	db      *store.DB
 	bundles objects.Place
 	logger  *slog.Logger
+
+	mu    sync.Mutex
+	begun map[string]*beginning // by link
+}
+
+// beginning is the first download by a link, whose event this process has written. Parts and attempts are without number,
+// and who has only a link must not fill the log.
+type beginning struct {
+	until store.Instant // the end of the link
+
+	mu      sync.Mutex
+	written bool
+}
+
+// beginningOf is that of a link.
+func (s *downloads) beginningOf(l link) *beginning {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.begun[l.token]
+	if b == nil {
+		now := s.db.Now()
+		maps.DeleteFunc(s.begun, func(_ string, b *beginning) bool { return !now.Before(b.until.Time) })
+		if b = (&beginning{until: l.until}); s.begun == nil {
+			s.begun = map[string]*beginning{}
+		}
+		s.begun[l.token] = b
+	}
+	return b
 }
 
 func (s *downloads) routes(a route.API) {
@@ -116,6 +146,8 @@ func readToken(text string) (t token, ok bool) {
 type link struct {
 	*Job
 	keyID string
+	token string // its text
+	until store.Instant
 }
 
 type linkKey struct{}
@@ -140,7 +172,7 @@ func (s *downloads) let(c huma.Context) (context.Context, error) {
 	if j == nil || j.Bundle.StoreKey == nil || j.Bundle.Secret == nil || !hmac.Equal([]byte(t.sign(*j.Bundle.Secret)), []byte(text)) || !now.Before(t.until.Time) || !now.Before(j.Bundle.ExpiresAt.Time) {
 		return nil, errNoLink
 	}
-	return context.WithValue(ctx, linkKey{}, link{j, string(api.PrefixKey) + t.key}), nil
+	return context.WithValue(ctx, linkKey{}, link{j, string(api.PrefixKey) + t.key, text, t.until}), nil
 }
 
 type downloadInput struct {
@@ -242,9 +274,20 @@ func flush(to io.Writer) error {
 	return nil
 }
 
-// opened records that a download begins. It fails if the links have ended meanwhile.
+// opened records that a download begins, unless this process has recorded one by the same link. It fails if the links have
+// ended meanwhile.
 func (s *downloads) opened(ctx context.Context, l link) error {
-	return s.db.Change(ctx, func(tx *store.Tx) error {
+	b := s.beginningOf(l)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.written {
+		j, err := store.One(ctx, s.db.Read(), "the job of a link", jobs.Scan, jobs.Select()+` WHERE job_id = $1`, l.ID)
+		if err == nil && (j == nil || j.State != Ready || j.Bundle.Secret == nil || *j.Bundle.Secret != *l.Bundle.Secret) {
+			err = errNoLink
+		}
+		return err
+	}
+	err := s.db.Change(ctx, func(tx *store.Tx) error {
 		_, err := move(ctx, tx, l.TenantID, l.ID, Open, store.ByKey(l.keyID), "", func(next *Job) error {
 			if next.Bundle.Secret == nil || *next.Bundle.Secret != *l.Bundle.Secret {
 				return errNoLink
@@ -253,6 +296,8 @@ func (s *downloads) opened(ctx context.Context, l link) error {
 		})
 		return err
 	})
+	b.written = err == nil
+	return err
 }
 
 // The first and the longest pause between attempts to record that a download has ended.

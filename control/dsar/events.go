@@ -12,7 +12,7 @@ var (
 	eventPackaging  = jobEvents.Kind("dsar.packaging", "The bundle of an export is written.", shown{})
 	eventReady      = jobEvents.Kind("dsar.ready", "The bundle of an export can be downloaded.", shown{})
 	eventFailed     = jobEvents.Kind("dsar.failed", "An export failed.", shown{})
-	eventOpened     = jobEvents.Kind("dsar.download_started", "A download of a bundle began.", shown{})
+	eventOpened     = jobEvents.Kind("dsar.download_started", "A download of a bundle began, whole or of a part; further ones by the same link are not recorded.", shown{})
 	eventDownloaded = jobEvents.Kind("dsar.downloaded", "A bundle was downloaded completely.", shown{})
 	eventExpired    = jobEvents.Kind("dsar.expired", "A bundle was deleted because its time was over.", shown{})
 )

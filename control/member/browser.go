@@ -15,7 +15,7 @@ import (
 const Path = "/console"
 
 // cookieName is the name of the cookie with TLS.
-const cookieName = "__Host-muniment_session"
+const cookieName = "__Host-" + api.CookieSession
 
 // browserPolicy decides which requests reach the console, and how their cookie is made.
 type browserPolicy struct {
@@ -38,7 +38,7 @@ func newBrowserPolicy(public string) (*browserPolicy, error) {
 	}
 	p.cookie = http.Cookie{Name: cookieName, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: true}
 	if !p.secure {
-		p.cookie.Name, p.cookie.Secure = "muniment_session", false
+		p.cookie.Name, p.cookie.Secure = api.CookieSession, false
 		if port := u.Port(); port != "" {
 			p.cookie.Name += "_" + port
 			p.local = "http://localhost:" + port + Path

@@ -14,7 +14,7 @@ import (
 // keep all others from changing anything. So the first stop of an owner waits for the change that runs, and for one more
 // at most.
 //
-// An owner is a tenant, all visitors and tenants of the sandbox together, or the system (operators, nodes, background work). The
+// An owner is a tenant, all visitors and tenants of the sandbox together, all who open a page, or the system (operators, nodes, background work). The
 // sandbox's stops are changes like its others: strangers must not get ahead of tenants.
 //
 // On PostgreSQL each process has a queue of its own and one change at most waits for the lock on changes, which
@@ -30,6 +30,9 @@ type changeQueue struct {
 // SandboxOwner is the owner of all that the sandbox's visitors and tenants change.
 const SandboxOwner = "sandbox"
 
+// PageOwner is the owner of all that pages change for whoever opens them: sign-ins, sessions.
+const PageOwner = "pages"
+
 // waiterKey is the context key of who waits.
 type waiterKey struct{}
 
@@ -38,7 +41,7 @@ type waiter struct {
 	stops bool
 }
 
-// QueueAs returns a context in which changes wait as those of an owner, a tenant or SandboxOwner, and, if the request
+// QueueAs returns a context in which changes wait as those of an owner, a tenant, SandboxOwner or PageOwner, and, if the request
 // is a stop, all of them as stops. Without it they wait as the system's.
 func QueueAs(ctx context.Context, owner string, stops bool) context.Context {
 	return context.WithValue(ctx, waiterKey{}, waiter{owner, stops})

@@ -26,6 +26,15 @@ const maxAnswer = 1 << 30
 // may take it. Gateways do not pass it on.
 const HeaderNotBegun = "X-Muniment-Not-Begun"
 
+// HeaderSession is on what control answers to a page of the console: the id of the tenant whose session the request has, or
+// NoSession. It is for the gateway, and no caller gets it. A tenant of the sandbox has none.
+const (
+	HeaderSession = "X-Muniment-Session"
+	NoSession     = "none"
+	// CookieSession is a part of the name of the console's cookie, and of no other.
+	CookieSession = "muniment_session"
+)
+
 // Client sends a node's requests to the control processes behind one URL or several, all of one database.
 // It stays with one URL until that fails: a request that surely did not reach control, or that control has not
 // begun, goes to the next URL at once; after any other failure the next request does. It caches nothing and
