@@ -17,11 +17,12 @@ import (
 )
 
 // The limits of one tenant's requests in flight in this process, and of those that read much of its
-// log (route.Operation.Heavy). A process serves 512 (the gateway's MaxForwards): a tenant, or a
+// log or its rows (route.Operation.Heavy), which are fewer than the connections for such reads of the embedded
+// warehouse and of the database: so a tenant leaves some of them to others. A process serves 512 (the gateway's MaxForwards): a tenant, or a
 // thief of its key, must not be able to prevent others from revoking a right.
 const (
 	tenantLimit      = 64
-	tenantHeavyLimit = 8
+	tenantHeavyLimit = 4
 )
 
 // A visitor of the sandbox can create many tenants, so a visitor's limit is lower, and all visitors
@@ -45,7 +46,7 @@ const (
 
 var (
 	errLimit      = &api.Error{Code: api.RateLimited, Message: "this tenant has too many requests in flight", RetryAfter: time.Second}
-	errHeavyLimit = &api.Error{Code: api.RateLimited, Message: "this tenant has too many requests in flight that read much of its log", RetryAfter: time.Second}
+	errHeavyLimit = &api.Error{Code: api.RateLimited, Message: "this tenant has too many requests in flight that read much of what it has", RetryAfter: time.Second}
 	errVisitors   = &api.Error{Code: api.RateLimited, Message: "the sandbox has too many requests in flight", RetryAfter: time.Second}
 	errUnread     = &api.Error{Code: api.RateLimited, Message: "the sandbox has too many long responses in memory that nobody has read yet, or too many for this address", RetryAfter: time.Second}
 )

@@ -15,7 +15,7 @@ import (
 func (s *Service) Routes(a route.API) {
 	const all = route.Scope(api.Wildcard)
 	route.Add(a, route.Operation{ID: "erase", Method: http.MethodPost, Path: "/v1/compliance/erase", Tag: "Compliance", Access: all,
-		Summary: "Erase a person", Confirms: true, Errors: []int{http.StatusPreconditionFailed},
+		Summary: "Erase a person", Heavy: true, Confirms: true, Errors: []int{http.StatusPreconditionFailed},
 		Description: "Deletes all references to the person, and their private data, wherever the service stores them. Proofs, packs and totals don't change. It can't be undone.\n\n" +
 			"A text names the person if it contains the reference as a whole, bounded by anything but letters, digits, `-`, `_`, `@`, `+`, and `.` inside a word: `example.org` is not in `a@example.org`. " +
 			"References are compared in NFC, and one with an `@` without regard to case. Ids that the service made name nobody.\n\n" +

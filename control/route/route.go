@@ -51,7 +51,8 @@ type Operation struct {
 	// Errors are statuses of the operation that Refusals does not derive from the rest of the
 	// declaration. Optional.
 	Errors []int
-	// Heavy says that the operation reads much of a tenant's log: few run at a time.
+	// Heavy says that the operation reads much of a tenant's log, or searches its rows (store.DB.Search): few run at a
+	// time.
 	Heavy bool
 	// HeavyFiles says that a file, which the parameter format names, is Heavy, and a page is not.
 	HeavyFiles bool
