@@ -58,8 +58,8 @@ type Operation struct {
 	HeavyFiles bool
 	// Hidden leaves the operation out of the document; no Idempotency-Key is kept for it.
 	Hidden bool
-	// Stops says that the operation is a stop (store.DB.Stop): it runs even if there is no disk
-	// space to keep an Idempotency-Key.
+	// Stops says that the operation is a stop (store.DB.Stop): it runs even if no Idempotency-Key can be kept for it, as
+	// the disk or the tenant's share is full.
 	Stops bool
 	// Confirms says that a person who acts in a session has to have signed in recently
 	// (auth.Principal.Unconfirmed).
