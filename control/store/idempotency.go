@@ -43,7 +43,7 @@ const (
 )
 
 var (
-	errAnswerLost  = api.Conflict("the first request with this Idempotency-Key took effect, but its answer was lost: read what it changed")
+	errAnswerLost = api.Conflict("the first request with this Idempotency-Key took effect, but its answer was lost: read what it changed")
 )
 
 // errTooManyKeys refuses a key until others end.
