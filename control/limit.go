@@ -23,6 +23,9 @@ import (
 const (
 	tenantLimit      = 64
 	tenantHeavyLimit = 4
+	// stopsLimit is how many more may be in flight of those that are stops: a thief of a player's key must not keep the
+	// tenant from revoking it.
+	stopsLimit = 16
 )
 
 // A visitor of the sandbox can create many tenants, so a visitor's limit is lower, and all visitors
@@ -56,6 +59,7 @@ var (
 type limiter struct {
 	each     inFlight
 	together inFlight // zero: no limit
+	stops    int      // further ones of an owner that are stops
 
 	mu    sync.Mutex
 	held  map[string]inFlight
@@ -77,7 +81,7 @@ func (n inFlight) plus(m inFlight) inFlight { return inFlight{n.all + m.all, n.h
 // admitLimited is the middleware that enforces the limits of a tenant, over all its keys. It notes the
 // tenant for the log of requests. Changes wait as the tenant's.
 func admitLimited(d *handler) func(huma.Context, func(huma.Context)) {
-	tenants := &limiter{each: inFlight{tenantLimit, tenantHeavyLimit}, held: map[string]inFlight{}}
+	tenants := &limiter{each: inFlight{tenantLimit, tenantHeavyLimit}, stops: stopsLimit, held: map[string]inFlight{}}
 	visitors := &limiter{each: inFlight{visitorLimit, visitorHeavyLimit}, together: inFlight{visitorsLimit, visitorsHeavyLimit}, held: map[string]inFlight{}}
 	unread := &limiter{each: inFlight{all: visitorUnreadLimit}, together: inFlight{all: visitorsUnreadLimit}, held: map[string]inFlight{}}
 	return func(ctx huma.Context, next func(huma.Context)) {
@@ -117,7 +121,7 @@ func admitLimited(d *handler) func(huma.Context, func(huma.Context)) {
 			next(ctx) // it belongs to no tenant
 			return
 		}
-		if err := s.take(tenantID, request); err != nil {
+		if err := s.take(tenantID, request, op.Stops); err != nil {
 			d.refuse(ctx, err)
 			return
 		}
@@ -133,7 +137,7 @@ func admitLimited(d *handler) func(huma.Context, func(huma.Context)) {
 		release()
 		if size := response.body.Len(); size > visitorShort {
 			address, n := sandbox.VisitorOf(ctx.Context()).Address, inFlight{all: min(size, visitorUnreadLimit)}
-			if unread.take(address, n) != nil {
+			if unread.take(address, n, false) != nil {
 				d.refuse(ctx, errUnread)
 				return
 			}
@@ -153,12 +157,16 @@ func (d *handler) ownerOf(ctx context.Context, tenantID string) (string, error) 
 }
 
 // take counts n more, of an owner or, if it is empty, of all alone. release must follow unless there is an error.
-func (s *limiter) take(owner string, n inFlight) error {
+func (s *limiter) take(owner string, n inFlight, stops bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	most := s.each.all
+	if stops {
+		most += s.stops
+	}
 	held, total := s.held[owner].plus(n), s.total.plus(n)
 	switch {
-	case owner != "" && held.all > s.each.all:
+	case owner != "" && held.all > most:
 		return errLimit
 	case owner != "" && held.heavy > s.each.heavy:
 		return errHeavyLimit
