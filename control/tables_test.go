@@ -274,7 +274,7 @@ func TestErasePersonLeavesNothing(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, rows, found.Rows)
 		require.NoError(t, s.Change(t.Context(), func(tx *store.Tx) error {
-			erased, err := control.Tables.Erase(t.Context(), tx, tenantID, sealer.NewPerson("ada@example.org"), "erased", nil)
+			erased, err := control.Tables.Erase(t.Context(), tx, tenantID, sealer.NewPerson("ada@example.org"), "erased", nil, nil)
 			require.Equal(t, found, erased)
 			return err
 		}))

@@ -163,6 +163,10 @@ func (s *Service) eraseNames(ctx context.Context, job *store.Job, e *Erasure) er
 	if err != nil {
 		return err
 	}
+	ahead, err := s.lookAhead(ctx, e.TenantID, person)
+	if err != nil {
+		return err
+	}
 	return s.db.Change(ctx, func(tx *store.Tx) error {
 		if err := job.Hold(ctx, tx); err != nil {
 			return err
@@ -171,7 +175,7 @@ func (s *Service) eraseNames(ctx context.Context, job *store.Job, e *Erasure) er
 		if err != nil {
 			return err
 		}
-		found, err := s.eraseIn(ctx, tx, e, person, beside.taker())
+		found, err := s.eraseIn(ctx, tx, e, person, ahead, beside.taker())
 		if err != nil {
 			return err
 		}
