@@ -26,9 +26,9 @@ import (
 )
 
 const (
-	// maxKept is the longest response that is kept for retries, in bytes. Responses that are
-	// known to be longer are streamed, and no POST has one.
-	maxKept = 1 << 20
+	// maxKept is the longest response that is kept for retries, in bytes. A longer one, as the list of an import's
+	// refused lines, would fill the database.
+	maxKept = 128 << 10
 	// keepWait limits the time to record the end of an attempt.
 	keepWait = 5 * time.Second
 )
@@ -77,8 +77,8 @@ func (d *handler) once(ctx huma.Context, next func(huma.Context)) {
 		return
 	}
 	attempt, kept, err := d.db.Attempts.Begin(ctx.Context(), request.KeyedRequest)
-	if e, ok := errors.AsType[*api.Error](err); ok && e.Reason == api.StorageFull && route.Of(ctx.Operation()).Stops {
-		next(ctx) // a full disk must not prevent a stop
+	if e, ok := errors.AsType[*api.Error](err); ok && (e.Reason == api.StorageFull || e.Code == api.RateLimited) && route.Of(ctx.Operation()).Stops {
+		next(ctx) // neither a full disk nor what other requests have used must prevent a stop
 		return
 	}
 	if err == nil && kept != nil {
@@ -165,6 +165,7 @@ func readKeyed(ctx huma.Context, r *http.Request, keys []string) (*keyedRequest,
 	}
 	return &keyedRequest{store.KeyedRequest{
 		TenantID:    auth.PrincipalFrom(ctx.Context()).TenantID,
+		CallerID:    auth.PrincipalFrom(ctx.Context()).ID,
 		KeyHash:     hash("route", r.URL.Path),
 		RequestHash: hash("request", r.URL.RawQuery, string(body)),
 	}, aead}, nil

@@ -247,14 +247,32 @@ func TestAnswerLost(t *testing.T) {
 // TestLongAnswerIsNotKept: the caller gets all of it, once.
 func TestLongAnswerIsNotKept(t *testing.T) {
 	b := newNotebook(t)
-	b.service.pad = 1 << 20
-	require.Len(t, get[string](t, b.write("k", "one").ok(), "pad"), 1<<20)
+	b.service.pad = 128 << 10
+	require.Len(t, get[string](t, b.write("k", "one").ok(), "pad"), 128<<10)
 	b.write("k", "one").conflict("its answer was lost", false)
 	require.EqualValues(t, 1, b.notes())
-	b.service.pad = 1<<20 - 1000
+	b.service.pad = 128<<10 - 1000
 	first := b.write("k-2", "one")
 	first.ok()
 	b.write("k-2", "one").replayed(first)
+}
+
+// TestStopWithoutItsKey: where a tenant has used too many Idempotency-Keys, a stop is carried out nevertheless.
+func TestStopWithoutItsKey(t *testing.T) {
+	b := newNotebook(t)
+	rightID := b.right(b.key, b.basis(b.key))
+	b.write("k", "one").ok()
+	require.NoError(t, b.db.Change(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.ExecContext(t.Context(), `UPDATE idempotency_usage SET row_count = $1 WHERE tenant_id = $2`, 1<<40, b.tenantID)
+		return err
+	}))
+	full := b.write("k-2", "two")
+	full.refused(429, api.RateLimited)
+	requireRetryAfter(t, 24*60*60, full.header.Get("Retry-After"))
+	for _, action := range []string{"suspend", "revoke"} {
+		b.call(b.key, "POST", "/v1/rights/"+rightID+"/"+action, `{}`, api.HeaderIdempotencyKey, "k-3").ok()
+	}
+	b.call(b.key, "POST", "/v1/rights/"+b.right(b.key, b.basis(b.key))+"/resume", `{}`, api.HeaderIdempotencyKey, "k-4").refused(429, api.RateLimited)
 }
 
 // stalled has a request stand still in one of the service's hooks. goOn ends that.

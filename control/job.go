@@ -204,7 +204,10 @@ func keep(ctx context.Context, cancel context.CancelCauseFunc, job *store.Job) {
 		case <-tick.C:
 		}
 		began := time.Now()
-		limited, end := context.WithTimeout(ctx, jobLease/3)
+		limited, end := ctx, func() {}
+		if job.Shared() {
+			limited, end = context.WithTimeout(ctx, jobLease/3)
+		}
 		err := job.Keep(limited)
 		end()
 		switch {

@@ -17,11 +17,15 @@ import (
 )
 
 // The limits of one tenant's requests in flight in this process, and of those that read much of its
-// log (route.Operation.Heavy). A process serves 512 (the gateway's MaxForwards): a tenant, or a
+// log or its rows (route.Operation.Heavy), which are fewer than the connections for such reads of the embedded
+// warehouse and of the database: so a tenant leaves some of them to others. A process serves 512 (the gateway's MaxForwards): a tenant, or a
 // thief of its key, must not be able to prevent others from revoking a right.
 const (
 	tenantLimit      = 64
-	tenantHeavyLimit = 8
+	tenantHeavyLimit = 4
+	// stopsLimit is how many more may be in flight of those that are stops: a thief of a player's key must not keep the
+	// tenant from revoking it.
+	stopsLimit = 16
 	// linkLimit is that of requests by links to what a tenant has: who has a link must not take the tenant's own.
 	linkLimit = 8
 )
@@ -47,7 +51,7 @@ const (
 
 var (
 	errLimit      = &api.Error{Code: api.RateLimited, Message: "this tenant has too many requests in flight", RetryAfter: time.Second}
-	errHeavyLimit = &api.Error{Code: api.RateLimited, Message: "this tenant has too many requests in flight that read much of its log", RetryAfter: time.Second}
+	errHeavyLimit = &api.Error{Code: api.RateLimited, Message: "this tenant has too many requests in flight that read much of what it has", RetryAfter: time.Second}
 	errLinks      = &api.Error{Code: api.RateLimited, Message: "too many downloads by links of this tenant are in flight", RetryAfter: time.Second}
 	errVisitors   = &api.Error{Code: api.RateLimited, Message: "the sandbox has too many requests in flight", RetryAfter: time.Second}
 	errUnread     = &api.Error{Code: api.RateLimited, Message: "the sandbox has too many long responses in memory that nobody has read yet, or too many for this address", RetryAfter: time.Second}
@@ -58,6 +62,7 @@ var (
 type limiter struct {
 	each     inFlight
 	together inFlight // zero: no limit
+	stops    int      // further ones of an owner that are stops
 
 	mu    sync.Mutex
 	held  map[string]inFlight
@@ -79,7 +84,7 @@ func (n inFlight) plus(m inFlight) inFlight { return inFlight{n.all + m.all, n.h
 // admitLimited is the middleware that enforces the limits of a tenant, over all its keys. It notes the
 // tenant for the log of requests. Changes wait as the tenant's.
 func admitLimited(d *handler) func(huma.Context, func(huma.Context)) {
-	tenants := &limiter{each: inFlight{tenantLimit, tenantHeavyLimit}, held: map[string]inFlight{}}
+	tenants := &limiter{each: inFlight{tenantLimit, tenantHeavyLimit}, stops: stopsLimit, held: map[string]inFlight{}}
 	links := &limiter{each: inFlight{linkLimit, linkLimit}, held: map[string]inFlight{}}
 	visitors := &limiter{each: inFlight{visitorLimit, visitorHeavyLimit}, together: inFlight{visitorsLimit, visitorsHeavyLimit}, held: map[string]inFlight{}}
 	unread := &limiter{each: inFlight{all: visitorUnreadLimit}, together: inFlight{all: visitorsUnreadLimit}, held: map[string]inFlight{}}
@@ -120,7 +125,7 @@ func admitLimited(d *handler) func(huma.Context, func(huma.Context)) {
 			next(ctx) // it belongs to no tenant
 			return
 		}
-		if err := s.take(tenantID, request); err != nil {
+		if err := s.take(tenantID, request, op.Stops); err != nil {
 			if s == links {
 				err = errLinks
 			}
@@ -139,7 +144,7 @@ func admitLimited(d *handler) func(huma.Context, func(huma.Context)) {
 		release()
 		if size := response.body.Len(); size > visitorShort {
 			address, n := sandbox.VisitorOf(ctx.Context()).Address, inFlight{all: min(size, visitorUnreadLimit)}
-			if unread.take(address, n) != nil {
+			if unread.take(address, n, false) != nil {
 				d.refuse(ctx, errUnread)
 				return
 			}
@@ -159,12 +164,16 @@ func (d *handler) ownerOf(ctx context.Context, tenantID string) (string, error) 
 }
 
 // take counts n more, of an owner or, if it is empty, of all alone. release must follow unless there is an error.
-func (s *limiter) take(owner string, n inFlight) error {
+func (s *limiter) take(owner string, n inFlight, stops bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	most := s.each.all
+	if stops {
+		most += s.stops
+	}
 	held, total := s.held[owner].plus(n), s.total.plus(n)
 	switch {
-	case owner != "" && held.all > s.each.all:
+	case owner != "" && held.all > most:
 		return errLimit
 	case owner != "" && held.heavy > s.each.heavy:
 		return errHeavyLimit

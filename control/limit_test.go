@@ -3,11 +3,14 @@ package control_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"testing"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/stretchr/testify/require"
 
 	"muniment.example/bench/waittest"
@@ -106,6 +109,7 @@ func TestTenantLimit(t *testing.T) {
 	cfg.Services = append(cfg.Services, s)
 	h.made = mustControl(t, cfg)
 	_, greedy := h.tenant()
+	rightID := h.right(greedy, h.basis(greedy))
 	second := get[string](t, h.call(greedy, "POST", "/v1/api-keys", `{"label":"second","scopes":["rights:read"]}`).ok(), "apiKey")
 	_, other := h.tenant()
 
@@ -128,13 +132,14 @@ func TestTenantLimit(t *testing.T) {
 		requireRetryAfter(t, 1, a.header.Get("Retry-After"))
 	}
 	for range 2 {
-		hold(greedy, "/v1/slow-and-heavy", 8)
+		hold(greedy, "/v1/slow-and-heavy", 4)
 		refused(second, "/v1/slow-and-heavy")
 		hold(other, "/v1/slow-and-heavy", 1)
-		hold(second, "/v1/slow", 56)
+		hold(second, "/v1/slow", 60)
 		refused(greedy, "/v1/slow")
 		refused(greedy, "/v1/slow-and-heavy")
 		refused(second, "/v1/tenant")
+		h.call(greedy, "POST", "/v1/rights/"+rightID+"/revoke", `{}`).ok() // a stop has places of its own
 		h.call(other, "GET", "/v1/tenant", "").ok()
 		h.call("", "GET", "/.well-known/muniment/keys.json", "")
 		end(65)
@@ -186,4 +191,64 @@ func TestChangesTakeTurns(t *testing.T) {
 	require.Contains(t, events[0].event, "right.suspended")
 	require.Equal(t, busyID, events[1].tenantID)
 	require.NotEqual(t, busyID, events[2].tenantID)
+}
+
+// light are the operations on the log, the warehouse and on searched rows that are not Heavy, each for a reason.
+var light = map[string]string{
+	"list-events":             "a page, found by marks",
+	"list-receipts":           "a page, found by marks; a file is Heavy",
+	"get-receipt":             "one event",
+	"prove-receipt":           "one event, and a path of hashes",
+	"list-proof-packs":        "a page",
+	"get-proof-pack":          "one row",
+	"get-checkpoint":          "one row",
+	"prove-consistency":       "a path of hashes",
+	"list-erasures":           "a page",
+	"get-erasure":             "one row",
+	"create-dsar-job":         "a job collects",
+	"list-dsar-jobs":          "a page",
+	"get-dsar-job":            "one row",
+	"cancel-dsar-job":         "one row",
+	"run-dsar-job":            "a job collects",
+	"get-dsar-bundle":         "one row",
+	"list-disputes":           "a page",
+	"investigate-dispute":     "one row",
+	"respond-to-dispute":      "one row",
+	"resolve-dispute":         "one row",
+	"create-webhook":          "one row",
+	"list-webhooks":           "a page",
+	"get-webhook":             "one row",
+	"change-webhook":          "one row",
+	"delete-webhook":          "one row, and those of its queue",
+	"rotate-webhook-secret":   "one row",
+	"test-webhook":            "one row",
+	"list-webhook-deliveries": "a page",
+	"resend-webhook-delivery": "one row",
+	"create-mapping":          "one row",
+	"list-mappings":           "a page, and a count by an index",
+	"retire-mapping":          "one row",
+	"list-held-rows":          "a page by an index of each filter",
+	"list-rejected-plays":     "a page",
+	"dismiss-rejected-plays":  "rows by their ids",
+}
+
+// TestHeavyIsDeclared: each operation on what a tenant may have much of is Heavy, or known not to be.
+func TestHeavyIsDeclared(t *testing.T) {
+	_, registered, _ := openService(t)
+	unused := maps.Clone(light)
+	for path, item := range registered.Paths {
+		for _, h := range []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete} {
+			if h == nil {
+				continue
+			}
+			op := route.Of(h)
+			_, scoped := op.Access.(route.Scope)
+			if !scoped || op.Hidden || !slices.Contains([]string{"Events", "Receipts", "Metering", "Proof packs", "Compliance", "Disputes", "Webhooks", "Mappings"}, op.Tag) {
+				continue
+			}
+			delete(unused, op.ID)
+			require.NotEqual(t, op.Heavy, light[op.ID] != "", "%s %s", op.ID, path)
+		}
+	}
+	require.Empty(t, unused)
 }

@@ -72,7 +72,7 @@ var exempt = func() map[string]string {
 	all := map[string]string{}
 	for why, columns := range map[string][]string{
 		"an id, which the service makes or is about no person": {
-			"org_id", "key_id", "developer_id", "right_id", "basis_id", "parent_right_id", "ancestors", "holder_org_id", "challenge_id", "challenger_org_id", "raised_by_org_id",
+			"org_id", "key_id", "caller_id", "developer_id", "right_id", "basis_id", "parent_right_id", "ancestors", "holder_org_id", "challenge_id", "challenger_org_id", "raised_by_org_id",
 			"counterparty_id", "dispute_id", "receipt_id", "receipt_ids", "job_id", "worker_id", "erasure_id", "event_id", "held_id", "rejected_id", "mapping_id", "offer_id", "from_org_id", "to_org_id", "derived_right_id",
 			"pack_id", "payable_id", "link_id", "first_id", "issuer_id", "signing_key_id", "rule_id", "statement_id", "delivery_id", "webhook_id", "successor_key_id", "created_by", "countered_by", "application_id", "activated_tenant_id", "request_id", "corrects", "downloaded_by", "actor", "actor_id", "member_id", "invited_by",
 			"erasures.requested_by", "dsar_jobs.bundle_store_key", "vendor_key", "held_rows.vendor", "held_rows.vendor_id", "held_rows.id_type", "mapping_totals.vendor", "mapping_totals.id_type", "lane", "unique_key", "identity_day",
@@ -274,7 +274,7 @@ func TestErasePersonLeavesNothing(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, rows, found.Rows)
 		require.NoError(t, s.Change(t.Context(), func(tx *store.Tx) error {
-			erased, err := control.Tables.Erase(t.Context(), tx, tenantID, sealer.NewPerson("ada@example.org"), "erased", nil)
+			erased, err := control.Tables.Erase(t.Context(), tx, tenantID, sealer.NewPerson("ada@example.org"), "erased", nil, nil)
 			require.Equal(t, found, erased)
 			return err
 		}))

@@ -251,7 +251,7 @@ func TestEventsNameNobody(t *testing.T) {
 	require.Equal(t, map[string]string{"notes": `"ann@example.org withdrew"`, "requestedBy": `"office of ann@example.org"`, "requestNotes": `"ann@example.org phoned"`}, said)
 
 	require.NoError(t, r.db.Change(t.Context(), func(tx *store.Tx) error {
-		_, err := Tables.Erase(t.Context(), tx, tenantID, sealer.NewPerson("ann@example.org"), "hash", nil)
+		_, err := Tables.Erase(t.Context(), tx, tenantID, sealer.NewPerson("ann@example.org"), "hash", nil, nil)
 		return err
 	}))
 	for _, id := range []string{v.ID, kept.ID} {

@@ -299,7 +299,7 @@ func (w *work) collect(ctx context.Context, bundle *dsar.Writer, manifest *dsar.
 		}
 		return w.report(ctx)
 	}}
-	err = w.db.View(ctx, func(q store.Querier) error {
+	err = w.db.Search(ctx, func(q store.Querier) error {
 		c.q = q
 		return c.records(ctx)
 	})

@@ -19,7 +19,7 @@ func (s *Service) count(ctx context.Context, e *Erasure, person sealer.Person) (
 	}
 	c.PrivateParts, c.SetAside = found.PrivateParts, found.Quarantined
 	var kept map[string]int64
-	err = s.db.View(ctx, func(q store.Querier) error {
+	err = s.db.Search(ctx, func(q store.Querier) error {
 		beside, err := s.bundlesBeside(ctx, q, e)
 		if err != nil {
 			return err

@@ -172,9 +172,9 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 }
 
 // eraseIn erases a person from control's tables, and does what follows.
-func (s *Service) eraseIn(ctx context.Context, tx *store.Tx, e *Erasure, person sealer.Person, take func(store.Sight) error) (store.Found, error) {
+func (s *Service) eraseIn(ctx context.Context, tx *store.Tx, e *Erasure, person sealer.Person, ahead *store.Ahead, take func(store.Sight) error) (store.Found, error) {
 	var ids []string
-	found, err := s.cfg.Tables.Erase(ctx, tx, e.TenantID, person, e.SubjectHash, func(of store.Sight) error {
+	found, err := s.cfg.Tables.Erase(ctx, tx, e.TenantID, person, e.SubjectHash, ahead, func(of store.Sight) error {
 		if len(of.Mentions) > 0 && slices.Contains(s.cfg.Followed, of.Mentions[0].Kind) {
 			ids = append(ids, of.Mentions[0].ID)
 		}
@@ -189,6 +189,15 @@ func (s *Service) eraseIn(ctx context.Context, tx *store.Tx, e *Erasure, person 
 	return found, err
 }
 
+// lookAhead searches the large tables before the change that erases a person.
+func (s *Service) lookAhead(ctx context.Context, tenantID string, person sealer.Person) (ahead *store.Ahead, err error) {
+	err = s.db.Search(ctx, func(q store.Querier) (err error) {
+		ahead, err = s.cfg.Tables.Ahead(ctx, q, tenantID, person)
+		return err
+	})
+	return ahead, err
+}
+
 // Hash returns the hash that replaces the reference to an erased person of a tenant.
 func (s *Service) Hash(tenantID, dataSubjectID string) string {
 	return s.key.Hash(tenantID, dataSubjectID)
@@ -196,7 +205,7 @@ func (s *Service) Hash(tenantID, dataSubjectID string) string {
 
 // Covers returns what tells the persons of a tenant who were erased up to now or a later time, by the hash
 // that replaces their references; "" for others. It returns nil if there are none. A change that begins an
-// erasure has written its tombstone before it searches the tables: who holds the lock that
+// erasure has written its tombstone before it searches what was written since lookAhead: who holds the lock that
 // store.Personal.Before takes misses none.
 func (s *Service) Covers(ctx context.Context, q store.Querier, tenantID string) (hashOf func(reference string) string, err error) {
 	list, err := store.List(ctx, q, "the tombstones of persons", store.Text, `SELECT subject_hash FROM tombstones WHERE tenant_id = $1 AND until >= $2`, tenantID, store.Millis(s.db.Now()))

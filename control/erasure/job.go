@@ -119,7 +119,11 @@ func (s *Service) Erase(ctx context.Context, job *store.Job) error {
 		return err
 	}
 	if s.cfg.Bundles != nil { // last, because each attempt deletes all bundles that were begun before it
-		named, err := s.cfg.Tables.Find(ctx, s.db.Read(), e.TenantID, sealer.NewPerson(e.SubjectHash), nil) // by now the hash stands there
+		var named store.Found
+		err := s.db.Search(ctx, func(q store.Querier) (err error) {
+			named, err = s.cfg.Tables.Find(ctx, q, e.TenantID, sealer.NewPerson(e.SubjectHash), nil) // by now the hash stands there
+			return err
+		})
 		if err != nil {
 			return err
 		}
@@ -151,7 +155,15 @@ func later(a, b time.Time) time.Time {
 // eraseNames erases a person from a restored database as the erasure did from the one that was lost: it
 // finds the name by its hash.
 func (s *Service) eraseNames(ctx context.Context, job *store.Job, e *Erasure) error {
-	person, err := s.cfg.Tables.Person(ctx, s.db.Read(), e.TenantID, func(reference string) bool { return s.Hash(e.TenantID, reference) == e.SubjectHash })
+	var person sealer.Person
+	err := s.db.Search(ctx, func(q store.Querier) (err error) {
+		person, err = s.cfg.Tables.Person(ctx, q, e.TenantID, func(reference string) bool { return s.Hash(e.TenantID, reference) == e.SubjectHash })
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	ahead, err := s.lookAhead(ctx, e.TenantID, person)
 	if err != nil {
 		return err
 	}
@@ -163,7 +175,7 @@ func (s *Service) eraseNames(ctx context.Context, job *store.Job, e *Erasure) er
 		if err != nil {
 			return err
 		}
-		found, err := s.eraseIn(ctx, tx, e, person, beside.taker())
+		found, err := s.eraseIn(ctx, tx, e, person, ahead, beside.taker())
 		if err != nil {
 			return err
 		}

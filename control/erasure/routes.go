@@ -15,7 +15,7 @@ import (
 func (s *Service) Routes(a route.API) {
 	const all = route.Scope(api.Wildcard)
 	route.Add(a, route.Operation{ID: "erase", Method: http.MethodPost, Path: "/v1/compliance/erase", Tag: "Compliance", Access: all,
-		Summary: "Erase a person", Confirms: true, Errors: []int{http.StatusPreconditionFailed},
+		Summary: "Erase a person", Heavy: true, Confirms: true, Errors: []int{http.StatusPreconditionFailed},
 		Description: "Deletes all references to the person, and their private data, wherever the service stores them. Proofs, packs and totals don't change. It can't be undone.\n\n" +
 			"A text names the person if it contains the reference as a whole, bounded by anything but letters, digits, `-`, `_`, `@`, `+`, and `.` inside a word: `example.org` is not in `a@example.org`. " +
 			"References are compared in NFC, and one with an `@` without regard to case. Ids that the service made name nobody.\n\n" +
@@ -96,6 +96,10 @@ func (s *Service) postErase(ctx context.Context, in *eraseInput) (ErasureData, e
 // the name is known, and queues the job. used is the erasure that the same token has begun; nothing is
 // changed then.
 func (s *Service) begin(ctx context.Context, requested Erasure, person sealer.Person) (made Erasure, used string, err error) {
+	ahead, err := s.lookAhead(ctx, requested.TenantID, person)
+	if err != nil {
+		return made, "", err
+	}
 	err = s.db.Change(ctx, func(tx *store.Tx) error {
 		before, err := store.One(ctx, tx, "the erasure that a token has begun", store.Text, `SELECT erasure_id FROM erasures WHERE tenant_id = $1 AND confirmation = $2`, requested.TenantID, requested.Confirmation)
 		if err != nil {
@@ -116,7 +120,7 @@ func (s *Service) begin(ctx context.Context, requested Erasure, person sealer.Pe
 		if err != nil {
 			return err
 		}
-		found, err := s.eraseIn(ctx, tx, &made, person, beside.taker())
+		found, err := s.eraseIn(ctx, tx, &made, person, ahead, beside.taker())
 		if err != nil {
 			return err
 		}

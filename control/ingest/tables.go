@@ -16,7 +16,7 @@ import (
 var Tables = store.Tables{
 	{Name: "held_rows", Personal: &store.Personal{
 		Kind: "heldRow", Key: []string{"held_id"}, Persons: []string{"data_subjects"}, JSON: append(inRow(), "telemetry.*", "error.observed"),
-		Kept: []string{"vendor", "id_type", "vendor_id"}, About: "data_subjects", Related: []string{"telemetry"}, Also: "content_hash = ''",
+		Kept: []string{"vendor", "id_type", "vendor_id"}, About: "data_subjects", Related: []string{"telemetry"}, Also: "content_hash = ''", Versions: []string{"state", "held_id"},
 		Before: func(ctx context.Context, tx *store.Tx, tenantID string) error {
 			_, err := lockUsage(ctx, tx, tenantID)
 			return err
@@ -26,7 +26,7 @@ var Tables = store.Tables{
 	{Name: "held_usage"},
 	{Name: "mapping_totals"},
 	{Name: "mappings", Feed: "vendor_key", Public: []string{"vendor", "id_type", "vendor_id", "spatial_anchor_id", "spatial_placement_id"}},
-	{Name: "rejected_plays", Personal: &store.Personal{Kind: "rejectedPlay", Key: []string{"rejected_id"}, JSON: append(inRow(), "error.observed"),
+	{Name: "rejected_plays", Personal: &store.Personal{Kind: "rejectedPlay", Key: []string{"rejected_id"}, JSON: append(inRow(), "error.observed"), Versions: []string{"rejected_id"},
 		Kept: []string{"row_text.vendor", "row_text.idType", "row_text.vendorId"}}},
 }
 

@@ -500,14 +500,14 @@ func TestOutbox(t *testing.T) {
 	require.Equal(t, []string{eve.ID, ada.ID}, kept())
 	require.Empty(t, h.call(by, "DELETE", "/v1/members/"+eve.ID, "", nil))
 	require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
-		_, err := Tables.Erase(t.Context(), tx, made.TenantID, sealer.NewPerson("ada@example.org"), "erased", nil)
+		_, err := Tables.Erase(t.Context(), tx, made.TenantID, sealer.NewPerson("ada@example.org"), "erased", nil, nil)
 		return err
 	}))
 	require.Empty(t, kept())
 	_, err := h.is(c)
 	require.NoError(t, err)
 	require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
-		_, err := Tables.Erase(t.Context(), tx, made.TenantID, sealer.NewPerson("bob@example.org"), "erased too", nil)
+		_, err := Tables.Erase(t.Context(), tx, made.TenantID, sealer.NewPerson("bob@example.org"), "erased too", nil, nil)
 		return err
 	}))
 	_, err = h.is(c)
@@ -535,7 +535,7 @@ func TestErasedMembers(t *testing.T) {
 	open := h.link(eve.Member)
 	erase := func(email string) {
 		require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
-			found, err := Tables.Erase(t.Context(), tx, made.TenantID, sealer.NewPerson(email), "erased", nil)
+			found, err := Tables.Erase(t.Context(), tx, made.TenantID, sealer.NewPerson(email), "erased", nil, nil)
 			require.NoError(t, err)
 			return h.Erased(t.Context(), tx, made.TenantID, found.Rows)
 		}))

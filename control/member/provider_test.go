@@ -190,7 +190,7 @@ func TestStrangersAtProvider(t *testing.T) {
 	h.invited(key, "erased@example.org", Owner)
 	require.Empty(t, h.call(key, "DELETE", "/v1/members/"+gone.ID, "", nil))
 	require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
-		_, err := Tables.Erase(t.Context(), tx, made.TenantID, sealer.NewPerson("erased@example.org"), "erased", nil)
+		_, err := Tables.Erase(t.Context(), tx, made.TenantID, sealer.NewPerson("erased@example.org"), "erased", nil, nil)
 		return err
 	}))
 	for _, c := range []struct {
@@ -240,7 +240,7 @@ func TestStrangersAtProvider(t *testing.T) {
 	_, err = h.provided(at)
 	require.NoError(t, err, "invited again")
 	require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
-		_, err := Tables.Erase(t.Context(), tx, made.TenantID, sealer.NewPerson("kim@example.org"), "erased", nil)
+		_, err := Tables.Erase(t.Context(), tx, made.TenantID, sealer.NewPerson("kim@example.org"), "erased", nil, nil)
 		return err
 	}))
 	require.Zero(t, h.count("members WHERE subject IS NOT NULL OR issuer IS NOT NULL"))
@@ -468,7 +468,7 @@ func TestChoices(t *testing.T) {
 	require.Equal(t, oidc.ErrForeign, err)
 	require.Empty(t, h.call(h.key(first.KeyID), "POST", "/v1/members", `{"email":"x@example.org","role":"owner"}`, nil))
 	require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
-		_, err := Tables.Erase(t.Context(), tx, first.TenantID, sealer.NewPerson("ada@example.org"), "erased", nil)
+		_, err := Tables.Erase(t.Context(), tx, first.TenantID, sealer.NewPerson("ada@example.org"), "erased", nil, nil)
 		return err
 	}))
 	_, err = h.Choose(request("POST", public+SignInPath, c), inFirst.ID)

@@ -28,7 +28,7 @@ func (s *Service) Routes(a route.API) {
 		Files:   []string{typeCSV, typeNDJSON},
 		Headers: map[string]string{headerAsOf: "Of a file: the log position that it holds for, a value for `asOf`. Absent while nothing is loaded."},
 	}, s.getMetering)
-	route.Add(a, route.Operation{ID: "get-refusals", Method: http.MethodGet, Path: "/v1/metering/refusals", Tag: "Metering", Access: route.Scope(api.MeteringRead),
+	route.Add(a, route.Operation{ID: "get-refusals", Method: http.MethodGet, Path: "/v1/metering/refusals", Tag: "Metering", Access: route.Scope(api.MeteringRead), Heavy: true,
 		Summary: "Sum the constraint gate's refusals",
 		Description: "Sums refused deliveries by right, rule and bucket, which is an hour by default. A delivery that violated two rules is counted under both. " +
 			"`unrecognised` sums misspelt fields of telemetry, such as `speed_mph`: they are accepted, and the gate does not see their values. " +

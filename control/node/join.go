@@ -320,7 +320,7 @@ func (r *Service) Authenticate(ctx context.Context, credential string) (nodeID s
 		return "", invalid
 	}
 	var known string
-	err = r.db.Read().QueryRowContext(ctx, `SELECT secret_hash FROM node_credentials WHERE node_id = $1`, nodeID).Scan(&known)
+	err = r.db.Vital().QueryRowContext(ctx, `SELECT secret_hash FROM node_credentials WHERE node_id = $1`, nodeID).Scan(&known)
 	var m *member
 	if errors.Is(err, sql.ErrNoRows) {
 		m, err = find(ctx, r.db.Read(), nodeID)

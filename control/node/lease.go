@@ -49,13 +49,13 @@ func newLeases(ctx context.Context, cfg *Config) (*leases, error) {
 	})
 	if cfg.DB.Shared() {
 		l.writer = newPollWriter(cfg)
-		_, err := l.readPolls(ctx, l.db.Read())
+		_, err := l.readPolls(ctx, l.db.Vital())
 		return l, err
 	}
 	if cfg.OwnNodes {
 		return l, nil
 	}
-	known, err := nodeIDs(ctx, l.db.Read())
+	known, err := nodeIDs(ctx, l.db.Vital())
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +181,7 @@ func (l *leases) mayHoldLease(now time.Duration, p poll) bool {
 // newest poll. A live node is expected to move them into the log; whether a silent one will is
 // unknown. An expelled node counts as silent.
 func (l *leases) Spooled(ctx context.Context) (live, silent map[string]int64, err error) {
-	polls, err := l.polls(ctx, l.db.Read())
+	polls, err := l.polls(ctx, l.db.Vital())
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot read the polls of nodes: %w", err)
 	}
@@ -201,7 +201,7 @@ func (l *leases) Spooled(ctx context.Context) (live, silent map[string]int64, er
 
 // Propagation returns how far the nodes have followed the feed now.
 func (l *leases) Propagation(ctx context.Context, revision int64) (Propagation, error) {
-	polls, err := l.polls(ctx, l.db.Read())
+	polls, err := l.polls(ctx, l.db.Vital())
 	if err != nil {
 		return Propagation{}, fmt.Errorf("cannot read how far the nodes have followed the feed: %w", err)
 	}
@@ -216,7 +216,7 @@ func (l *leases) Await(ctx context.Context, revision int64) (p Propagation) {
 	defer cancel()
 	for {
 		moved := l.advanced()
-		polls, err := l.polls(ctx, l.db.Read())
+		polls, err := l.polls(ctx, l.db.Vital())
 		if err == nil {
 			p = l.propagation(revision, polls)
 		}

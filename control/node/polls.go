@@ -222,7 +222,7 @@ func (l *leases) Follow(ctx context.Context) error {
 	tick := time.NewTicker(followEvery)
 	defer tick.Stop()
 	for failing := false; ; {
-		_, err := l.readPolls(ctx, l.db.Read())
+		_, err := l.readPolls(ctx, l.db.Vital())
 		if err == nil {
 			err = l.removeGone(ctx)
 		}

@@ -875,7 +875,7 @@ func TestErasedParties(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, map[string]int64{"counterparty": 2, "issuer": 1, "payable": 2}, shown.Rows)
 	f.change(func(tx *store.Tx) error {
-		found, err := tables.Erase(t.Context(), tx, f.tenantID, person, "gone", nil)
+		found, err := tables.Erase(t.Context(), tx, f.tenantID, person, "gone", nil, nil)
 		require.Equal(t, shown, found)
 		return err
 	})

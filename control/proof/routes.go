@@ -18,7 +18,7 @@ import (
 
 // Routes adds the service's operations to the API.
 func (s *Service) Routes(a route.API) {
-	route.Add(a, route.Operation{ID: "seal-proof-packs", Method: http.MethodPost, Path: "/v1/proof-packs/seal", Tag: "Proof packs", Access: route.Scope(api.ProofWrite),
+	route.Add(a, route.Operation{ID: "seal-proof-packs", Method: http.MethodPost, Path: "/v1/proof-packs/seal", Tag: "Proof packs", Access: route.Scope(api.ProofWrite), Heavy: true,
 		Summary: "Seal the events that were acknowledged before the call",
 		Description: "Responds within some 30 s, after completing a pack, with every pack sealed since the call began, or with the last one if nothing is new. While more is true, call again with the response's upTo: " +
 			"once it is false, every event that was acknowledged into the log before the first call is in a pack. Events are also sealed automatically when they are many or old. " +

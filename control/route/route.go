@@ -51,14 +51,15 @@ type Operation struct {
 	// Errors are statuses of the operation that Refusals does not derive from the rest of the
 	// declaration. Optional.
 	Errors []int
-	// Heavy says that the operation reads much of a tenant's log: few run at a time.
+	// Heavy says that the operation reads much of a tenant's log, or searches its rows (store.DB.Search): few run at a
+	// time.
 	Heavy bool
 	// HeavyFiles says that a file, which the parameter format names, is Heavy, and a page is not.
 	HeavyFiles bool
 	// Hidden leaves the operation out of the document; no Idempotency-Key is kept for it.
 	Hidden bool
-	// Stops says that the operation is a stop (store.DB.Stop): it runs even if there is no disk
-	// space to keep an Idempotency-Key.
+	// Stops says that the operation is a stop (store.DB.Stop): it runs even if no Idempotency-Key can be kept for it, as
+	// the disk or the tenant's share is full.
 	Stops bool
 	// Confirms says that a person who acts in a session has to have signed in recently
 	// (auth.Principal.Unconfirmed).

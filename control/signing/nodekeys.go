@@ -203,7 +203,7 @@ func (s *Service) EndingKeys(ctx context.Context, nodeID string, keyIDs []string
 
 // NodeKeys lists those of a node's keys that keyIDs has and that match.
 func (s *Service) NodeKeys(ctx context.Context, nodeID string, keyIDs []string, match func(*Key) bool) ([]api.SigningKey, error) {
-	all, err := OfNode(ctx, s.db.Read(), nodeID)
+	all, err := OfNode(ctx, s.db.Vital(), nodeID)
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,8 @@ import (
 // An owner is a tenant, all visitors and tenants of the sandbox together, all who open a page, or the system (operators, nodes, background work). The
 // sandbox's stops are changes like its others: strangers must not get ahead of tenants.
 //
+// A rewrite of the file (DB.rewriteFile) takes its turn as a change, and is broken off for a stop.
+//
 // On PostgreSQL each process has a queue of its own and one change at most waits for the lock on changes, which
 // serves in the order of arrival. So a stop waits for one change of each other process.
 type changeQueue struct {
@@ -24,7 +26,8 @@ type changeQueue struct {
 	running bool // a change runs
 	stops   line
 	changes line
-	round   int // one more than the stops that this round still has; 0: the next stop begins one
+	round   int    // one more than the stops that this round still has; 0: the next stop begins one
+	yield   func() // breaks off what runs, for a stop; nil: it is a change, for which stops wait
 }
 
 // SandboxOwner is the owner of all that the sandbox's visitors and tenants change.
@@ -61,6 +64,9 @@ func (q *changeQueue) enter(ctx context.Context, stops bool) (leave func(), err 
 		in = &q.stops
 	}
 	ready := in.add(as.owner)
+	if in == &q.stops && q.yield != nil {
+		q.yield()
+	}
 	q.mu.Unlock()
 	select {
 	case <-ready:
@@ -78,7 +84,17 @@ func (q *changeQueue) enter(ctx context.Context, stops bool) (leave func(), err 
 func (q *changeQueue) leave() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.yield = nil
 	q.next()
+}
+
+// yields makes what runs one that is broken off by yield, which must not block, once a stop waits.
+func (q *changeQueue) yields(yield func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.yield = yield; len(q.stops.owners) > 0 {
+		yield()
+	}
 }
 
 // WaitingChanges is how many changes of this process wait for the one that runs.

@@ -202,7 +202,7 @@ func (db *DB) unavailable(err error) error {
 
 // Ready returns the reason why the database can't be used, nil if it can.
 func (db *DB) Ready(ctx context.Context) error {
-	return db.view(ctx, func(*sql.Tx, int64) error { return nil })
+	return db.view(ctx, db.vital, func(*sql.Tx, int64) error { return nil })
 }
 
 // dial makes connections that fail when the peer is gone.

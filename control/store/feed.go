@@ -30,7 +30,7 @@ func (feed *Feed) Changes(ctx context.Context, req api.FeedRequest) (api.Feed, e
 		return api.Feed{}, errUnrecorded
 	}
 	f := api.Feed{Incarnation: feed.db.epoch.Incarnation, Promotions: feed.db.epoch.Promotions, PromotedAt: feed.db.epoch.PromotedAt, Changes: []api.Change{}}
-	err := feed.db.view(ctx, func(tx *sql.Tx, newest int64) (err error) {
+	err := feed.db.view(ctx, feed.db.vital, func(tx *sql.Tx, newest int64) (err error) {
 		f.Newest, f.UpTo = newest, newest
 		if req.After >= f.Newest {
 			return nil
@@ -74,7 +74,7 @@ func cut(ctx context.Context, tx *sql.Tx, f *api.Feed, n int) (err error) {
 
 // Snapshot reads the newest snapshot of a record.
 func (feed *Feed) Snapshot(ctx context.Context, kind, id string) (s api.Snapshot, err error) {
-	err = feed.db.view(ctx, func(tx *sql.Tx, newest int64) (err error) {
+	err = feed.db.view(ctx, feed.db.vital, func(tx *sql.Tx, newest int64) (err error) {
 		found, err := published(ctx, tx, kind, id)
 		if found != nil {
 			s.Change = &found.Change
@@ -91,7 +91,7 @@ const snapshotsAtOnce = 200
 // Snapshots reads the newest snapshots of several records. Records without one are left out.
 func (feed *Feed) Snapshots(ctx context.Context, kind string, ids []string) (s api.Snapshots, err error) {
 	s.Changes = []api.Change{}
-	err = feed.db.view(ctx, func(tx *sql.Tx, newest int64) error {
+	err = feed.db.view(ctx, feed.db.vital, func(tx *sql.Tx, newest int64) error {
 		s.AsOf, s.Promotions = newest, feed.db.epoch.Promotions
 		for some := range slices.Chunk(ids, snapshotsAtOnce) {
 			args := []any{kind}
@@ -178,17 +178,23 @@ func published(ctx context.Context, q Querier, kind, id string) (*entry, error) 
 // View reads one committed state of the database. If the database went back to an older state, the
 // error is ErrWentBack.
 func (db *DB) View(ctx context.Context, fn func(q Querier) error) error {
-	return db.view(ctx, func(tx *sql.Tx, _ int64) error { return fn(tx) })
+	return db.view(ctx, db.read, func(tx *sql.Tx, _ int64) error { return fn(tx) })
+}
+
+// Search is View for what looks through much of the database and may take long, as a search for a person: it has
+// connections of its own, so that nothing short waits for it. An operation that searches is Heavy.
+func (db *DB) Search(ctx context.Context, fn func(q Querier) error) error {
+	return db.view(ctx, db.seek, func(tx *sql.Tx, _ int64) error { return fn(tx) })
 }
 
 // view runs fn on one committed state of the database, with its newest revision.
-func (db *DB) view(ctx context.Context, fn func(tx *sql.Tx, newest int64) error) error {
+func (db *DB) view(ctx context.Context, pool *sql.DB, fn func(tx *sql.Tx, newest int64) error) error {
 	seen := db.seen()
 	options := sql.TxOptions{ReadOnly: true}
 	if db.pg != nil {
 		options.Isolation = sql.LevelRepeatableRead
 	}
-	tx, err := db.read.BeginTx(ctx, &options)
+	tx, err := pool.BeginTx(ctx, &options)
 	if err != nil {
 		return err
 	}

@@ -28,9 +28,11 @@ const (
 	keepKeys = 24 * time.Hour
 	// attemptLease is how long an attempt holds its key.
 	attemptLease = time.Minute
-	// maxKeys and maxAnswers, in bytes, limit what is kept for a tenant.
-	maxKeys    = 100_000
-	maxAnswers = 256 << 20
+	// maxKeys and maxAnswers, in bytes, limit what is kept for a tenant. One of its API keys may have a share of it, so
+	// that a player's leaves some to all others.
+	maxKeys     = 100_000
+	maxAnswers  = 256 << 20
+	callerShare = 4
 	// forgetAtOnce is how many keys one change deletes.
 	forgetAtOnce = 1000
 )
@@ -41,17 +43,21 @@ const (
 )
 
 var (
-	errAnswerLost  = api.Conflict("the first request with this Idempotency-Key took effect, but its answer was lost: read what it changed")
-	errTooManyKeys = &api.Error{
-		Code: api.RateLimited, Message: "this tenant has used too many Idempotency-Keys in the last 24 hours: send the request without one, or later",
-		RetryAfter: time.Minute,
-	}
+	errAnswerLost = api.Conflict("the first request with this Idempotency-Key took effect, but its answer was lost: read what it changed")
 )
 
+// errTooManyKeys refuses a key until others end.
+func errTooManyKeys(of string, retryAfter time.Duration) error {
+	return &api.Error{
+		Code: api.RateLimited, Message: of + " has used too many Idempotency-Keys in the last 24 hours, or had too long answers to them: send the request without one, or later",
+		RetryAfter: max(retryAfter, time.Second),
+	}
+}
+
 // KeyedRequest is a request with an Idempotency-Key. KeyHash covers the key, the caller and the
-// route, RequestHash the rest of the request.
+// route, RequestHash the rest of the request. CallerID is the id of the API key.
 type KeyedRequest struct {
-	TenantID, KeyHash, RequestHash string
+	TenantID, CallerID, KeyHash, RequestHash string
 }
 
 // Attempt is a run of a request that has an Idempotency-Key.
@@ -64,8 +70,8 @@ type Attempt struct {
 type Attempts struct{ db *DB }
 
 // Begin begins an attempt. If there was an earlier request with the key, attempt is nil and
-// answer is the one that was kept. An error may be shown to the caller. A tenant that has used too
-// many keys is refused.
+// answer is the one that was kept. An error may be shown to the caller. A tenant, or an API key of it, that has used
+// too many keys is refused with RATE_LIMITED.
 func (attempts *Attempts) Begin(ctx context.Context, r KeyedRequest) (attempt *Attempt, answer *string, err error) {
 	if answer, err = r.earlier(ctx, attempts.db.read, attempts.db.Now()); answer != nil || err != nil {
 		return nil, answer, attempts.confirmLost(ctx, err)
@@ -129,23 +135,48 @@ func (tx *Tx) claim(ctx context.Context, a *Attempt) error {
 	if _, err := tx.forget(ctx, `tenant_id = $1 AND key_hash = $2`, a.TenantID, a.KeyHash); err != nil {
 		return err
 	}
-	var keys, bytes int64
-	err := tx.QueryRowContext(ctx, `INSERT INTO idempotency_usage (tenant_id, row_count, bytes) VALUES ($1, 1, 0)
-		ON CONFLICT (tenant_id) DO UPDATE SET row_count = idempotency_usage.row_count + 1 RETURNING row_count, bytes`, a.TenantID).Scan(&keys, &bytes)
+	_, err := tx.ExecContext(ctx, `INSERT INTO idempotency_usage (tenant_id, caller_id, row_count, bytes) VALUES ($1, $2, 1, 0)
+		ON CONFLICT (tenant_id, caller_id) DO UPDATE SET row_count = idempotency_usage.row_count + 1`, a.TenantID, a.CallerID)
+	if err == nil {
+		err = tx.withinShare(ctx, a)
+	}
 	if err != nil {
 		return fmt.Errorf("cannot count an Idempotency-Key: %w", err)
 	}
-	if keys > tx.db.cfg.maxKeys || bytes >= maxAnswers {
-		return errTooManyKeys
-	}
 	now := tx.Now()
-	_, err = tx.ExecContext(ctx, `INSERT INTO idempotency (tenant_id, key_hash, request_hash, token, state, lease_until, expires_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-		a.TenantID, a.KeyHash, a.RequestHash, a.token, attemptRunning, Millis(now.Add(attemptLease)), Millis(now.Add(keepKeys)))
+	_, err = tx.ExecContext(ctx, `INSERT INTO idempotency (tenant_id, caller_id, key_hash, request_hash, token, state, lease_until, expires_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+		a.TenantID, a.CallerID, a.KeyHash, a.RequestHash, a.token, attemptRunning, Millis(now.Add(attemptLease)), Millis(now.Add(keepKeys)))
 	if err != nil {
 		return fmt.Errorf("cannot claim an Idempotency-Key: %w", err)
 	}
 	return nil
+}
+
+// withinShare refuses the attempt if its tenant or its caller has too many keys or too long answers. Retry-After tells
+// when the oldest of them ends.
+func (tx *Tx) withinShare(ctx context.Context, a *Attempt) error {
+	var tenantKeys, tenantBytes, keys, bytes int64
+	err := tx.QueryRowContext(ctx, `SELECT SUM(row_count), SUM(bytes), SUM(CASE WHEN caller_id = $2 THEN row_count ELSE 0 END), SUM(CASE WHEN caller_id = $2 THEN bytes ELSE 0 END)
+		FROM idempotency_usage WHERE tenant_id = $1`, a.TenantID, a.CallerID).Scan(&tenantKeys, &tenantBytes, &keys, &bytes)
+	most := tx.db.cfg.maxKeys
+	who, where, args := "", `u.tenant_id = $1`, []any{a.TenantID}
+	switch {
+	case err != nil:
+		return err
+	case tenantKeys > most || tenantBytes >= maxAnswers:
+		who = "this tenant"
+	case keys > most/callerShare || bytes >= maxAnswers/callerShare:
+		who, where, args = "this API key", where+` AND u.caller_id = $2`, append(args, a.CallerID)
+	default:
+		return nil
+	}
+	var ends int64
+	if err := tx.QueryRowContext(ctx, `SELECT COALESCE(MIN((SELECT MIN(expires_at) FROM idempotency i WHERE i.tenant_id = u.tenant_id AND i.caller_id = u.caller_id)), 0)
+		FROM idempotency_usage u WHERE `+where, args...).Scan(&ends); err != nil {
+		return err
+	}
+	return errTooManyKeys(who, time.UnixMilli(ends).Sub(tx.Now()))
 }
 
 type attemptKey struct{}
@@ -196,7 +227,7 @@ func (attempts *Attempts) Keep(ctx context.Context, a *Attempt, answer string) e
 			err = api.ErrKeyBusy
 		}
 		if err == nil {
-			_, err = tx.ExecContext(ctx, `UPDATE idempotency_usage SET bytes = bytes + COALESCE((SELECT LENGTH(answer) FROM idempotency WHERE tenant_id = $1 AND key_hash = $2), 0) WHERE tenant_id = $1`, a.TenantID, a.KeyHash)
+			_, err = tx.ExecContext(ctx, `UPDATE idempotency_usage SET bytes = bytes + COALESCE((SELECT LENGTH(answer) FROM idempotency WHERE tenant_id = $1 AND key_hash = $2), 0) WHERE tenant_id = $1 AND caller_id = $3`, a.TenantID, a.KeyHash, a.CallerID)
 		}
 		return err
 	})
@@ -252,24 +283,28 @@ func (attempts *Attempts) Forget(ctx context.Context) error {
 
 // forget deletes the keys that meet a condition, and subtracts them from the usage.
 func (tx *Tx) forget(ctx context.Context, where string, args ...any) (n int, err error) {
+	type caller struct{ tenantID, id string }
 	type usage struct {
-		tenantID    string
+		of          caller
 		keys, bytes int64
 	}
 	gone, err := List(ctx, tx, "the Idempotency-Keys to forget", func(row Row) (u usage, err error) {
 		u.keys = 1
-		return u, row.Scan(&u.tenantID, &u.bytes)
-	}, `DELETE FROM idempotency WHERE `+where+` RETURNING tenant_id, COALESCE(LENGTH(answer), 0)`, args...)
+		return u, row.Scan(&u.of.tenantID, &u.of.id, &u.bytes)
+	}, `DELETE FROM idempotency WHERE `+where+` RETURNING tenant_id, caller_id, COALESCE(LENGTH(answer), 0)`, args...)
 	if err != nil {
 		return 0, err
 	}
-	byTenant := map[string]usage{}
+	byCaller := map[caller]usage{}
 	for _, g := range gone {
-		u := byTenant[g.tenantID]
-		byTenant[g.tenantID] = usage{g.tenantID, u.keys + g.keys, u.bytes + g.bytes}
+		u := byCaller[g.of]
+		byCaller[g.of] = usage{g.of, u.keys + g.keys, u.bytes + g.bytes}
 	}
-	for _, u := range byTenant {
-		_, err := tx.ExecContext(ctx, `UPDATE idempotency_usage SET row_count = row_count - $2, bytes = bytes - $3 WHERE tenant_id = $1`, u.tenantID, u.keys, u.bytes)
+	for _, u := range byCaller {
+		_, err := tx.ExecContext(ctx, `UPDATE idempotency_usage SET row_count = row_count - $3, bytes = bytes - $4 WHERE tenant_id = $1 AND caller_id = $2`, u.of.tenantID, u.of.id, u.keys, u.bytes)
+		if err == nil {
+			_, err = tx.ExecContext(ctx, `DELETE FROM idempotency_usage WHERE tenant_id = $1 AND caller_id = $2 AND row_count = 0`, u.of.tenantID, u.of.id)
+		}
 		if err != nil {
 			return 0, fmt.Errorf("cannot subtract Idempotency-Keys from the usage: %w", err)
 		}

@@ -14,13 +14,13 @@ import (
 	"muniment.example/gateway/api"
 )
 
-// keyed is a database that keeps few keys, with a clock that the test sets.
+// keyed is a database that keeps few keys, three of an API key, with a clock that the test sets.
 func keyed(t *testing.T) (db *DB, at *time.Time) {
 	t.Helper()
 	clock := now
 	stacktest.Both(t)
 	path, url := storetest.Place(t, t.TempDir())
-	db, err := Open(t.Context(), Config{Path: path, URL: url, Now: func() time.Time { return clock }, maxKeys: 3})
+	db, err := Open(t.Context(), Config{Path: path, URL: url, Now: func() time.Time { return clock }, maxKeys: 3 * callerShare})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	return db, &clock
@@ -32,16 +32,18 @@ func (db *DB) usage(t *testing.T, tenantID string) (keys, bytes int64) {
 	var rows, length int64
 	require.NoError(t, db.Read().QueryRowContext(t.Context(),
 		`SELECT COUNT(*), COALESCE(SUM(LENGTH(answer)), 0) FROM idempotency WHERE tenant_id = $1`, tenantID).Scan(&rows, &length))
-	require.NoError(t, db.Read().QueryRowContext(t.Context(), `SELECT row_count, bytes FROM idempotency_usage WHERE tenant_id = $1`, tenantID).Scan(&keys, &bytes))
+	require.NoError(t, db.Read().QueryRowContext(t.Context(), `SELECT COALESCE(SUM(row_count), 0), COALESCE(SUM(bytes), 0) FROM idempotency_usage WHERE tenant_id = $1`, tenantID).Scan(&keys, &bytes))
 	require.Equal(t, []int64{rows, length}, []int64{keys, bytes})
 	return keys, bytes
 }
 
-// TestIdempotencyKeysAreBounded: a tenant that has used too many gets no more, others do.
+// TestIdempotencyKeysAreBounded: an API key that has used too many gets no more until the first of them ends, others of
+// its tenant do until all have used as many, and other tenants do.
 func TestIdempotencyKeysAreBounded(t *testing.T) {
 	db, clock := keyed(t)
+	caller := "key_a"
 	attempt := func(tenantID, key string) (*Attempt, error) {
-		a, answer, err := db.Attempts.Begin(t.Context(), KeyedRequest{tenantID, key, "request"})
+		a, answer, err := db.Attempts.Begin(t.Context(), KeyedRequest{tenantID, caller, key, "request"})
 		require.Nil(t, answer)
 		return a, err
 	}
@@ -53,9 +55,15 @@ func TestIdempotencyKeysAreBounded(t *testing.T) {
 	}
 	_, err := attempt("tnt_a", "one more")
 	require.Equal(t, api.RateLimited, api.From(err).Code)
-	require.Positive(t, api.From(err).RetryAfterSeconds())
+	require.Contains(t, err.Error(), "this API key")
+	require.Equal(t, int(keepKeys/time.Second), api.From(err).RetryAfterSeconds())
 	_, err = attempt("tnt_b", "0")
 	require.NoError(t, err)
+	caller = "key_b"
+	b, err := attempt("tnt_a", "one more")
+	require.NoError(t, err)
+	require.NoError(t, db.Attempts.Release(t.Context(), b))
+	caller = "key_a"
 
 	// A refusal frees its key, an answer does not, and a key that is taken over counts once.
 	require.NoError(t, db.Attempts.Release(t.Context(), attempts[0]))
@@ -81,20 +89,38 @@ func TestIdempotencyKeysAreBounded(t *testing.T) {
 		require.Equal(t, []int64{0, 0}, []int64{keys, bytes})
 	}
 
+	*clock = clock.Add(keepKeys)
+	for n := range 3 * callerShare {
+		caller = fmt.Sprint("key_", n/3)
+		_, err = attempt("tnt_a", fmt.Sprint(n))
+		require.NoError(t, err)
+	}
+	*clock = clock.Add(time.Hour)
+	caller = "key_new"
+	_, err = attempt("tnt_a", "new")
+	require.ErrorContains(t, err, "this tenant")
+	require.Equal(t, int((keepKeys-time.Hour)/time.Second), api.From(err).RetryAfterSeconds())
+	*clock = clock.Add(keepKeys)
+	require.NoError(t, db.Attempts.Forget(t.Context()))
+
+	caller = "key_a"
 	_, err = attempt("tnt_a", "1")
 	require.NoError(t, err)
 	require.NoError(t, db.Change(t.Context(), func(tx *Tx) error {
-		_, err := tx.ExecContext(t.Context(), `UPDATE idempotency_usage SET bytes = $1 WHERE tenant_id = 'tnt_a'`, maxAnswers)
+		_, err := tx.ExecContext(t.Context(), `UPDATE idempotency_usage SET bytes = $1 WHERE tenant_id = 'tnt_a'`, maxAnswers/callerShare)
 		return err
 	}))
 	_, err = attempt("tnt_a", "long answers")
 	require.Equal(t, api.RateLimited, api.From(err).Code)
+	caller = "key_b"
+	_, err = attempt("tnt_a", "long answers")
+	require.NoError(t, err)
 }
 
 // TestChangeOfALostAttempt takes no effect, and a change that fails leaves the key as it was.
 func TestChangeOfALostAttempt(t *testing.T) {
 	db, clock := keyed(t)
-	request := KeyedRequest{"tnt_a", "key", "request"}
+	request := KeyedRequest{"tnt_a", "key_a", "key", "request"}
 	first, _, err := db.Attempts.Begin(t.Context(), request)
 	require.NoError(t, err)
 	emit := func(a *Attempt, then error) error {
@@ -126,11 +152,11 @@ func TestChangeOfALostAttempt(t *testing.T) {
 // wait.
 func TestForgottenAnswers(t *testing.T) {
 	db, _ := keyed(t)
-	request := KeyedRequest{"tnt_a", "key", "request"}
+	request := KeyedRequest{"tnt_a", "key_a", "key", "request"}
 	first, _, err := db.Attempts.Begin(t.Context(), request)
 	require.NoError(t, err)
 	require.NoError(t, db.Attempts.Keep(t.Context(), first, "answer"))
-	running, _, err := db.Attempts.Begin(t.Context(), KeyedRequest{"tnt_a", "another key", "request"})
+	running, _, err := db.Attempts.Begin(t.Context(), KeyedRequest{"tnt_a", "key_a", "another key", "request"})
 	require.NoError(t, err)
 	require.NoError(t, db.Change(t.Context(), func(tx *Tx) error { return tx.ForgetAnswers(t.Context(), "tnt_a") }))
 	_, _, err = db.Attempts.Begin(t.Context(), request)
@@ -148,7 +174,7 @@ func TestForgottenAnswers(t *testing.T) {
 func TestForgottenAnswerOfARunningRequest(t *testing.T) {
 	db, _ := keyed(t)
 	begin := func(key string, do func(ctx context.Context, tx *Tx) error) *Attempt {
-		a, _, err := db.Attempts.Begin(t.Context(), KeyedRequest{"tnt_a", key, "request"})
+		a, _, err := db.Attempts.Begin(t.Context(), KeyedRequest{"tnt_a", "key_a", key, "request"})
 		require.NoError(t, err)
 		ctx := WithAttempt(t.Context(), a)
 		require.NoError(t, db.Change(ctx, func(tx *Tx) error { return do(ctx, tx) }))

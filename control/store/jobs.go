@@ -243,10 +243,16 @@ func (j *Job) write(ctx context.Context, q Execer, statement string, args ...any
 	return nil
 }
 
-// Keep renews the lease for its term from now.
+// Keep renews the lease for its term from when it is written, which waits as long as changes do.
 func (j *Job) Keep(ctx context.Context) error {
-	return j.inTransaction(ctx, `UPDATE jobs SET due_at = $3 WHERE `, Millis(j.db.Now().Add(j.term)))
+	return j.db.Transact(ctx, func(tx *sql.Tx) error {
+		return j.write(ctx, tx, `UPDATE jobs SET due_at = $3 WHERE `, Millis(j.db.Now().Add(j.term)))
+	})
 }
+
+// Shared says whether another process may claim the job (DB.Shared). If none may, Keep can wait for as long as it takes: who
+// claims the job later waits behind it.
+func (j *Job) Shared() bool { return j.db.Shared() }
 
 // Report records the job's progress, a JSON object of counts and ids: callers can read it, and a
 // later attempt continues from it. It also renews the lease.

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"muniment.example/bench/waittest"
 	"muniment.example/control/rapidtest"
 	"muniment.example/control/reserve"
 	"muniment.example/gateway/api"
@@ -476,4 +477,26 @@ muniment_store_jobs{kind="one",state="LEASED"} 1
 muniment_store_jobs{kind="one",state="READY"} 1
 muniment_store_jobs{kind="two",state="FAILED"} 1
 `), "muniment_store_jobs", "muniment_store_job_wait_seconds"))
+}
+
+// TestLeaseIsKeptBehindALongChange: where a file belongs to one process, a renewal that waits longer than the lease
+// counts from its end, so nobody gets the job.
+func TestLeaseIsKeptBehindALongChange(t *testing.T) {
+	q := &queue{tb: t, ctx: t.Context(), now: now.Truncate(time.Millisecond), kind: "test.job"}
+	db := mustOpenFile(t, filepath.Join(t.TempDir(), "control.db"))
+	var clock atomic.Int64
+	db.cfg.Now = func() time.Time { return q.now.Add(time.Duration(clock.Load())) }
+	q.dbs = []*DB{db, db}
+	q.enqueue(NewJob{})
+	job := q.claim()
+	require.False(t, job.Shared())
+	kept := make(chan error, 1)
+	require.NoError(t, db.Change(t.Context(), func(*Tx) error {
+		go func() { kept <- job.Keep(t.Context()) }()
+		waittest.Until(t, func() bool { return db.WaitingChanges() == 1 })
+		clock.Store(int64(time.Hour))
+		return nil
+	}))
+	require.NoError(t, <-kept)
+	require.Nil(t, q.claim())
 }

@@ -162,7 +162,7 @@ func (outbox *Outbox) pending(ctx context.Context) ([]sealer.Record, error) {
 		err := row.Scan(&r.Epoch, &r.Seq, &r.TenantID, &r.EventID, &r.Event, &r.Private)
 		return r, err
 	}
-	return List(ctx, outbox.db.read, "the outbox", scan,
+	return List(ctx, outbox.db.vital, "the outbox", scan,
 		`SELECT epoch, seq, tenant_id, event_id, event, private FROM outbox ORDER BY epoch, seq LIMIT $1`, relayBatch)
 }
 
@@ -170,7 +170,7 @@ func (outbox *Outbox) pending(ctx context.Context) ([]sealer.Record, error) {
 // if it is, also by another process's relay. The process that began the epoch may have ended before
 // that. Call it before Relay runs in this process.
 func (outbox *Outbox) Announce(ctx context.Context, log Appender) error {
-	waiting, err := One(ctx, outbox.db.read, "the epoch's first event", Text, `SELECT event_id FROM outbox WHERE epoch = $1 AND seq = 1`, outbox.db.epoch.Number)
+	waiting, err := One(ctx, outbox.db.vital, "the epoch's first event", Text, `SELECT event_id FROM outbox WHERE epoch = $1 AND seq = 1`, outbox.db.epoch.Number)
 	if waiting == nil || err != nil {
 		return err
 	}
@@ -198,11 +198,11 @@ func (outbox *Outbox) drain(ctx context.Context, tenantID string) error {
 		which = `$1 = ''`
 	}
 	var epoch, seq int64
-	err := outbox.db.read.QueryRowContext(ctx, `SELECT epoch, seq FROM outbox WHERE `+which+` ORDER BY epoch DESC, seq DESC LIMIT 1`, tenantID).Scan(&epoch, &seq)
+	err := outbox.db.vital.QueryRowContext(ctx, `SELECT epoch, seq FROM outbox WHERE `+which+` ORDER BY epoch DESC, seq DESC LIMIT 1`, tenantID).Scan(&epoch, &seq)
 	left := `SELECT 1 FROM outbox WHERE ` + which + ` AND (epoch < $2 OR (epoch = $2 AND seq <= $3)) LIMIT 1`
 	for err == nil {
 		relayed := outbox.db.relayed.wait()
-		if err = outbox.db.read.QueryRowContext(ctx, left, tenantID, epoch, seq).Scan(new(int)); err == nil {
+		if err = outbox.db.vital.QueryRowContext(ctx, left, tenantID, epoch, seq).Scan(new(int)); err == nil {
 			pause(ctx, relayed)
 			err = ctx.Err()
 		}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
 	"encoding/json"
 	"errors"
@@ -59,6 +60,10 @@ type Personal struct {
 	// Before runs before the rows are searched to erase them, for example to wait for transactions
 	// that write such rows and are no changes.
 	Before func(ctx context.Context, tx *Tx, tenantID string) error
+	// Versions are columns of which one has another value whenever a row has another text, the only one of Key among them: of
+	// a table that may have many rows, all in one index behind tenant_id. Such a table is searched ahead of the change
+	// that erases (Tables.Ahead), and there only what was written since. Empty: it is searched in the change.
+	Versions []string
 	// Large tables are only rewritten by PostgreSQL if something was erased from them.
 	Large bool
 	// Kept are the columns with free text that an erasure has to leave, as what the row is found by; of a
@@ -134,7 +139,83 @@ type Sight struct {
 // Find searches the rows of a tenant for a person, and calls take for each that was found; nil: it
 // only counts. take must not use q.
 func (all Tables) Find(ctx context.Context, q Querier, tenantID string, person sealer.Person, take func(Sight) error) (Found, error) {
-	return all.search(ctx, q, tenantID, person, "", take, nil)
+	return all.search(ctx, q, tenantID, person, "", take, nil, nil)
+}
+
+// Ahead is what a search has seen ahead of the change that erases a person. It has a few dozen bytes of each row.
+type Ahead struct{ tables map[string]*seenTable }
+
+// seenTable is what was seen of a table: all versions, hashed, and the keys of the rows that name the person.
+type seenTable struct {
+	versions map[[16]byte]struct{}
+	found    []any
+}
+
+// Ahead searches the tables with Versions, in one state of the database: other changes would wait for long if Erase did.
+func (all Tables) Ahead(ctx context.Context, q Querier, tenantID string, person sealer.Person) (*Ahead, error) {
+	ahead := &Ahead{map[string]*seenTable{}}
+	if person == (sealer.Person{}) {
+		return ahead, nil
+	}
+	for i := range all {
+		t := &all[i]
+		if t.Personal == nil || len(t.Personal.Versions) == 0 {
+			continue
+		}
+		seen := &seenTable{versions: map[[16]byte]struct{}{}}
+		err := t.eachVersion(ctx, q, tenantID, func(version [16]byte, _ any) { seen.versions[version] = struct{}{} })
+		if err != nil {
+			return nil, err
+		}
+		s := newTableSearch(t, tenantID, person, "")
+		for more := true; more; {
+			var rows []*foundRow
+			if rows, more, err = s.next(ctx, q); err != nil {
+				return nil, err
+			}
+			for _, r := range rows {
+				seen.found = append(seen.found, r.key[0])
+			}
+		}
+		ahead.tables[t.Name] = seen
+	}
+	return ahead, nil
+}
+
+// eachVersion reads the versions of a tenant's rows, with their keys.
+func (t *Table) eachVersion(ctx context.Context, q Querier, tenantID string, take func(version [16]byte, key any)) error {
+	columns := t.Personal.Versions
+	scan := func(row Row) ([]any, error) {
+		values, into := make([]any, len(columns)), make([]any, len(columns))
+		for i := range values {
+			into[i] = &values[i]
+		}
+		return values, row.Scan(into...)
+	}
+	return Each(ctx, q, "the versions of "+t.Name, scan, func(values []any) error {
+		hash := sha256.Sum256(fmt.Appendf(nil, "%q", values))
+		take([16]byte(hash[:16]), values[slices.Index(columns, t.Personal.Key[0])])
+		return nil
+	}, `SELECT `+strings.Join(columns, ", ")+` FROM `+t.Name+` WHERE tenant_id = $1`, tenantID)
+}
+
+// left lists the keys of the rows that are to be searched in the change: those that named the person, and those that have
+// been written since.
+func (ahead *Ahead) left(ctx context.Context, q Querier, t *Table, tenantID string) (keys []any, searched bool, err error) {
+	if ahead == nil || ahead.tables[t.Name] == nil {
+		return nil, false, nil
+	}
+	seen, known := ahead.tables[t.Name], map[any]bool{}
+	for _, key := range seen.found {
+		known[key] = true
+	}
+	keys = slices.Clone(seen.found)
+	err = t.eachVersion(ctx, q, tenantID, func(version [16]byte, key any) {
+		if _, is := seen.versions[version]; !is && !known[key] {
+			keys = append(keys, key)
+		}
+	})
+	return keys, true, err
 }
 
 // Kept counts the rows of a tenant in which a text that Erase leaves names a person, by kind.
@@ -158,8 +239,8 @@ func (all Tables) Kept(ctx context.Context, q Querier, tenantID string, person s
 	return found.Rows, err
 }
 
-// Erase replaces everything that Find finds.
-func (all Tables) Erase(ctx context.Context, tx *Tx, tenantID string, person sealer.Person, replacement string, take func(Sight) error) (Found, error) {
+// Erase replaces everything that Find finds. ahead is what Ahead has seen of the same person; nil: nothing.
+func (all Tables) Erase(ctx context.Context, tx *Tx, tenantID string, person sealer.Person, replacement string, ahead *Ahead, take func(Sight) error) (Found, error) {
 	for _, t := range all {
 		if t.Personal == nil || t.Personal.Before == nil {
 			continue
@@ -168,14 +249,14 @@ func (all Tables) Erase(ctx context.Context, tx *Tx, tenantID string, person sea
 			return Found{}, fmt.Errorf("cannot erase a person from %s of the tenant %s: %w", t.Name, tenantID, err)
 		}
 	}
-	return all.search(ctx, tx, tenantID, person, replacement, take, tx)
+	return all.search(ctx, tx, tenantID, person, replacement, take, tx, ahead)
 }
 
 // piece is how many rows are held in memory.
 const piece = 500
 
 // search searches all tables, and erases if tx is not nil.
-func (all Tables) search(ctx context.Context, q Querier, tenantID string, person sealer.Person, replacement string, take func(Sight) error, tx *Tx) (found Found, err error) {
+func (all Tables) search(ctx context.Context, q Querier, tenantID string, person sealer.Person, replacement string, take func(Sight) error, tx *Tx, ahead *Ahead) (found Found, err error) {
 	found.Rows = map[string]int64{}
 	records, nouns := map[string]bool{}, map[string]bool{}
 	for i := range all {
@@ -184,6 +265,9 @@ func (all Tables) search(ctx context.Context, q Querier, tenantID string, person
 			continue
 		}
 		s := newTableSearch(t, tenantID, person, replacement)
+		if s.left, s.ahead, err = ahead.left(ctx, q, t, tenantID); err != nil {
+			return found, err
+		}
 		for more := true; more; {
 			var rows []*foundRow
 			if rows, more, err = s.next(ctx, q); err != nil {
@@ -238,6 +322,8 @@ type tableSearch struct {
 	where                 string
 	args                  []any
 	behind                []any // the key of the last row that was read; nil: none
+	ahead                 bool  // only the rows with the keys in left are searched
+	left                  []any
 }
 
 // foundRow is a row that names the person.
@@ -281,7 +367,14 @@ func newTableSearch(t *Table, tenantID string, person sealer.Person, replacement
 // next reads a piece of the table, and returns what was found there.
 func (s *tableSearch) next(ctx context.Context, q Querier) (found []*foundRow, more bool, err error) {
 	query, args := `SELECT `+s.read+s.where, slices.Clone(s.args)
-	if s.behind != nil {
+	if s.ahead {
+		keys := s.left[:min(piece, len(s.left))]
+		if s.left = s.left[len(keys):]; len(keys) == 0 {
+			return nil, false, nil
+		}
+		query += ` AND ` + s.Key[0] + ` IN (` + Marks(len(args), len(keys)) + `)`
+		args = append(args, keys...)
+	} else if s.behind != nil {
 		query += ` AND (` + strings.Join(s.Key, ", ") + `) > (` + Marks(len(args), len(s.Key)) + `)`
 		args = append(args, s.behind...)
 	}
@@ -293,7 +386,7 @@ func (s *tableSearch) next(ctx context.Context, q Querier) (found []*foundRow, m
 		}
 		return nil
 	}, query+` ORDER BY `+strings.Join(s.Key, ", ")+fmt.Sprintf(` LIMIT %d`, piece), args...)
-	return found, n == piece, err
+	return found, n == piece || len(s.left) > 0, err
 }
 
 // Marks are placeholders behind the first n.
@@ -462,17 +555,18 @@ func isID(text string) bool {
 // erase erases what was found in a row, as it is by now: others than changes may write it. It returns
 // nil if there is nothing any more.
 func (s *tableSearch) erase(ctx context.Context, tx *Tx, r *foundRow) (*foundRow, error) {
-	assign := s.Key[0] + ` = ` + s.Key[0]
-	if s.Also != "" {
-		assign = s.Also
-	}
 	is := `(` + strings.Join(s.Key, ", ") + `) = (` + Marks(0, len(s.Key)) + `)`
-	now, err := One(ctx, tx, "a row that names a person", s.scan, `UPDATE `+s.Name+` SET `+assign+` WHERE `+is+` RETURNING `+s.read, r.key...)
-	if err != nil || now == nil || len((*now).changes) == 0 {
-		return nil, err
+	if tx.db.pg != nil { // elsewhere nobody has written it since it was read
+		now, err := One(ctx, tx, "a row that names a person", s.scan, `SELECT `+s.read+` FROM `+s.Name+` WHERE `+is+` FOR UPDATE`, r.key...)
+		if err != nil || now == nil || len((*now).changes) == 0 {
+			return nil, err
+		}
+		r = *now
 	}
-	r = *now
 	var sets []string
+	if s.Also != "" {
+		sets = append(sets, s.Also)
+	}
 	args := slices.Clone(r.key)
 	for column, value := range r.changes {
 		if slices.Contains(s.Emptied, column) {
@@ -482,7 +576,7 @@ func (s *tableSearch) erase(ctx context.Context, tx *Tx, r *foundRow) (*foundRow
 		args = append(args, value)
 		sets = append(sets, fmt.Sprintf("%s = $%d", column, len(args)))
 	}
-	_, err = tx.ExecContext(ctx, `UPDATE `+s.Name+` SET `+strings.Join(sets, ", ")+` WHERE `+is, args...)
+	_, err := tx.ExecContext(ctx, `UPDATE `+s.Name+` SET `+strings.Join(sets, ", ")+` WHERE `+is, args...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot erase a person from %s: %w", s.Name, err)
 	}

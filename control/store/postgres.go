@@ -78,7 +78,7 @@ func (db *DB) openPostgres(ctx context.Context) error {
 	}
 	readOnly := config.Copy()
 	readOnly.RuntimeParams["default_transaction_read_only"] = "on"
-	db.read = db.cfg.pool(readOnly)
+	db.read, db.vital, db.seek = db.cfg.pool(readOnly), db.cfg.pool(readOnly), db.cfg.pool(readOnly)
 	notes := db.cfg.pool(config)
 	notes.SetMaxOpenConns(1)
 	transactions := db.cfg.pool(config)

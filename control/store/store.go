@@ -15,7 +15,7 @@
 //
 // The database is either SQLite (modernc.org/sqlite) or PostgreSQL (pgx), which several control
 // processes may share (postgres.go). SQLite runs in WAL mode with every commit synced. It has one
-// writing connection, so writers queue here and never see SQLITE_BUSY, and a pool of readers. Both
+// writing connection, so writers queue here and never see SQLITE_BUSY, and pools of readers. Both
 // engines run the same SQL and the same migrations: $1 placeholders, ids as TEXT, times as BIGINT
 // milliseconds, JSON as TEXT, booleans as 0 and 1, and no ordering that depends on the locale.
 //
@@ -91,8 +91,14 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// readers is the size of the read pool. Reads are short and never wait for a writer.
-const readers = 8
+// The sizes of the pools of readers, which never wait for a writer. Reads are short, and a search is not: none takes
+// the connection of the other, nor that of what all deliveries and stops wait for. A tenant has fewer places for
+// Heavy operations than there are searchers (control's tenantHeavyLimit).
+const (
+	readers      = 8
+	vitalReaders = 4
+	searchers    = 6
+)
 
 // Config of a database.
 type Config struct {
@@ -144,6 +150,8 @@ type DB struct {
 	write *sql.DB // exactly one connection
 	queue changeQueue
 	read  *sql.DB
+	vital *sql.DB   // see Vital
+	seek  *sql.DB   // see Search
 	pg    *postgres // nil: SQLite
 
 	epoch   Epoch       // changed by a start alone
@@ -248,8 +256,10 @@ func (db *DB) open(ctx context.Context) error {
 	if err := open(ctx); err != nil {
 		return err
 	}
-	db.read.SetMaxOpenConns(readers)
-	db.read.SetMaxIdleConns(readers)
+	for pool, size := range map[*sql.DB]int{db.read: readers, db.vital: vitalReaders, db.seek: searchers} {
+		pool.SetMaxOpenConns(size)
+		pool.SetMaxIdleConns(size)
+	}
 	if err := db.loadEpoch(ctx); err != nil {
 		return err
 	}
@@ -284,8 +294,12 @@ func (db *DB) openSQLite(ctx context.Context) error {
 	if _, err := migrate(ctx, goose.DialectSQLite3, db.write); err != nil {
 		return err
 	}
-	db.read, err = sql.Open("sqlite", dsn(db.cfg.Path, "_pragma", "query_only(1)"))
-	return err
+	for _, pool := range []**sql.DB{&db.read, &db.vital, &db.seek} {
+		if *pool, err = sql.Open("sqlite", dsn(db.cfg.Path, "_pragma", "query_only(1)")); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // busyTimeout is how many milliseconds a statement waits for another process.
@@ -335,7 +349,7 @@ func refuseNewer(have, known int64) error {
 func (db *DB) Close() error {
 	db.pg.close()
 	var errs []error
-	for _, pool := range []*sql.DB{db.read, db.write} {
+	for _, pool := range []*sql.DB{db.read, db.vital, db.seek, db.write} {
 		if pool != nil {
 			errs = append(errs, pool.Close())
 		}
@@ -344,8 +358,12 @@ func (db *DB) Close() error {
 }
 
 // Read is the pool for queries: a query, or a transaction on it, sees one
-// committed state. It refuses to write.
+// committed state. It refuses to write. What looks through much of a table uses Search.
 func (db *DB) Read() *sql.DB { return db.read }
+
+// Vital is Read for what all deliveries and stops wait for: the feed, the polls and keys of nodes, and the outbox.
+// No operation of tenants has its connections.
+func (db *DB) Vital() *sql.DB { return db.vital }
 
 // Logger is what the database logs to.
 func (db *DB) Logger() *slog.Logger { return db.cfg.Logger }

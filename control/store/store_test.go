@@ -388,3 +388,33 @@ func (db *DB) mustRelay(t *testing.T, log Appender) (stop func()) {
 		require.NoError(t, <-done)
 	}
 }
+
+// TestSearchesTakeNoReaders: neither searches nor reads, however many and slow, take the connections of the nodes' feed,
+// nor searches those of reads.
+func TestSearchesTakeNoReaders(t *testing.T) {
+	db := mustOpen(t, t.TempDir())
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // a read that waits for a connection fails
+	defer cancel()
+	var begun, ended sync.WaitGroup
+	end := make(chan struct{})
+	hold := func(n int, view func(context.Context, func(Querier) error) error) {
+		for range n {
+			begun.Add(1)
+			ended.Go(func() {
+				if err := view(ctx, func(Querier) error { begun.Done(); <-end; return nil }); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		begun.Wait()
+	}
+	hold(searchers, db.Search)
+	require.NoError(t, db.View(ctx, func(Querier) error { return nil }))
+	hold(readers, db.View)
+	_, err := db.Feed.Changes(ctx, api.FeedRequest{})
+	require.NoError(t, err)
+	require.NoError(t, db.Ready(ctx))
+	require.NoError(t, db.Vital().QueryRowContext(ctx, `SELECT COUNT(*) FROM outbox`).Scan(new(int)))
+	close(end)
+	ended.Wait()
+}

@@ -78,8 +78,10 @@ const noTenants = "it is no tenant's"
 // Scrub removes replaced and deleted personal data from the database's files. SQLite overwrites
 // deleted data, and Scrub empties its write-ahead log. erased are the kinds of rows in which
 // Tables.Erase has found a person: if there are any the whole file is rewritten, as a split page may
-// hold a remnant; this needs as much disk space again, and changes wait. PostgreSQL rewrites the tables
-// with personal data, a Large one only if it is of a kind in erased; queries of a table wait meanwhile. It first waits
+// hold a remnant; this needs as much disk space again, and changes wait, but stops don't: for one it is broken off, and
+// begins anew. PostgreSQL rewrites the tables
+// with personal data, a Large one only if it is of a kind in erased; queries of a table wait while it is rewritten, but hardly
+// for that to begin. It first waits
 // for transactions that began before, as they still see what was erased.
 // PostgreSQL's write-ahead log and backups are its operator's responsibility.
 func (db *DB) Scrub(ctx context.Context, tables Tables, erased []string) (err error) {
@@ -102,11 +104,44 @@ func (db *DB) scrubTables(ctx context.Context, tables Tables, erased []string) e
 		if t.Personal == nil || t.Personal.Large && !slices.Contains(erased, t.Personal.Kind) {
 			continue
 		}
-		if _, err := db.pg.transactions.ExecContext(ctx, `VACUUM (FULL) `+t.Name); err != nil { // not on the connection for changes
+		if err := db.rewriteTable(ctx, t.Name); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// lockNotAvailable is PostgreSQL's error after lock_timeout.
+const lockNotAvailable = "55P03"
+
+// rewriteTable does not wait long for its lock, as everybody who uses the table would wait behind it, but tries again.
+func (db *DB) rewriteTable(ctx context.Context, table string) error {
+	conn, err := db.pg.transactions.Conn(ctx) // not the connection for changes
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	var before string
+	if err := conn.QueryRowContext(ctx, `SELECT current_setting('lock_timeout')`).Scan(&before); err != nil {
+		return err
+	}
+	set := func(ctx context.Context, limit string) error {
+		_, err := conn.ExecContext(ctx, `SELECT set_config('lock_timeout', $1, false)`, limit)
+		return err
+	}
+	if err := set(ctx, "200ms"); err != nil {
+		return err
+	}
+	for {
+		_, err := conn.ExecContext(ctx, `VACUUM (FULL) `+table)
+		if sqlState(err) != lockNotAvailable {
+			return errors.Join(err, set(context.WithoutCancel(ctx), before))
+		}
+		pause(ctx, time.After(tryEvery))
+		if ctx.Err() != nil {
+			return errors.Join(ctx.Err(), set(context.WithoutCancel(ctx), before))
+		}
+	}
 }
 
 // awaitSnapshots returns once no transaction of any session sees PostgreSQL's database as it was before the call:
@@ -162,11 +197,48 @@ func (db *DB) scrubFile(ctx context.Context, named bool) error {
 		if err := db.roomToRewrite(ctx); err != nil {
 			return err
 		}
-		if _, err := db.write.ExecContext(ctx, `VACUUM`); err != nil {
+		if err := db.rewriteFile(ctx); err != nil {
 			return err
 		}
 	}
 	return db.emptyLog(ctx)
+}
+
+// rewriteFile rewrites the file in the turn of a change. Stops break it off, and it begins anew after restFor.
+func (db *DB) rewriteFile(ctx context.Context) error {
+	for {
+		done, err := db.tryRewrite(ctx)
+		if err != nil || done {
+			return err
+		}
+		pause(ctx, time.After(restFor))
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// restFor is how long rewriteFile lets changes go on, and the relay bring events of stops into the log.
+const restFor = 2 * time.Second
+
+func (db *DB) tryRewrite(ctx context.Context) (done bool, err error) {
+	leave, err := db.queue.enter(ctx, false)
+	if err != nil {
+		return false, err
+	}
+	defer leave()
+	var waiting bool // an event that the relay must delete, for which a stop may wait
+	if err := db.vital.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM outbox)`).Scan(&waiting); err != nil || waiting {
+		return false, err
+	}
+	limited, breakOff := context.WithCancel(ctx)
+	defer breakOff()
+	db.queue.yields(breakOff)
+	_, err = db.write.ExecContext(limited, `VACUUM`)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // roomToRewrite fails unless the file can be rewritten without the space that is for stops: once as

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"muniment.example/bench/waittest"
 	"muniment.example/control/store/storetest"
 )
 
@@ -146,4 +147,42 @@ func filesHold(t *testing.T, folder, text string) (found bool) {
 		return err
 	}))
 	return found
+}
+
+// TestStopBreaksOffARewrite: while the file is rewritten a stop doesn't wait for the end, other changes do, and the rewrite
+// is done later.
+func TestStopBreaksOffARewrite(t *testing.T) {
+	db := mustOpenFile(t, filepath.Join(t.TempDir(), "control.db"))
+	fill := func(tx *Tx) error {
+		_, err := tx.ExecContext(t.Context(), `INSERT INTO feed (kind, id, revision, stopped, snapshot)
+			WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000) SELECT 'x', 'x' || i, 0, 0, hex(randomblob(40000)) FROM n`)
+		return err
+	}
+	require.NoError(t, db.Change(t.Context(), fill))
+	rewritten := make(chan bool, 1)
+	go func() {
+		done, err := db.tryRewrite(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		rewritten <- done
+	}()
+	waittest.Until(t, func() bool {
+		db.queue.mu.Lock()
+		defer db.queue.mu.Unlock()
+		return db.queue.yield != nil
+	})
+	require.NoError(t, db.StopUnconfirmed(t.Context(), func(tx *Tx) error { return tx.Emit(t.Context(), suspended, event("tnt_a", "rgh_a")) }))
+	require.False(t, <-rewritten)
+
+	done, err := db.tryRewrite(t.Context())
+	require.NoError(t, err)
+	require.False(t, done, "the stop's event is not in the log yet")
+	require.NoError(t, db.Change(t.Context(), func(tx *Tx) error {
+		_, err := tx.ExecContext(t.Context(), `DELETE FROM outbox`)
+		return err
+	}))
+	done, err = db.tryRewrite(t.Context())
+	require.NoError(t, err)
+	require.True(t, done)
 }

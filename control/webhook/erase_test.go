@@ -33,7 +33,7 @@ func TestNoNameAfterAnErasure(t *testing.T) {
 	}))
 	require.Len(t, begun, 1)
 	require.NoError(t, s.db.Change(t.Context(), func(tx *store.Tx) error {
-		_, err := Tables.Erase(t.Context(), tx, tenantID, sealer.NewPerson("ann@example.org"), "hash", nil)
+		_, err := Tables.Erase(t.Context(), tx, tenantID, sealer.NewPerson("ann@example.org"), "hash", nil, nil)
 		return err
 	}))
 	s.write(t.Context(), begun)
@@ -56,7 +56,7 @@ func TestPersonsAreErased(t *testing.T) {
 	s.awaitDelivery(w, func(*Delivery) bool { return true })
 	erase := func(tenant, person string) {
 		require.NoError(t, s.db.Change(t.Context(), func(tx *store.Tx) error {
-			_, err := Tables.Erase(t.Context(), tx, tenant, sealer.NewPerson(person), "hash", nil)
+			_, err := Tables.Erase(t.Context(), tx, tenant, sealer.NewPerson(person), "hash", nil, nil)
 			return err
 		}))
 	}

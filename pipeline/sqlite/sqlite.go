@@ -51,7 +51,8 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// readers is how many queries run at once; further ones wait.
+// readers is how many queries run at once; further ones wait. They are more than control lets one tenant run that
+// read much (its tenantHeavyLimit).
 const readers = 8
 
 // busyTimeout is how many milliseconds a statement waits for another process.

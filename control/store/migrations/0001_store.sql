@@ -58,6 +58,7 @@ CREATE TABLE high_water (
 -- an answer once that was made as well. token is that of the attempt to which the key belongs.
 CREATE TABLE idempotency (
     tenant_id    TEXT   NOT NULL,
+    caller_id    TEXT   NOT NULL,
     key_hash     TEXT   NOT NULL,
     request_hash TEXT   NOT NULL,
     token        TEXT   NOT NULL,
@@ -68,12 +69,15 @@ CREATE TABLE idempotency (
     PRIMARY KEY (tenant_id, key_hash)
 );
 CREATE INDEX idempotency_by_end ON idempotency (expires_at);
+CREATE INDEX idempotency_by_caller ON idempotency (tenant_id, caller_id, expires_at);
 
--- How many rows a tenant has above, and the bytes of their answers: both are bounded.
+-- How many rows a tenant's callers have above, and the bytes of their answers: both are bounded.
 CREATE TABLE idempotency_usage (
-    tenant_id TEXT   PRIMARY KEY,
+    tenant_id TEXT   NOT NULL,
+    caller_id TEXT   NOT NULL,
     row_count BIGINT NOT NULL,
-    bytes     BIGINT NOT NULL
+    bytes     BIGINT NOT NULL,
+    PRIMARY KEY (tenant_id, caller_id)
 );
 
 -- What is written to find out whether the database can be written.
