@@ -253,11 +253,11 @@ type exportedDeveloper struct {
 
 // Sections are the data of this package in an export of the tenant. API keys have no secrets there.
 var Sections = []store.Section{
-	store.SectionOf("tenant", func(row store.Row) (t exported, err error) {
+	store.SectionOf("tenant", api.RightsRead, func(row store.Row) (t exported, err error) {
 		return t, row.Scan(&t.TenantID, &t.OrgID, &t.CreatedAt)
 	}, `SELECT tenant_id, org_id, created_at FROM tenants WHERE tenant_id = $1`),
-	store.SectionOf("developers", func(row store.Row) (d exportedDeveloper, err error) {
+	store.SectionOf("developers", api.KeysWrite, func(row store.Row) (d exportedDeveloper, err error) {
 		return d, row.Scan(&d.DeveloperID, &d.OrgID, &d.Email, &d.CreatedAt)
 	}, `SELECT developer_id, org_id, email, created_at FROM developers WHERE tenant_id = $1 ORDER BY developer_id`),
-	keys.Section("apiKeys"),
+	keys.Section("apiKeys", api.KeysWrite),
 }
