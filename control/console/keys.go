@@ -69,7 +69,7 @@ func showMadeKey(p *page, _ []string, response json.RawMessage) error {
 	if err := json.Unmarshal(response, &made); err != nil {
 		return err
 	}
-	return showSecret(p, secret{Title: "The new key", Lead: "It is shown this once, and stored nowhere: copy it now.", Secret: made.APIKey, Env: "MUNIMENT_KEY", Back: Path + "/keys/" + made.Key.KeyID})
+	return showSecret(p, secret{Title: "The new key", Lead: "It is shown this once: copy it now. Only a hash of it is kept; the answer that has it is kept for a day, encrypted, for a request that is repeated.", Secret: made.APIKey, Env: "MUNIMENT_KEY", Back: Path + "/keys/" + made.Key.KeyID})
 }
 
 // outlasting is what a key has made and what works on when it ends.
