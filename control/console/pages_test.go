@@ -131,6 +131,25 @@ func TestStatementSaysWhoGetsAMinimum(t *testing.T) {
 	}
 }
 
+// TestPapersOfACorrection: its page leads to what it changes, that of a voiding to nothing else, and each payee's paper has a CSV of
+// its own.
+func TestPapersOfACorrection(t *testing.T) {
+	for correction, lines := range map[string]bool{`"corrects":"stm_1"`: true, `"corrects":"stm_1","voidReason":"wrong"`: false, `"corrects":""`: true} {
+		s := answering(t, map[string]string{
+			"/v1/counterparties": `{"counterparties":[]}`, "/v1/payables": `{"payables":[{"counterpartyId":"cp_1","gross":"-0.1","paidAmount":"0"}]}`,
+			"/v1/statements/stm_2": `{"statement":{"id":"stm_2","state":"ISSUED",` + correction + `,"currency":"EUR","total":"3","dueAmount":"0"},"document":{"lines":[]}}`,
+		})
+		maps.Copy(s.operations(), map[string]operation{"get-statement": {method: "GET", path: "/v1/statements/{statementId}"}, "list-payables": {method: "GET", path: "/v1/payables"}, "list-payee-links": {method: "GET", path: "/v1/links"}})
+		p, w := s.page(Path + "/money/statements/stm_2")
+		p.r.SetPathValue("statementId", "stm_2")
+		require.NoError(t, showStatement(p))
+		corrects := !strings.Contains(correction, `""`)
+		require.Equal(t, corrects, strings.Contains(w.Body.String(), `format=csv&amp;table=changes" download`))
+		require.Equal(t, lines, strings.Contains(w.Body.String(), `format=csv" download`))
+		require.Equal(t, corrects, strings.Contains(w.Body.String(), `table=changes&amp;payee=cp_1`))
+	}
+}
+
 // TestWhatNeedsAPerson: until it is decided a dispute needs somebody, and so does what is due, and a draft whose period has ended. Who can't
 // do it is told to look.
 func TestWhatNeedsAPerson(t *testing.T) {
