@@ -29,10 +29,12 @@ func TestAdviceIsThePages(t *testing.T) {
 	}
 	require.NotEmpty(t, said)
 	for status, texts := range said {
-		require.Contains(t, texts, api.Remedy(status), status)
+		require.Contains(t, texts, api.Remedy(status, ""), status)
 	}
+	require.Contains(t, said[412], api.Remedy(412, "erase"))
+	require.NotEqual(t, api.Remedy(412, "deliver"), api.Remedy(412, "erase"), "an erasure is confirmed by sending it again")
 	for status := range 600 {
-		if api.Remedy(status) != "" {
+		if api.Remedy(status, "") != "" {
 			require.NotEmpty(t, said[status], status)
 		}
 	}

@@ -133,7 +133,7 @@ func newFixtureOn(t *testing.T, dir string, nodes node.Config, now ...func() tim
 	require.NoError(t, err)
 	h.requests, err = counted.New(h.db)
 	require.NoError(t, err)
-	h.tenants, err = tenant.New(tenant.Config{DB: h.db, LastUsed: h.requests.LastUsed, Nodes: h.nodes, Ended: hooks.KeyEnded, Scopes: people.ScopesInForce, Counters: tenant.Counters{
+	h.tenants, err = tenant.New(tenant.Config{DB: h.db, LastUsed: h.requests.LastUsed, Nodes: h.nodes, Ended: hooks.KeyEnded, Withdraw: people.Withdraw, Scopes: people.ScopesInForce, Counters: tenant.Counters{
 		Bases: rights.CountBases, Rights: rights.CountRights, Offers: h.offers.Count, Challenges: challenges.Count,
 		Events: func(context.Context, string) (int64, error) { return 7, h.uncounted },
 	}})

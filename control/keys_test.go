@@ -378,6 +378,47 @@ func TestRevokeNamesMadeKeys(t *testing.T) {
 	require.Contains(t, string(h.events(tenantID)[2].Data), fmt.Sprintf(`"createdBy":%q`, me))
 }
 
+// TestRevokeNamesMembersAndLinks: a thief may have invited persons, who made more, and have made links of payees. All that work
+// on are named, also before the revocation, and persons who have not signed in are removed with the key that invited them.
+func TestRevokeNamesMembersAndLinks(t *testing.T) {
+	h := newFixture(t)
+	tenantID, _ := h.tenant()
+	all := h.admin("POST", "/admin/api-keys", fmt.Sprintf(`{"tenantId":%q,"label":"all","scopes":["*"]}`, tenantID)).ok()
+	key := get[string](t, all, "apiKey")
+	made := h.call(key, "POST", "/v1/api-keys", `{"label":"stolen","scopes":["*"]}`).ok()
+	stolenID, stolen := get[string](t, made, "key", "keyId"), get[string](t, made, "apiKey")
+	invite := func(by, email string) string {
+		return get[string](t, h.call(by, "POST", "/v1/members", fmt.Sprintf(`{"email":%q,"role":"owner"}`, email)).ok(), "member", "id")
+	}
+	invite(key, "ours@example.org")
+	h.signedIn("ours@example.org")
+	joined, waiting := invite(stolen, "joined@example.org"), invite(stolen, "waiting@example.org")
+	session := h.session(h.signedIn("joined@example.org"))
+	friend := get[string](t, h.as(session, "POST", "/v1/members", `{"email":"friend@example.org","role":"viewer"}`).ok(), "member", "id")
+	h.as(session, "POST", "/v1/api-keys", `{"label":"of the member"}`).ok()
+	for id, by := range map[string]string{"pln_a": stolenID, "pln_b": joined, "pln_c": "key_other"} {
+		h.sql(`INSERT INTO payee_links (link_id, tenant_id, statement_id, counterparty_id, token_hash, state, expires_at, created_by, created_at, updated_at, revision) VALUES ($1, $2, 'stm_a', 'cpt_a', $1, 'ACTIVE', 4102444800000, $3, 0, 0, 0)`, id, tenantID, by)
+	}
+	named := func(from map[string]any, what, member string) (all []string) {
+		for _, one := range list(t, from, what) {
+			all = append(all, one[member].(string))
+		}
+		return all
+	}
+	before := h.call(key, "GET", "/v1/api-keys/"+stolenID, "").ok()
+	require.ElementsMatch(t, []string{joined, waiting, friend}, named(before, "madeMembers", "memberId"))
+	revoked := h.call(key, "DELETE", "/v1/api-keys/"+stolenID, "").ok()
+	for _, from := range []map[string]any{before, revoked} {
+		require.Equal(t, []string{"of the member"}, named(from, "madeKeys", "label"))
+		require.Equal(t, []string{"pln_b", "pln_a"}, named(from, "madePayeeLinks", "payeeLinkId"))
+	}
+	require.Equal(t, []any{waiting}, get[[]any](t, revoked, "withdrawnInvitations"))
+	require.ElementsMatch(t, []string{joined, friend}, named(revoked, "madeMembers", "memberId"))
+	require.Equal(t, "REMOVED", get[string](t, h.call(key, "GET", "/v1/members/"+waiting, "").ok(), "member", "state"))
+	h.call(key, "DELETE", "/v1/members/"+joined, "").ok()
+	require.Equal(t, []string{friend}, named(h.call(key, "DELETE", "/v1/api-keys/"+stolenID, "").ok(), "madeMembers", "memberId"), "what a removed member made is named")
+}
+
 // TestRevokeNamesAHundredMadeKeys, and says that there are more.
 func TestRevokeNamesAHundredMadeKeys(t *testing.T) {
 	h := newFixture(t)

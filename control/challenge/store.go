@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 	"muniment.example/sealer"
 )
 
@@ -34,4 +35,4 @@ func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, e
 }
 
 // Sections are the data of this package in an export of the tenant.
-var Sections = []store.Section{challenges.Section("challenges")}
+var Sections = []store.Section{challenges.Section("challenges", api.ChallengesRead)}

@@ -16,7 +16,13 @@ import (
 // statementLines are the lines of a statement's document.
 type statementLines struct {
 	Lines       []client.SettlementLine
-	Adjustments []struct{ Amount, Month, Reason string }
+	Adjustments []adjustment
+}
+
+// adjustment is what a rule's tier, minimum or cap adds to a month.
+type adjustment struct {
+	Amount, Month, Reason, RuleID, TimeZone string
+	Shares                                  []client.SettlementLineShare
 }
 
 // readLines reads them; none of a document that is not there any more.

@@ -3,6 +3,7 @@ package console
 import (
 	"encoding/json"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -68,22 +69,64 @@ func showMadeKey(p *page, _ []string, response json.RawMessage) error {
 	if err := json.Unmarshal(response, &made); err != nil {
 		return err
 	}
-	return showSecret(p, secret{Title: "The new key", Lead: "It is shown this once, and stored nowhere: copy it now.", Secret: made.APIKey, Env: "MUNIMENT_KEY", Back: Path + "/keys/" + made.Key.KeyID})
+	return showSecret(p, secret{Title: "The new key", Lead: "It is shown this once: copy it now. Only a hash of it is kept; the answer that has it is kept for a day, encrypted, for a request that is repeated.", Secret: made.APIKey, Env: "MUNIMENT_KEY", Back: Path + "/keys/" + made.Key.KeyID})
 }
 
-func aboutKey(lines ...string) func(*page, []string) (consequences, error) {
+// outlasting is what a key has made and what works on when it ends.
+type outlasting struct {
+	MadeKeys                                          []struct{ KeyID, Label string }
+	MadeMembers                                       []struct{ MemberID, Role, State, InvitedBy string }
+	MadePayeeLinks                                    []struct{ PayeeLinkID, StatementID string }
+	MoreMadeKeys, MoreMadeMembers, MoreMadePayeeLinks bool
+}
+
+// lines says what works on when the key is revoked, and how to end it.
+func (o outlasting) lines() (lines []string) {
+	say := func(what, how string, all []string, more bool) {
+		if len(all) == 0 {
+			return
+		}
+		if more {
+			all = append(all, "and more")
+		}
+		lines = append(lines, what+" it has made, or what it made has, that work on: "+strings.Join(all, ", ")+". "+how)
+	}
+	var keys, people, links []string
+	for _, k := range o.MadeKeys {
+		keys = append(keys, k.Label+" ("+k.KeyID+")")
+	}
+	for _, m := range o.MadeMembers {
+		people = append(people, m.Role+" "+m.MemberID+", "+words(m.State))
+	}
+	for _, l := range o.MadePayeeLinks {
+		links = append(links, l.PayeeLinkID+" of "+l.StatementID)
+	}
+	say("Keys", "Revoke those that are not yours.", keys, o.MoreMadeKeys)
+	say("Members", "Remove those whom you don't know. Those whom it has invited itself and who have not signed in are removed with it.", people, o.MoreMadeMembers)
+	say("Payees' links", "Revoke those that are not yours, on the pages of their statements.", links, o.MoreMadePayeeLinks)
+	return lines
+}
+
+// aboutKey are the consequences of an act on a key; ends says that the key ends with it.
+func aboutKey(ends bool, lines ...string) func(*page, []string) (consequences, error) {
 	return func(p *page, params []string) (consequences, error) {
-		c := consequences{Back: Path + "/keys/" + url.PathEscape(params[0]), Lines: lines}
-		var data struct{ Key client.APIKey }
+		c := consequences{Back: Path + "/keys/" + url.PathEscape(params[0]), Lines: slices.Clone(lines)}
+		var data struct {
+			Key client.APIKey
+			outlasting
+		}
 		if err := p.get(&data, "get-api-key", nil, params[0]); err != nil {
 			return c, err
+		}
+		if ends {
+			c.Lines = append(c.Lines, data.lines()...)
 		}
 		c.Lead = data.Key.Label + " (" + data.Key.Prefix + ")"
 		if !data.Key.RevokedAt.IsZero() {
 			c.Stop = "The key is revoked, so there is nothing to do here."
 		}
 		if data.Key.KeyID == p.Session.Actor.ID {
-			c.Lines = append(append([]string{}, lines...), "It is the key that you have signed in with: your session ends with it.")
+			c.Lines = append(c.Lines, "It is the key that you have signed in with: your session ends with it.")
 		}
 		return c, nil
 	}
@@ -128,10 +171,10 @@ var keyActs = []*act{
 	},
 	{
 		path: "/keys/{keyId}/rotate", op: "rotate-api-key", section: "Keys", title: "Rotate the key", submit: "Make its successor",
-		consequences: aboutKey("A new key with the same scopes is made, and shown once. The old one works on for a day, unless you say otherwise: put the new one in place before that."),
+		consequences: aboutKey(false, "A new key with the same scopes is made, and shown once. The old one works on for a day, unless you say otherwise: put the new one in place before that."),
 		fields:       fixed(field{Name: "overlapSeconds", Label: "The old one works on for (seconds)", Kind: "number", Example: "86400"}), after: showMadeKey,
 	},
-	{path: "/keys/{keyId}/revoke", op: "revoke-api-key", section: "Keys", title: "Revoke the key", submit: "Revoke for good", danger: true, consequences: aboutKey("Requests with it are refused from now on, at nodes within seconds. Webhooks that it has made stop. Keys that it has made work on.", "This can't be undone."), after: func(p *page, params []string, _ json.RawMessage) error {
+	{path: "/keys/{keyId}/revoke", op: "revoke-api-key", section: "Keys", title: "Revoke the key", submit: "Revoke for good", danger: true, consequences: aboutKey(true, "Requests with it are refused from now on, at nodes within seconds. Webhooks that it has made stop.", "This can't be undone."), after: func(p *page, params []string, _ json.RawMessage) error {
 		p.done(Path+"/keys", "key-revoked")
 		return nil
 	}},

@@ -1,10 +1,12 @@
 package console
 
 import (
+	"cmp"
 	"encoding/csv"
 	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -82,10 +84,70 @@ func TestNumbersInFiles(t *testing.T) {
 		return all[0], all[1]
 	}
 	head, row := rows(sendStatements, Path+"/money/statements.csv")
-	require.Equal(t, []string{"Statement", "State", "Open", "Total", "Held", "Currency", "For"}, head[:7])
-	require.Equal(t, []string{"Statement October 2026", "ISSUED", "-0.19", "-0.19", "0", "EUR", "'=SUM(A1)"}, row[:7])
+	require.Equal(t, []string{"Statement", "State", "Open", "Difference", "Total", "Held", "Currency", "For"}, head[:8])
+	require.Equal(t, []string{"Statement October 2026", "ISSUED", "-0.19", "-0.19", "-0.19", "0", "EUR", "'=SUM(A1)"}, row[:8])
 	head, row = rows(sendPlays, Path+"/plays.csv")
 	require.Equal(t, []string{"For (ms)", "15000"}, []string{head[4], row[4]})
+}
+
+// TestStatementsAddUp: what the statements of a list add sums to what is stated, with corrections, voidings and drafts among them.
+func TestStatementsAddUp(t *testing.T) {
+	s := answering(t, map[string]string{
+		"/v1/counterparties": `{"counterparties":[]}`,
+		"/v1/statements": `{"statements":[
+			{"id":"stm_5","state":"DRAFT","total":"9","currency":"EUR"},
+			{"id":"stm_4","state":"ISSUED","total":"2","currency":"EUR"},
+			{"id":"stm_3","state":"ISSUED","total":"0","difference":"-3.6","corrects":"stm_1","correction":2,"voidReason":"wrong","currency":"EUR"},
+			{"id":"stm_2","state":"VOIDED","total":"3.6","difference":"-0.1","corrects":"stm_1","correction":1,"currency":"EUR"},
+			{"id":"stm_1","state":"VOIDED","total":"3.7","currency":"EUR"}]}`,
+	})
+	p, w := s.page(Path + "/money/statements.csv")
+	require.NoError(t, sendStatements(p))
+	rows, err := csv.NewReader(strings.NewReader(strings.TrimPrefix(w.Body.String(), route.ByteOrderMark))).ReadAll()
+	require.NoError(t, err)
+	sum, column := "0", slices.Index(rows[0], "Difference")
+	var corrects []string
+	for _, row := range rows[1:] {
+		sum = plus(sum, cmp.Or(row[column], "0"))
+		corrects = append(corrects, row[slices.Index(rows[0], "Corrects")])
+	}
+	require.Equal(t, "2.0", sum)
+	require.Equal(t, []string{"", "", "stm_1", "stm_1", ""}, corrects)
+}
+
+// TestStatementSaysWhoGetsAMinimum: what a rule's minimum adds has its rule, its month's time zone and who gets it, as a line has.
+func TestStatementSaysWhoGetsAMinimum(t *testing.T) {
+	s := answering(t, map[string]string{
+		"/v1/counterparties": `{"counterparties":[{"id":"cp_1","name":"Harbour Light"}]}`, "/v1/bases": `{"bases":[]}`, "/v1/rights": `{"rights":[]}`,
+		"/v1/statements/stm_1": `{"statement":{"id":"stm_1","state":"DRAFT","currency":"EUR","total":"3"},"document":{"lines":[],"adjustments":[
+			{"amount":"3","month":"2026-10","reason":"MINIMUM","ruleId":"rul_1","timeZone":"America/New_York","shares":[{"counterpartyId":"cp_1","bps":5000,"amount":"1.5"}]}]}}`,
+	})
+	s.operations()["get-statement"] = operation{method: "GET", path: "/v1/statements/{statementId}"}
+	p, w := s.page(Path + "/money/statements/stm_1")
+	p.r.SetPathValue("statementId", "stm_1")
+	require.NoError(t, showStatement(p))
+	for _, said := range []string{"minimum of the rule", "rul_1", "2026-10 in America/New_York", "Harbour Light: 1.5"} {
+		require.Contains(t, w.Body.String(), said)
+	}
+}
+
+// TestPapersOfACorrection: its page leads to what it changes, that of a voiding to nothing else, and each payee's paper has a CSV of
+// its own.
+func TestPapersOfACorrection(t *testing.T) {
+	for correction, lines := range map[string]bool{`"corrects":"stm_1"`: true, `"corrects":"stm_1","voidReason":"wrong"`: false, `"corrects":""`: true} {
+		s := answering(t, map[string]string{
+			"/v1/counterparties": `{"counterparties":[]}`, "/v1/payables": `{"payables":[{"counterpartyId":"cp_1","gross":"-0.1","paidAmount":"0"}]}`,
+			"/v1/statements/stm_2": `{"statement":{"id":"stm_2","state":"ISSUED",` + correction + `,"currency":"EUR","total":"3","dueAmount":"0"},"document":{"lines":[]}}`,
+		})
+		maps.Copy(s.operations(), map[string]operation{"get-statement": {method: "GET", path: "/v1/statements/{statementId}"}, "list-payables": {method: "GET", path: "/v1/payables"}, "list-payee-links": {method: "GET", path: "/v1/links"}})
+		p, w := s.page(Path + "/money/statements/stm_2")
+		p.r.SetPathValue("statementId", "stm_2")
+		require.NoError(t, showStatement(p))
+		corrects := !strings.Contains(correction, `""`)
+		require.Equal(t, corrects, strings.Contains(w.Body.String(), `format=csv&amp;table=changes" download`))
+		require.Equal(t, lines, strings.Contains(w.Body.String(), `format=csv" download`))
+		require.Equal(t, corrects, strings.Contains(w.Body.String(), `table=changes&amp;payee=cp_1`))
+	}
 }
 
 // TestWhatNeedsAPerson: until it is decided a dispute needs somebody, and so does what is due, and a draft whose period has ended. Who can't

@@ -102,7 +102,7 @@ var payeeLinkActs = []*act{
 			if err := json.Unmarshal(response, &made); err != nil {
 				return err
 			}
-			return showSecret(p, secret{Title: "The link for the payee", Lead: "It is shown this once, and stored nowhere: copy it now. It works until " + p.zone().when(made.Link.ExpiresAt) + ".", Secret: made.URL, Back: Path + "/money/statements/" + url.PathEscape(params[0])})
+			return showSecret(p, secret{Title: "The link for the payee", Lead: "It is shown this once: copy it now. Only a hash of it is kept; the answer that has it is kept for a day, encrypted, for a request that is repeated. It works until " + p.zone().when(made.Link.ExpiresAt) + ".", Secret: made.URL, Back: Path + "/money/statements/" + url.PathEscape(params[0])})
 		},
 	},
 	{

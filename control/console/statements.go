@@ -40,18 +40,38 @@ func (z zone) titled(s client.Statement) string {
 
 func statementsList(p *page, names payees) list[client.Statement] {
 	return list[client.Statement]{
-		op: "list-statements", plural: "statements", columns: []string{"Statement", "State", "Open", "Total", "Held", "Currency", "For", "Plays", "Made", "Id"},
+		op: "list-statements", plural: "statements", columns: []string{"Statement", "State", "Open", "Difference", "Total", "Held", "Currency", "For", "Plays", "Corrects", "Made", "Id"},
 		row: func(s client.Statement) []cell {
 			payee := "all"
 			if s.CounterpartyID != "" {
 				payee = names.Name(s.CounterpartyID)
 			}
 			return []cell{
-				{Text: p.zone().titled(s), Href: Path + "/money/statements/" + url.PathEscape(s.ID)}, state(s.State), number(s.DueAmount), number(s.Total), number(s.HeldAmount), text(s.Currency),
-				text(payee), amount(s.Receipts), moment(s.CreatedAt), reference(s.ID),
+				{Text: p.zone().titled(s), Href: Path + "/money/statements/" + url.PathEscape(s.ID)}, state(s.State), number(s.DueAmount), number(adds(s)), number(s.Total), number(s.HeldAmount), text(s.Currency),
+				text(payee), amount(s.Receipts), corrected(s), moment(s.CreatedAt), reference(s.ID),
 			}
 		},
 	}
+}
+
+// adds is what a statement adds to what was stated before it: a correction states all of its period again. So the amounts of a
+// list sum to what is stated. A draft states nothing.
+func adds(s client.Statement) string {
+	switch {
+	case s.State == "DRAFT" || s.State == "DISCARDED":
+		return ""
+	case s.Corrects != "":
+		return s.Difference
+	}
+	return s.Total
+}
+
+// corrected is the statement that another corrects or voids.
+func corrected(s client.Statement) cell {
+	if s.Corrects == "" {
+		return cell{}
+	}
+	return id(s.Corrects, "/money/statements")
 }
 
 func showStatements(p *page) error {
@@ -61,7 +81,7 @@ func showStatements(p *page) error {
 		return err
 	}
 	return showList(p, statementsList(p, names), listed{
-		Lead: "What is owed for a period, from the draft to the payment. An issued statement never changes: a correction is another one.", Empty: "No statement is there yet. Draft one for the last month; a draft binds nobody.",
+		Lead: "What is owed for a period, from the draft to the payment. An issued statement never changes: a correction is another one, which states the whole period again, so add up the differences and not the totals.", Empty: "No statement is there yet. Draft one for the last month; a draft binds nobody.",
 		New: slices.Concat(p.offer("draft-statement", "New draft", "/money/statements/new"), p.offer("list-settlement-rules", "Rules", "/money"), p.offer("reconcile-settlement", "Reconciliation", "/money/reconciliation")),
 	}, filter{Name: "state", Label: "State", Options: []string{"DRAFT", "ISSUED", "SETTLED", "VOIDED", "DISCARDED"}}, filter{Name: "currency", Label: "Currency", Example: "EUR"}, payeeFilter(names))
 }
@@ -151,7 +171,7 @@ type statementPage struct {
 	statementRecord
 	Called      string
 	Lines       []client.SettlementLine
-	Adjusted    []struct{ Amount, Month, Reason string }
+	Adjusted    []adjustment
 	Corrections []client.Statement // of it, and what voids it
 	Links       []payeeLink
 	// Older and Newest lead to other pages of Links; empty if there are none.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 	"muniment.example/sealer"
 )
 
@@ -105,4 +106,4 @@ func (d *Dispute) restoreRendered(e *sealer.Event) error {
 }
 
 // Sections are this package's data in an export of the tenant.
-var Sections = []store.Section{disputes.Section("disputes")}
+var Sections = []store.Section{disputes.Section("disputes", api.DisputesRead)}

@@ -5,29 +5,14 @@ import (
 	"slices"
 	"unicode/utf8"
 
-	"muniment.example/control/challenge"
-	"muniment.example/control/dispute"
-	"muniment.example/control/erasure"
 	"muniment.example/control/ingest"
-	"muniment.example/control/member"
-	"muniment.example/control/offer"
-	"muniment.example/control/payable"
-	"muniment.example/control/payeelink"
-	"muniment.example/control/proof"
 	"muniment.example/control/right"
-	"muniment.example/control/settle"
-	"muniment.example/control/statement"
 	"muniment.example/control/store"
-	"muniment.example/control/tenant"
-	"muniment.example/control/webhook"
 	"muniment.example/gate"
 	"muniment.example/pipeline"
 	"muniment.example/sealer"
 	"muniment.example/sealer/settlement"
 )
-
-// configuration is the sections with a tenant's records that are about no person.
-var configuration = slices.Concat(tenant.Sections, right.Sections, offer.Sections, challenge.Sections, dispute.Sections, ingest.Sections, settle.Sections, statement.Sections, payable.Sections, payeelink.Sections, proof.Sections, webhook.Sections, erasure.Sections, member.Sections)
 
 // deliveryRow is a delivery with its private part. event and private are verbatim, so their holder
 // can verify receipt, witness and commitment.
@@ -154,6 +139,8 @@ type collection struct {
 	asOf  sealer.Position
 	q     store.Querier // a snapshot of the database
 	begin func(name string, like any) error
+	// leave says in the README that a section is left out.
+	leave func(store.Section)
 	take  func(row any) error
 	alive report
 	// kept are the rights that a slice selects; nil: all.
@@ -208,7 +195,7 @@ func (c *collection) alone(row *pipeline.Row) (err error) {
 }
 
 func (c *collection) deliveries(ctx context.Context) error {
-	if err := c.begin("deliveries", deliveryRow{}); err != nil {
+	if begun, err := c.section(deliveries); !begun {
 		return err
 	}
 	s := &c.job.Scope
@@ -238,7 +225,7 @@ func (s *Scope) of(substrate string) bool {
 // events collects the events other than deliveries. For a slice by rights these are the events about
 // its rights.
 func (c *collection) events(ctx context.Context) error {
-	if err := c.begin("events", eventRow{}); err != nil {
+	if begun, err := c.section(events); !begun {
 		return err
 	}
 	s := &c.job.Scope
@@ -247,6 +234,9 @@ func (c *collection) events(ctx context.Context) error {
 	err := c.scan(ctx, q, c.asOf, few, c.alive, func(row *pipeline.Row) error {
 		if c.kept != nil && (row.SubjectKind != "right" || !c.kept[row.SubjectID]) {
 			return nil
+		}
+		if !c.whole() {
+			row.Private = nil
 		}
 		return c.take(eventOf(row))
 	})
@@ -264,7 +254,7 @@ func (c *collection) quarantined(ctx context.Context) error {
 	if c.job.Scope.Kind == TenantSlice {
 		return nil
 	}
-	if err := c.begin("quarantined", quarantinedRow{}); err != nil {
+	if begun, err := c.section(quarantined); !begun {
 		return err
 	}
 	person := c.job.Scope.person()
@@ -273,6 +263,9 @@ func (c *collection) quarantined(ctx context.Context) error {
 		var row quarantinedRow
 		if err == nil {
 			row, err = quarantinedOf(&list[i], person)
+		}
+		if !c.whole() {
+			row.Event, row.Private = nil, nil // of what is unknown
 		}
 		if err == nil {
 			err = c.take(row)
@@ -299,7 +292,7 @@ func (c *collection) takeNoted(row *pipeline.Row) (err error) {
 
 // mentions collects the texts about the person in the database.
 func (c *collection) mentions(ctx context.Context) error {
-	if err := c.begin("mentions", store.Mention{}); err != nil {
+	if begun, err := c.section(mentions); !begun {
 		return err
 	}
 	found, err := c.cfg.Tables.Find(ctx, c.q, c.job.TenantID, c.job.Scope.person(), func(row store.Sight) error {
@@ -317,7 +310,7 @@ func (c *collection) mentions(ctx context.Context) error {
 // heldRows collects held rows. Their right is decided when they are delivered, so a slice by rights has
 // none.
 func (c *collection) heldRows(ctx context.Context) error {
-	if err := c.begin("heldRows", ingest.HeldPerson{}); err != nil || c.kept != nil {
+	if begun, err := c.section(heldRows); !begun || c.kept != nil {
 		return err
 	}
 	s := &c.job.Scope
@@ -331,7 +324,7 @@ func (c *collection) heldRows(ctx context.Context) error {
 
 // rejectedPlays collects the rejected plays of a tenant.
 func (c *collection) rejectedPlays(ctx context.Context) error {
-	if err := c.begin("rejectedPlays", ingest.RejectedPlay{}); err != nil {
+	if begun, err := c.section(rejectedPlays); !begun {
 		return err
 	}
 	return ingest.EachRejected(ctx, c.q, c.job.TenantID, func(p ingest.RejectedPlay) error { return c.take(p) })
@@ -339,7 +332,7 @@ func (c *collection) rejectedPlays(ctx context.Context) error {
 
 // jobs collects the DSAR jobs, or those about the person.
 func (c *collection) jobs(ctx context.Context) error {
-	if err := c.begin("dsarJobs", View{}); err != nil {
+	if begun, err := c.section(dsarJobs); !begun {
 		return err
 	}
 	person := c.job.Scope.person()
@@ -368,8 +361,12 @@ func (c *collection) jobs(ctx context.Context) error {
 
 func (c *collection) configuration(ctx context.Context) error {
 	for _, s := range configuration {
-		if err := c.begin(s.Name, s.Row); err != nil {
+		begun, err := c.section(s)
+		if err != nil {
 			return err
+		}
+		if !begun {
+			continue
 		}
 		if err := s.Each(ctx, c.q, c.job.TenantID, c.take); err != nil {
 			return err
@@ -381,7 +378,8 @@ func (c *collection) configuration(ctx context.Context) error {
 // rights selects the rights of a slice: on one of its substrates, with one of its campaigns in their
 // scope.
 func (c *collection) rights(ctx context.Context) error {
-	if err := c.begin("rights", right.Right{}); err != nil {
+	begun, err := c.section(right.Rights)
+	if err != nil {
 		return err
 	}
 	s := &c.job.Scope
@@ -400,6 +398,9 @@ func (c *collection) rights(ctx context.Context) error {
 		}
 		if c.kept != nil {
 			c.kept[r.ID] = true
+		}
+		if !begun {
+			return nil
 		}
 		return c.take(r)
 	})

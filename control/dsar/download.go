@@ -101,6 +101,9 @@ func (s *downloads) getBundle(ctx context.Context, in *bundleInput) (l BundleLin
 	if j, l.Job, err = find(ctx, s.db.Read(), caller.TenantID, in.JobID); err != nil {
 		return l, err
 	}
+	if err := j.readableBy(caller.Scopes); err != nil {
+		return l, err
+	}
 	now := store.At(s.db.Now())
 	if j.Bundle.StoreKey == nil || j.Bundle.Secret == nil || !now.Before(j.Bundle.ExpiresAt.Time) {
 		return l, errNoBundle

@@ -23,13 +23,16 @@ import (
 )
 
 // serve answers the service's requests, as those of a key of the tenant.
-func (h *fixture) serve() http.Handler {
+func (h *fixture) serve() http.Handler { return h.serveTo(api.Scopes(api.Wildcard)) }
+
+// serveTo is serve to a key with these scopes.
+func (h *fixture) serveTo(held api.Scopes) http.Handler {
 	mux := http.NewServeMux()
 	config := huma.DefaultConfig("test", "v1")
 	config.CreateHooks = nil
 	a := humago.New(mux, config)
 	a.UseMiddleware(func(c huma.Context, next func(huma.Context)) {
-		ctx := auth.WithPrincipal(c.Context(), auth.Principal{Key: &api.Key{ID: "key_a", TenantID: tenantID}})
+		ctx := auth.WithPrincipal(c.Context(), auth.Principal{Key: &api.Key{ID: "key_a", TenantID: tenantID, Scopes: held}, Unconfirmed: h.unconfirmed})
 		if own, ok := route.Of(c.Operation()).Access.(route.Own); ok {
 			var err error
 			if ctx, err = own.Let(c); err != nil {

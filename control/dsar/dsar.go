@@ -33,6 +33,11 @@
 // the deliveries and events of these rights, but no held rows, whose right is decided
 // when they are delivered.
 //
+// audit:read requests exports, and gets all of a person's. An export of the tenant has only the sections whose scope the
+// requester holds (sections.go): its README says what was left out, and which scope has it. Private parts of events, which no
+// other operation shows, are in one that leaves nothing out but erasures; those of deliveries are in each. Who requests a link
+// to a bundle needs the scopes of all that is in it.
+//
 // # Bundles
 //
 // A bundle is a zip file with a signed manifest (sealer/dsar), in a folder or a bucket that all

@@ -43,6 +43,8 @@ type fixture struct {
 	warehouse *sqlite.Warehouse
 	keys      *keyring
 	clock     *clock
+	// unconfirmed says that callers have not signed in a moment ago.
+	unconfirmed bool
 }
 
 // clock goes on by itself, and may be moved.

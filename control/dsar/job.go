@@ -13,6 +13,7 @@ type Job struct {
 	ID           string        `db:"job_id"`
 	TenantID     string        `db:"tenant_id"`
 	OrgID        string        `db:"org_id"`
+	Scopes       texts         `db:"scopes"` // the requester's
 	State        State         `db:"state,moves"`
 	Scope        Scope         `db:"*"`
 	Format       Format        `db:"format"`

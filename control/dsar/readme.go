@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"muniment.example/control/store"
 	"muniment.example/sealer/dsar"
 )
 
@@ -42,6 +43,7 @@ type readme struct {
 	job   *Job
 	asOf  string
 	files []readmeFile
+	left  []store.Section
 }
 
 type readmeFile struct {
@@ -50,6 +52,9 @@ type readmeFile struct {
 }
 
 func (r *readme) begin(section string) { r.files = append(r.files, readmeFile{section: section}) }
+
+// leave notes that a section is left out.
+func (r *readme) leave(s store.Section) { r.left = append(r.left, s) }
 
 func (r *readme) row() { r.files[len(r.files)-1].rows++ }
 
@@ -78,6 +83,12 @@ func (r *readme) text() string {
 			rows = "1 row"
 		}
 		fmt.Fprintf(&b, "%s: %s. %s\n", f.section+r.job.Format.extension(), rows, abouts[f.section])
+	}
+	for _, s := range r.left {
+		fmt.Fprintf(&b, "%s: Left out, because whoever requested the export lacks the scope %s.\n", s.Name+r.job.Format.extension(), s.Scope)
+	}
+	if len(r.left) > 0 {
+		b.WriteString("Unless erasures are all that is left out, so are the private parts of events other than deliveries, and the texts of records that could not be loaded.\n")
 	}
 	fmt.Fprintf(&b, "%s: The size and the SHA-256 of each file, signed. \"muniment verify\" checks the bundle.\n", dsar.ManifestName)
 	return b.String()

@@ -18,7 +18,8 @@ func (s *Service) Routes(a route.API) {
 	const read = route.Scope(api.AuditRead)
 	route.Add(a, route.Operation{ID: "create-dsar-job", Method: http.MethodPost, Path: "/v1/compliance/dsar", Tag: "Compliance", Access: read,
 		Summary: "Request an export of a person's data, or of the tenant's",
-		Description: "`DATA_SUBJECT` exports the data about one person, without configuration. `TENANT_FULL` exports all data of the tenant. " +
+		Description: "`DATA_SUBJECT` exports the data about one person, without configuration. `TENANT_FULL` exports all data of the tenant that the key may read: " +
+			"what needs a scope that it lacks is left out, and the bundle's README says so. " +
 			"`TENANT_SLICE` exports deliveries and events in a window, optionally of some campaigns and substrates only. " +
 			fmt.Sprintf("The job is REQUESTED until it is run. A tenant may have %d active jobs; one more is refused with 429.", ActiveLimit)}, s.post)
 	route.Add(a, route.Operation{ID: "list-dsar-jobs", Method: http.MethodGet, Path: "/v1/compliance/dsar", Tag: "Compliance", Access: read,
@@ -81,7 +82,7 @@ func (NewScope) SchemaName() string { return "NewDSARScope" }
 // job returns the job that a caller requests.
 func (n *NewJob) job(caller auth.Principal) (j Job, err error) {
 	s := n.Scope
-	j = Job{TenantID: caller.TenantID, OrgID: caller.OrgID, Format: JSON, RequestedBy: caller.DeveloperID, RequestNotes: n.RequestNotes,
+	j = Job{TenantID: caller.TenantID, OrgID: caller.OrgID, Scopes: caller.Scopes.Names(), Format: JSON, RequestedBy: caller.DeveloperID, RequestNotes: n.RequestNotes,
 		Scope: Scope{Kind: s.Kind, DataSubjectID: s.DataSubjectID, CampaignIDs: append(texts{}, s.CampaignIDs...), Substrates: append(texts{}, s.Substrates...)}}
 	if n.Format != nil {
 		j.Format = formatOf(*n.Format)
@@ -111,6 +112,9 @@ type createInput struct{ Body NewJob }
 func (s *Service) post(ctx context.Context, in *createInput) (CreatedJob, error) {
 	caller := auth.PrincipalFrom(ctx)
 	requested, err := in.Body.job(caller)
+	if err == nil && requested.Scope.Kind == TenantFull && caller.Unconfirmed {
+		err = auth.ErrUnconfirmed
+	}
 	if err != nil {
 		return CreatedJob{}, err
 	}

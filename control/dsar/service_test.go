@@ -33,7 +33,7 @@ func newService(t *testing.T) *Service {
 
 // full is a request for all data of the tenant.
 func full() Job {
-	return Job{TenantID: tenantID, OrgID: "org_a", Format: JSON, RequestedBy: "dev_a", Scope: Scope{Kind: TenantFull, CampaignIDs: texts{}, Substrates: texts{}}}
+	return Job{TenantID: tenantID, OrgID: "org_a", Scopes: texts{"*"}, Format: JSON, RequestedBy: "dev_a", Scope: Scope{Kind: TenantFull, CampaignIDs: texts{}, Substrates: texts{}}}
 }
 
 // of is a request for the data of a person.

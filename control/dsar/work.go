@@ -275,7 +275,7 @@ func (w *work) collect(ctx context.Context, bundle *dsar.Writer, manifest *dsar.
 		}
 		return err
 	}
-	c := collection{Service: w.Service, job: w.of, asOf: asOf, alive: w.report, begin: func(name string, like any) error {
+	c := collection{Service: w.Service, job: w.of, asOf: asOf, alive: w.report, leave: about.leave, begin: func(name string, like any) error {
 		if err := end(); err != nil {
 			return err
 		}

@@ -1,6 +1,9 @@
 package erasure
 
-import "muniment.example/control/store"
+import (
+	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+)
 
 // Sections are the data of this package in an export of the tenant.
-var Sections = []store.Section{erasures.Section("erasures")}
+var Sections = []store.Section{erasures.Section("erasures", api.Wildcard)}

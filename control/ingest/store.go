@@ -179,4 +179,4 @@ func retire(ctx context.Context, tx *store.Tx, tenantID, id string, by sealer.Re
 }
 
 // Sections are the data of this package in an export of the tenant, but for held rows.
-var Sections = []store.Section{mappings.Section("mappings")}
+var Sections = []store.Section{mappings.Section("mappings", api.DeliveryWrite)}

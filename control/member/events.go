@@ -34,7 +34,7 @@ func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, e
 
 // Sections are the data of this package in an export of the tenant.
 var Sections = []store.Section{
-	store.SectionOf("members", func(row store.Row) (Shown, error) {
+	store.SectionOf("members", api.KeysWrite, func(row store.Row) (Shown, error) {
 		m, err := members.Scan(row)
 		return m.shown(), err
 	}, members.Select()+` WHERE tenant_id = $1 ORDER BY member_id`),

@@ -112,8 +112,8 @@ func (s *Service) Admit(ctx context.Context, _ *store.Job) error {
 	return nil
 }
 
-// SendMail does the job of the kind MailJob. Each attempt makes a token of its own before it sends: one whose process is
-// killed may have reached the member.
+// SendMail does the job of the kind MailJob. Each attempt makes a token of its own before it sends, in place of that of the
+// attempt before: one whose process is killed may have reached the member.
 func (s *Service) SendMail(ctx context.Context, job *store.Job) error {
 	var what mailing
 	if err := job.Read(&what); err != nil {
@@ -121,8 +121,9 @@ func (s *Service) SendMail(ctx context.Context, job *store.Job) error {
 	}
 	token, expires := api.NewSecret(), store.At(s.db.Now().Add(linkAge))
 	var to *Member
+	full := false
 	err := s.db.Transact(ctx, func(tx *sql.Tx) error {
-		to = nil
+		to, full = nil, false
 		if err := job.Hold(ctx, tx); err != nil {
 			return err
 		}
@@ -132,13 +133,17 @@ func (s *Service) SendMail(ctx context.Context, job *store.Job) error {
 		}
 		if err == nil && what.Link {
 			var made bool
-			if made, err = insertLink(ctx, tx, token, m, expires, s.db.Now()); !made {
+			if made, err = insertLink(ctx, tx, job.ID, token, m, expires, s.db.Now()); !made {
+				full = err == nil
 				return err
 			}
 		}
 		to = m
 		return err
 	})
+	if full {
+		s.cfg.Logger.InfoContext(ctx, "a link was not mailed: as many links of the member as may work at a time do", "memberId", what.MemberID)
+	}
 	if err != nil || to == nil {
 		return err
 	}

@@ -31,11 +31,15 @@ func deleteRequest(ctx context.Context, tx *sql.Tx, id string) error {
 	return err
 }
 
-// insertLink writes the token of a link, and nothing if as many as may work at a time do.
-func insertLink(ctx context.Context, tx *sql.Tx, token string, m *Member, expires store.Instant, now time.Time) (inserted bool, err error) {
-	return store.Affected(tx.ExecContext(ctx, `INSERT INTO member_links (token_hash, tenant_id, member_id, expires_at)
-		SELECT $1, $2, $3, CAST($4 AS BIGINT) WHERE (SELECT COUNT(*) FROM member_links WHERE member_id = $3 AND expires_at > $5) < $6`,
-		api.HashSecret(token), m.TenantID, m.ID, expires, store.At(now), mostOpenLinks))
+// insertLink writes the token of a link that a job mails, in place of the one that an earlier attempt of the job has made; and
+// nothing if as many as may work at a time do.
+func insertLink(ctx context.Context, tx *sql.Tx, jobID, token string, m *Member, expires store.Instant, now time.Time) (inserted bool, err error) {
+	if _, err := tx.ExecContext(ctx, `DELETE FROM member_links WHERE member_id = $1 AND job_id = $2`, m.ID, jobID); err != nil {
+		return false, fmt.Errorf("cannot replace a link of %s: %w", m.ID, err)
+	}
+	return store.Affected(tx.ExecContext(ctx, `INSERT INTO member_links (token_hash, tenant_id, member_id, job_id, expires_at)
+		SELECT $1, $2, $3, $7, CAST($4 AS BIGINT) WHERE (SELECT COUNT(*) FROM member_links WHERE member_id = $3 AND expires_at > $5) < $6`,
+		api.HashSecret(token), m.TenantID, m.ID, expires, store.At(now), mostOpenLinks, jobID))
 }
 
 // memberOf is the id of the member whose link has a token, nil if there is none that works.

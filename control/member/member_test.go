@@ -437,6 +437,26 @@ func TestLinksAreBounded(t *testing.T) {
 	require.ErrorContains(t, err, "another origin", "a link of an attacker's can't be used for a victim by another page")
 }
 
+// TestLinksAreMailedInTheEnd: a server that refuses each attempt but the last for the time being, as one that lets strangers wait
+// does, gets the link then; it is the one link that works.
+func TestLinksAreMailedInTheEnd(t *testing.T) {
+	h := newFixture(t)
+	m := mailertest.New(t, nil, false)
+	h.cfg.Mails.Server = &mailer.Server{Address: m.Address, From: "Muniment <sign-in@muniment.example>", TLS: mailer.NoTLS}
+	ada := h.all(h.owned("acme", "ada@example.org").TenantID)[0]
+	require.NoError(t, h.RequestLink(request("POST", public+SignInPath), ada.Email))
+	for range MailAttempts - 1 {
+		m.Answers = []error{os.ErrDeadlineExceeded}
+		require.Len(t, h.jobs(), 1)
+		require.Equal(t, 1, h.count("member_links"))
+		h.clock.Advance(time.Minute)
+	}
+	require.Empty(t, h.jobs())
+	_, text := m.Took().Read(t)
+	_, err := h.SignInByLink(request("POST", public+SignInPath), tokenIn(t, text))
+	require.NoError(t, err)
+}
+
 // TestMails: over a real conversation, an invitation without anything that gives access, and then a link for each
 // tenant of the address.
 func TestMails(t *testing.T) {

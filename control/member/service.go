@@ -88,6 +88,18 @@ func (s *Service) invite(ctx context.Context, caller auth.Principal, i Invitatio
 	return m, err
 }
 
+// Withdraw removes the members whom a key invited and who have not signed in, in the change that revokes the key, and returns
+// who they are: who holds a stolen key may have invited anybody.
+func Withdraw(ctx context.Context, tx *store.Tx, tenantID, keyID string, by sealer.Ref) (memberIDs []string, err error) {
+	memberIDs, err = store.List(ctx, tx, "the members invited by "+keyID, store.Text, `SELECT member_id FROM members WHERE tenant_id = $1 AND state = $2 AND invited_by = $3 ORDER BY member_id`, tenantID, string(Invited), keyID)
+	for _, id := range memberIDs {
+		if err == nil {
+			_, err = members.Move(ctx, tx, store.Move[Member, action]{TenantID: tenantID, ID: id, Action: remove, By: by})
+		}
+	}
+	return memberIDs, err
+}
+
 // withinLimits refuses an invitation of an address that is a member already, and too many.
 func withinLimits(ctx context.Context, tx *store.Tx, m *Member) error {
 	since := store.At(tx.Now().Add(-24 * time.Hour))

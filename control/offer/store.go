@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 	"muniment.example/sealer"
 )
 
@@ -50,4 +51,4 @@ func Replay(ctx context.Context, tx *store.Tx, e *sealer.Event) (changed bool, e
 }
 
 // Sections are the data of this package in an export of the tenant.
-var Sections = []store.Section{offers.Section("offers")}
+var Sections = []store.Section{offers.Section("offers", api.OffersRead)}

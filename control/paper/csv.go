@@ -24,6 +24,15 @@ const (
 	Changes Table = "changes"
 )
 
+// Own is the table whose amounts sum to what the paper is about: what a correction or a voiding changes, as its other tables are
+// those of the whole period, and otherwise the lines.
+func (p *Paper) Own() Table {
+	if p.Document.Correction != nil {
+		return Changes
+	}
+	return Lines
+}
+
 // CSV returns a table as CSV. Times are local ones. Names are inert in spreadsheets.
 func (p *Paper) CSV(table Table) ([]byte, error) {
 	var b bytes.Buffer

@@ -153,7 +153,7 @@ func TestChangesOfOnePayee(t *testing.T) {
 	require.Equal(t, []string{"2.27", "-0.36"}, []string{a.Document.Correction.Previous.Total, a.Document.Correction.Difference})
 	all := new(big.Rat)
 	for _, one := range []*Paper{a, b} {
-		text, err := one.CSV(Changes)
+		text, err := one.CSV(one.Own())
 		require.NoError(t, err)
 		gets := sum(t, read(t, text), "amount")
 		require.Zero(t, gets.Cmp(decimal(one.Document.Correction.Difference)))

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 	"muniment.example/sealer/rate"
 )
 
@@ -35,7 +36,7 @@ var Tables = store.Tables{
 }
 
 // Sections are this package's data in an export of the tenant.
-var Sections = []store.Section{payables.Section("payables"), issuers.Section("issuers")}
+var Sections = []store.Section{payables.Section("payables", api.SettlementRead), issuers.Section("issuers", api.SettlementRead)}
 
 // filter selects the payables that have each given value.
 type filter struct{ statementID, counterpartyID, number, state string }

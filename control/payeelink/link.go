@@ -110,7 +110,7 @@ var links = store.Machine[Link, action, State]{
 var Tables = store.Tables{{Name: "payee_links"}}
 
 // Sections are this package's data in an export of the tenant.
-var Sections = []store.Section{links.Section("payeeLinks")}
+var Sections = []store.Section{links.Section("payeeLinks", api.SettlementRead)}
 
 // Replay applies the newest event of a link for rollback.Replay. No event has a token's hash: a link that the database does
 // not know is restored without, and so works no more.

@@ -114,7 +114,7 @@ func handout(l *Link, part *statement.Part, token string, zone *time.Location) *
 	at := Path + "/" + token + "/"
 	h := &paper.Handout{Until: l.ExpiresAt.Time, Alone: part.Signed != nil, Files: []paper.File{
 		{Name: "PDF", Href: at + filePDF, About: "This paper to print or to keep"},
-		{Name: "CSV", Href: at + fileCSV, About: "The lines for a spreadsheet"},
+		{Name: "CSV", Href: at + fileCSV, About: map[paper.Table]string{paper.Lines: "The lines for a spreadsheet", paper.Changes: "What changes, for a spreadsheet: it adds up to this paper"}[part.Paper.Own()]},
 		{Name: "JSON", Href: at + fileJSON, About: "The same for programs"},
 	}}
 	if id, _ := payableOf(part.Paper); id != "" {
@@ -154,7 +154,11 @@ func (s *Service) file(ctx context.Context, part *statement.Part, file string) (
 		}
 		return answer{status: http.StatusOK, kind: "application/pdf", name: name + ".pdf", body: text}, err
 	case fileCSV:
-		text, err := p.CSV(paper.Lines)
+		own := p.Own()
+		if own == paper.Changes && p.Document.Correction.Changes == nil && p.Previous == nil { // as the text before is lost
+			return answer{}, errNoFile
+		}
+		text, err := p.CSV(own)
 		return answer{status: http.StatusOK, kind: "text/csv; charset=utf-8", name: name + ".csv", body: append([]byte("\ufeff"), text...)}, err
 	case fileJSON:
 		text, err := json.MarshalIndent(dataOf(part), "", "  ")

@@ -173,7 +173,7 @@ func (p *Plane) openTenants(ctx context.Context) (err error) {
 	if p.requests, err = requests.New(cfg.DB); err != nil {
 		return err
 	}
-	p.tenants, err = tenant.New(tenant.Config{DB: cfg.DB, Nodes: p.nodes, LastUsed: p.requests.LastUsed, Ended: p.hooks.KeyEnded, Made: member.First, Scopes: member.ScopesInForce, Counters: tenant.Counters{
+	p.tenants, err = tenant.New(tenant.Config{DB: cfg.DB, Nodes: p.nodes, LastUsed: p.requests.LastUsed, Ended: p.hooks.KeyEnded, Withdraw: member.Withdraw, Made: member.First, Scopes: member.ScopesInForce, Counters: tenant.Counters{
 		Bases: p.rights.CountBases, Rights: p.rights.CountRights, Offers: p.offers.Count, Challenges: p.challenges.Count,
 		ProofPacks: p.packs.CountPacks, Events: p.events.Count,
 	}})

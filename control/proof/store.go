@@ -13,6 +13,7 @@ import (
 
 	"muniment.example/control/proof/sums"
 	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 	"muniment.example/sealer"
 	"muniment.example/sealer/merkle"
 )
@@ -319,7 +320,7 @@ type exportedPack struct {
 }
 
 // Sections are the data of this package in an export of the tenant.
-var Sections = []store.Section{store.SectionOf("proofPacks", func(row store.Row) (p exportedPack, err error) {
+var Sections = []store.Section{store.SectionOf("proofPacks", api.AuditRead, func(row store.Row) (p exportedPack, err error) {
 	return p, row.Scan(&p.ID, &p.FirstIndex, &p.Count, &p.RootHash, &p.SealedAt, &p.SigningKeyID, &p.Bytes, &p.SHA256)
 }, `SELECT pack_id, first_index, entries, root_hash, sealed_at, signing_key_id, bytes, sha256 FROM proof_packs WHERE tenant_id = $1 ORDER BY sequence`)}
 

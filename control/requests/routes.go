@@ -69,7 +69,7 @@ func (s *Service) list(ctx context.Context, in *listInput) (found List, err erro
 	var next string
 	found.Requests, next, err = store.ListPage(ctx, s.db.Read(), slice, "the refused requests of "+tenantID, func(l Line) string { return l.place }, func(row store.Row) (l Line, err error) {
 		err = row.Scan(&l.place, &l.KeyID, &l.KeyLabel, &l.Operation, &l.Status, &l.Code, &l.Cause, &l.Count, &l.FirstAt, &l.LastAt, &l.RequestID)
-		if l.Advice = api.Remedy(l.Status); l.Operation == "" {
+		if l.Advice = api.Remedy(l.Status, l.Operation); l.Operation == "" {
 			l.Advice = "see what the other lines say first"
 		}
 		return l, err

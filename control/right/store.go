@@ -90,6 +90,6 @@ func (s *Service) CountRights(ctx context.Context, tenantID string) (int64, erro
 
 // Rights are the tenant's rights for an export; Sections are all that it has of this service.
 var (
-	Rights   = rights.Section("rights")
-	Sections = []store.Section{bases.Section("bases"), Rights}
+	Rights   = rights.Section("rights", api.RightsRead)
+	Sections = []store.Section{bases.Section("bases", api.RightsRead), Rights}
 )

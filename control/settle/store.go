@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 )
 
 var counterparties = store.Records[Counterparty]{Noun: "counterparty", Table: "counterparties"}
@@ -70,4 +71,4 @@ func listNaming(ctx context.Context, q store.Querier, tenantID, counterpartyID s
 }
 
 // Sections are this package's data in an export of the tenant.
-var Sections = []store.Section{counterparties.Section("counterparties"), rules.Section("settlementRules")}
+var Sections = []store.Section{counterparties.Section("counterparties", api.SettlementRead), rules.Section("settlementRules", api.SettlementRead)}

@@ -10,6 +10,7 @@ import (
 
 	"muniment.example/control/dispute"
 	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 	"muniment.example/sealer"
 	"muniment.example/sealer/statement"
 )
@@ -100,4 +101,4 @@ func StatedPeriods(ctx context.Context, q store.Querier, tenantID string, period
 }
 
 // Sections are this package's data in an export of the tenant.
-var Sections = []store.Section{summaries.Section("statements")}
+var Sections = []store.Section{summaries.Section("statements", api.SettlementRead)}

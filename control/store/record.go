@@ -374,6 +374,8 @@ func (k *Records[R]) Restore(ctx context.Context, tx *Tx, was, said *R) error {
 // columns.
 type Section struct {
 	Name string
+	// Scope is what reads the same from other operations. An export has no section that its requester could not read.
+	Scope api.Scope
 	// Row is an empty row.
 	Row any
 	// Each calls take for each of the tenant's rows, which take must not keep.
@@ -381,13 +383,13 @@ type Section struct {
 }
 
 // Section returns all records of a tenant, oldest first.
-func (k *Records[R]) Section(name string) Section {
-	return SectionOf(name, k.Scan, k.Select()+" WHERE tenant_id = $1 ORDER BY "+columnsOf(new(R))[0].name)
+func (k *Records[R]) Section(name string, scope api.Scope) Section {
+	return SectionOf(name, scope, k.Scan, k.Select()+" WHERE tenant_id = $1 ORDER BY "+columnsOf(new(R))[0].name)
 }
 
 // SectionOf returns the rows that a query finds for the tenant $1.
-func SectionOf[R any](name string, scan func(Row) (R, error), query string) Section {
-	return Section{name, *new(R), func(ctx context.Context, q Querier, tenantID string, take func(row any) error) error {
+func SectionOf[R any](name string, scope api.Scope, scan func(Row) (R, error), query string) Section {
+	return Section{name, scope, *new(R), func(ctx context.Context, q Querier, tenantID string, take func(row any) error) error {
 		return Each(ctx, q, name+" of "+tenantID, scan, func(r R) error { return take(r) }, query, tenantID)
 	}}
 }

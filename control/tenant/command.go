@@ -195,8 +195,23 @@ func (c *RevokeCommand) Run(server route.AdminClient, out io.Writer) error {
 			_, err = terminal.Fprintf(out, "The key %s, %q, was created with it and still works: revoke it too, unless you created it.\n", made.KeyID, made.Label)
 		}
 	}
-	if err == nil && revoked.MoreMadeKeys {
-		_, err = fmt.Fprintln(out, "It created more keys than are listed: revoke some of these, and run the command again.")
+	for _, m := range revoked.MadeMembers {
+		if err == nil {
+			_, err = terminal.Fprintf(out, "The member %s, with the role %s, was invited with it and may sign in: remove the member, unless you know who it is.\n", m.MemberID, m.Role)
+		}
+	}
+	for _, l := range revoked.MadePayeeLinks {
+		if err == nil {
+			_, err = terminal.Fprintf(out, "The payee's link %s was made with it and still works: revoke it too, unless you made it.\n", l.PayeeLinkID)
+		}
+	}
+	for _, invited := range revoked.WithdrawnInvitations {
+		if err == nil {
+			_, err = terminal.Fprintf(out, "The member %s, whom it had invited and who had not signed in, was removed.\n", invited)
+		}
+	}
+	if err == nil && (revoked.MoreMadeKeys || revoked.MoreMadeMembers || revoked.MoreMadePayeeLinks) {
+		_, err = fmt.Fprintln(out, "It made more than is listed: end some of these, and run the command again.")
 	}
 	return err
 }

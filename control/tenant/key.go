@@ -75,16 +75,44 @@ type Revocation struct {
 	Propagation node.Propagation `json:"propagation"`
 	// A thief may have rotated the key.
 	Successors []string `json:"successors,omitempty" doc:"Keys that replaced the key in rotations, and still work: revoke them too unless they are yours."`
-	// A thief may have created other keys.
-	MadeKeys     []MadeKey `json:"madeKeys,omitempty" doc:"Keys in force that the key created, or that such keys created, newest first, at most 100: revoke them too unless they are yours."`
-	MoreMadeKeys bool      `json:"moreMadeKeys,omitempty" doc:"Whether there are more than these: revoke some, and repeat the request."`
+	// A thief may have invited persons, who would join later.
+	WithdrawnInvitations []string `json:"withdrawnInvitations,omitempty" doc:"Members whom the key had invited and who had not signed in yet: they were removed with it."`
+	Outlasting
+}
+
+// Outlasting is what a key has made and what works on when the key has ended, since a thief may have made it.
+type Outlasting struct {
+	MadeKeys           []MadeKey       `json:"madeKeys,omitempty" doc:"Keys in force that the key created, or that what it made created, newest first, at most 100: revoke them too unless they are yours."`
+	MoreMadeKeys       bool            `json:"moreMadeKeys,omitempty" doc:"Whether there are more than these: revoke some, and repeat the request."`
+	MadeMembers        []MadeMember    `json:"madeMembers,omitempty" doc:"Members whom the key invited, or whom what it made invited, newest first, at most 100: remove them unless you know them."`
+	MoreMadeMembers    bool            `json:"moreMadeMembers,omitempty" doc:"Whether there are more than these: remove some, and repeat the request."`
+	MadePayeeLinks     []MadePayeeLink `json:"madePayeeLinks,omitempty" doc:"Links in force by which payees read their parts of statements, and that the key or what it made has made, newest first, at most 100: revoke them unless they are yours."`
+	MoreMadePayeeLinks bool            `json:"moreMadePayeeLinks,omitempty" doc:"Whether there are more than these: revoke some, and repeat the request."`
+}
+
+// MadeMember is a member whom a key invited.
+type MadeMember struct {
+	MemberID  string        `json:"memberId" doc:"The member."`
+	Role      string        `json:"role" enum:"owner,finance,operations,viewer" doc:"What the member may do."`
+	State     string        `json:"state" enum:"INVITED,ACTIVE" doc:"Whether the member has signed in: ACTIVE, or not yet: INVITED."`
+	InvitedBy string        `json:"invitedBy" doc:"The key or the member who invited the member."`
+	CreatedAt store.Instant `json:"createdAt"`
+}
+
+// MadePayeeLink is a payee's link that a key made.
+type MadePayeeLink struct {
+	PayeeLinkID string        `json:"payeeLinkId" doc:"The link."`
+	StatementID string        `json:"statementId" doc:"The statement that it shows a part of."`
+	CreatedBy   string        `json:"createdBy" doc:"The key or the member that made it."`
+	CreatedAt   store.Instant `json:"createdAt"`
+	ExpiresAt   store.Instant `json:"expiresAt" doc:"When it stops to work."`
 }
 
 // MadeKey is a key that the revoked key created.
 type MadeKey struct {
 	KeyID     string        `json:"keyId"`
 	Label     string        `json:"label"`
-	CreatedBy string        `json:"createdBy" doc:"The key that created it."`
+	CreatedBy string        `json:"createdBy" doc:"The key or the member that created it."`
 	CreatedAt store.Instant `json:"createdAt"`
 	ExpiresAt store.Instant `json:"expiresAt" nullable:"true"`
 }
@@ -345,7 +373,7 @@ func (k Key) endedBy(successor string, end time.Time) Key {
 func (s *Service) revokeKey(ctx context.Context, c changer, keyID string) (Revocation, error) {
 	now := s.db.Now()
 	var after Key
-	var successors []string
+	var successors, withdrawn []string
 	err := s.db.Stop(ctx, func(tx *store.Tx) error {
 		k, err := c.find(ctx, tx, keyID)
 		if err != nil {
@@ -364,16 +392,24 @@ func (s *Service) revokeKey(ctx context.Context, c changer, keyID string) (Revoc
 		if err := keys.Update(ctx, tx, k, &after); err != nil {
 			return err
 		}
-		if err := keys.Emit(ctx, tx, keyRevoked, &after, c.by, nil); err != nil || s.ended == nil {
+		if err := keys.Emit(ctx, tx, keyRevoked, &after, c.by, nil); err != nil {
 			return err
+		}
+		if s.withdraw != nil {
+			if withdrawn, err = s.withdraw(ctx, tx, after.TenantID, after.KeyID, c.by); err != nil {
+				return err
+			}
+		}
+		if s.ended == nil {
+			return nil
 		}
 		return s.ended(ctx, tx, after.TenantID)
 	})
 	if err != nil {
 		return Revocation{}, err
 	}
-	revocation := Revocation{Key: after, Propagation: s.nodes.Await(ctx, after.Revision), Successors: successors}
-	revocation.MadeKeys, revocation.MoreMadeKeys, err = madeBy(ctx, s.db.Read(), &after, now)
+	revocation := Revocation{Key: after, Propagation: s.nodes.Await(ctx, after.Revision), Successors: successors, WithdrawnInvitations: withdrawn}
+	revocation.Outlasting, err = madeBy(ctx, s.db.Read(), &after, now)
 	return revocation, err
 }
 

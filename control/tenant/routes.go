@@ -19,11 +19,11 @@ func (s *Service) Routes(a route.API) {
 	route.Add(a, route.Operation{ID: "list-api-keys", Method: http.MethodGet, Path: "/v1/api-keys", Tag: "Tenant", Access: route.Scope(api.KeysWrite),
 		Summary: "List the API keys, newest first"}, s.list)
 	route.Add(a, route.Operation{ID: "get-api-key", Method: http.MethodGet, Path: "/v1/api-keys/{keyId}", Tag: "Tenant", Access: route.Scope(api.KeysWrite),
-		Summary: "Get an API key's record"}, s.one)
+		Summary: "Get an API key's record, and what it has made that works on when it ends"}, s.one)
 	route.Add(a, route.Operation{ID: "rotate-api-key", Method: http.MethodPost, Path: "/v1/api-keys/{keyId}/rotate", Tag: "Tenant", Access: route.Scope(api.KeysWrite),
 		Summary: "Replace an API key by a new one, which is shown only once", Confirms: true, Effects: []route.Effect{grants}}, s.rotate)
 	route.Add(a, route.Operation{ID: "revoke-api-key", Method: http.MethodDelete, Path: "/v1/api-keys/{keyId}", Tag: "Tenant", Access: route.Scope(api.KeysWrite),
-		Summary: "Permanently revoke an API key", Effects: []route.Effect{revokes}}, s.revoke)
+		Summary: "Permanently revoke an API key", Description: "Members whom the key has invited and who have not signed in yet are removed with it. What else it has made works on: the response names its keys, members and payees' links.", Effects: []route.Effect{revokes}}, s.revoke)
 }
 
 // The effects of operations on keys.
@@ -33,17 +33,20 @@ var (
 )
 
 // SchemaName is the type's name in the OpenAPI document, where it has no package before it.
-func (Key) SchemaName() string        { return "ApiKey" }
-func (KeyRequest) SchemaName() string { return "NewApiKey" }
-func (Rotation) SchemaName() string   { return "ApiKeyRotation" }
-func (Rotated) SchemaName() string    { return "RotatedApiKey" }
-func (Revocation) SchemaName() string { return "RevokedApiKey" }
-func (Made) SchemaName() string       { return "CreatedApiKey" }
-func (MadeKey) SchemaName() string    { return "MadeApiKey" }
-func (One) SchemaName() string        { return "ApiKeyData" }
-func (List) SchemaName() string       { return "ApiKeyList" }
-func (Counts) SchemaName() string     { return "TenantCounts" }
-func (Snapshot) SchemaName() string   { return "TenantData" }
+func (Key) SchemaName() string           { return "ApiKey" }
+func (KeyRequest) SchemaName() string    { return "NewApiKey" }
+func (Rotation) SchemaName() string      { return "ApiKeyRotation" }
+func (Rotated) SchemaName() string       { return "RotatedApiKey" }
+func (Revocation) SchemaName() string    { return "RevokedApiKey" }
+func (Made) SchemaName() string          { return "CreatedApiKey" }
+func (MadeKey) SchemaName() string       { return "MadeApiKey" }
+func (MadeMember) SchemaName() string    { return "MadeMember" }
+func (MadePayeeLink) SchemaName() string { return "MadePayeeLink" }
+func (Details) SchemaName() string       { return "ApiKeyDetails" }
+func (One) SchemaName() string           { return "ApiKeyData" }
+func (List) SchemaName() string          { return "ApiKeyList" }
+func (Counts) SchemaName() string        { return "TenantCounts" }
+func (Snapshot) SchemaName() string      { return "TenantData" }
 
 // The parts of a Snapshot.
 type (
@@ -189,14 +192,23 @@ type One struct {
 	Key Key `json:"key"`
 }
 
-func (s *Service) one(ctx context.Context, in *keyInput) (One, error) {
+// Details is the response about one key and what outlasts it.
+type Details struct {
+	Key Key `json:"key"`
+	Outlasting
+}
+
+func (s *Service) one(ctx context.Context, in *keyInput) (d Details, err error) {
 	k, err := keys.Find(ctx, s.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.KeyID)
 	if err != nil {
-		return One{}, err
+		return d, err
 	}
 	one := []Key{*k}
-	err = s.noteUses(ctx, one)
-	return One{one[0]}, err
+	if err = s.noteUses(ctx, one); err == nil {
+		d.Key = one[0]
+		d.Outlasting, err = madeBy(ctx, s.db.Read(), k, s.db.Now())
+	}
+	return d, err
 }
 
 func (s *Service) revoke(ctx context.Context, in *keyInput) (Revocation, error) {

@@ -1,10 +1,14 @@
 package tenant
 
 import (
+	"cmp"
 	"context"
 	"database/sql/driver"
 	"encoding/hex"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"muniment.example/control/store"
@@ -216,25 +220,82 @@ func listKeys(ctx context.Context, q store.Querier, tenantID string, s store.Sli
 	return keys.Page(ctx, q, tenantID, store.Where{}, s)
 }
 
-// mostMadeKeys is the most keys that the response of a revocation names.
-const mostMadeKeys = 100
+// mostMade is the most keys, members and links that the response of a revocation names, of each.
+const mostMade = 100
 
-// madeBy lists the keys in force that a key created, or that such keys created, newest first, at
-// most mostMadeKeys of them, and says whether there are more.
-func madeBy(ctx context.Context, q store.Querier, maker *Key, now time.Time) (made []MadeKey, more bool, err error) {
-	scan := func(row store.Row) (k MadeKey, err error) {
+// madeBy lists what works on of what a key made, and of what that made: also of what has ended meanwhile.
+func madeBy(ctx context.Context, q store.Querier, maker *Key, now time.Time) (made Outlasting, err error) {
+	makers, err := makersFrom(ctx, q, maker)
+	if err != nil {
+		return made, err
+	}
+	if made.MadeKeys, made.MoreMadeKeys, err = madeOf(ctx, q, makers, "the keys made by "+maker.KeyID, func(row store.Row) (k MadeKey, err error) {
 		return k, row.Scan(&k.KeyID, &k.Label, &k.CreatedBy, &k.CreatedAt, &k.ExpiresAt)
+	}, func(k MadeKey) string { return k.KeyID }, `SELECT key_id, label, created_by, created_at, expires_at FROM api_keys
+		WHERE tenant_id = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $2) AND created_by`, maker.TenantID, store.At(now)); err != nil {
+		return made, err
 	}
-	made, err = store.List(ctx, q, "the keys made by "+maker.KeyID, scan, `WITH RECURSIVE made (key_id) AS (
-			SELECT key_id FROM api_keys WHERE created_by = $1 AND tenant_id = $2
-			UNION SELECT k.key_id FROM api_keys k JOIN made m ON k.created_by = m.key_id WHERE k.tenant_id = $2
-		) SELECT key_id, label, created_by, created_at, expires_at FROM api_keys
-		WHERE key_id IN (SELECT key_id FROM made) AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $3) ORDER BY key_id DESC LIMIT $4`,
-		maker.KeyID, maker.TenantID, store.At(now), mostMadeKeys+1)
-	if len(made) > mostMadeKeys {
-		made, more = made[:mostMadeKeys], true
+	if made.MadeMembers, made.MoreMadeMembers, err = madeOf(ctx, q, makers, "the members invited by "+maker.KeyID, func(row store.Row) (m MadeMember, err error) {
+		return m, row.Scan(&m.MemberID, &m.Role, &m.State, &m.InvitedBy, &m.CreatedAt)
+	}, func(m MadeMember) string { return m.MemberID }, `SELECT member_id, role, state, invited_by, created_at FROM members WHERE tenant_id = $1 AND state <> 'REMOVED' AND invited_by`, maker.TenantID); err != nil {
+		return made, err
 	}
-	return made, more, err
+	made.MadePayeeLinks, made.MoreMadePayeeLinks, err = madeOf(ctx, q, makers, "the payees' links made by "+maker.KeyID, func(row store.Row) (l MadePayeeLink, err error) {
+		return l, row.Scan(&l.PayeeLinkID, &l.StatementID, &l.CreatedBy, &l.CreatedAt, &l.ExpiresAt)
+	}, func(l MadePayeeLink) string { return l.PayeeLinkID }, `SELECT link_id, statement_id, created_by, created_at, expires_at FROM payee_links WHERE tenant_id = $1 AND state = 'ACTIVE' AND expires_at > $2 AND created_by`, maker.TenantID, store.At(now))
+	return made, err
+}
+
+// madeOf lists what makers made, newest first, at most mostMade, and says whether there is more. query ends where a set of makers follows.
+func madeOf[T any](ctx context.Context, q store.Querier, makers []string, what string, scan func(store.Row) (T, error), id func(T) string, query string, args ...any) (made []T, more bool, err error) {
+	for some := range slices.Chunk(makers, mostMakers) {
+		set, with := setOf(some, args)
+		part, err := store.List(ctx, q, what, scan, query+` IN (`+set+`) ORDER BY 1 DESC LIMIT `+strconv.Itoa(mostMade+1), with...)
+		if err != nil {
+			return nil, false, err
+		}
+		made = append(made, part...)
+	}
+	slices.SortFunc(made, func(a, b T) int { return cmp.Compare(id(b), id(a)) })
+	if len(made) > mostMade {
+		made, more = made[:mostMade], true
+	}
+	return made, more, nil
+}
+
+// mostMakers is how many makers one query has.
+const mostMakers = 200
+
+// makersFrom lists a key, and all keys and members that it or any of them made, whether they may act or not.
+func makersFrom(ctx context.Context, q store.Querier, maker *Key) ([]string, error) {
+	all, seen := []string{maker.KeyID}, map[string]bool{maker.KeyID: true}
+	for asked := 0; asked < len(all); {
+		some := all[asked:min(len(all), asked+mostMakers)]
+		asked += len(some)
+		set, with := setOf(some, []any{maker.TenantID})
+		next, err := store.List(ctx, q, "what "+maker.KeyID+" made", store.Text, `SELECT key_id FROM api_keys WHERE tenant_id = $1 AND created_by IN (`+set+`)
+			UNION ALL SELECT member_id FROM members WHERE tenant_id = $1 AND invited_by IN (`+set+`)`, with...)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range next {
+			if !seen[id] {
+				seen[id], all = true, append(all, id)
+			}
+		}
+	}
+	return all, nil
+}
+
+// setOf is the marks of texts behind other arguments, and all arguments.
+func setOf(some []string, args []any) (marks string, all []any) {
+	all = slices.Clone(args)
+	list := make([]string, len(some))
+	for i, text := range some {
+		all = append(all, text)
+		list[i] = "$" + strconv.Itoa(len(all))
+	}
+	return strings.Join(list, ", "), all
 }
 
 // exported is a tenant in an export.
@@ -253,11 +314,11 @@ type exportedDeveloper struct {
 
 // Sections are the data of this package in an export of the tenant. API keys have no secrets there.
 var Sections = []store.Section{
-	store.SectionOf("tenant", func(row store.Row) (t exported, err error) {
+	store.SectionOf("tenant", api.RightsRead, func(row store.Row) (t exported, err error) {
 		return t, row.Scan(&t.TenantID, &t.OrgID, &t.CreatedAt)
 	}, `SELECT tenant_id, org_id, created_at FROM tenants WHERE tenant_id = $1`),
-	store.SectionOf("developers", func(row store.Row) (d exportedDeveloper, err error) {
+	store.SectionOf("developers", api.KeysWrite, func(row store.Row) (d exportedDeveloper, err error) {
 		return d, row.Scan(&d.DeveloperID, &d.OrgID, &d.Email, &d.CreatedAt)
 	}, `SELECT developer_id, org_id, email, created_at FROM developers WHERE tenant_id = $1 ORDER BY developer_id`),
-	keys.Section("apiKeys"),
+	keys.Section("apiKeys", api.KeysWrite),
 }

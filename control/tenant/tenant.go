@@ -18,8 +18,8 @@
 //
 // A key revokes itself, and other keys of which it has all scopes; an operator revokes every key.
 // Revoking is final: revoking a revoked key changes nothing and leaves no event. The response names
-// the keys in force that the key made, and those that they made, at most 100, since a thief may
-// hold them.
+// what works on of what the key made, and of what that made: keys in force, members and payees' links, of each at most 100,
+// since they may be a thief's. Members whom the key invited and who have not signed in yet are removed with it.
 //
 // A change to a key is effective in control at once, and at nodes within the lease's bound; the
 // response says which nodes have applied it.
@@ -75,6 +75,9 @@ type Config struct {
 	// Ended does what follows from the end of a key of a tenant, in the change that revokes it; nil:
 	// nothing.
 	Ended func(ctx context.Context, tx *store.Tx, tenantID string) error
+	// Withdraw ends the invitations of members that a key has made and nobody has accepted, in the change that revokes the key,
+	// and returns who they are; nil: there are no members.
+	Withdraw func(ctx context.Context, tx *store.Tx, tenantID, keyID string, by sealer.Ref) (memberIDs []string, err error)
 	// Made does what follows from a new tenant, in the change that makes it; nil: nothing. email is the
 	// developer's, and may be empty; env is the environment of the first key.
 	Made func(ctx context.Context, tx *store.Tx, made Created, email, env string, by sealer.Ref) error
@@ -91,6 +94,7 @@ type Service struct {
 	nodes    Nodes
 	counters Counters
 	ended    func(ctx context.Context, tx *store.Tx, tenantID string) error
+	withdraw func(ctx context.Context, tx *store.Tx, tenantID, keyID string, by sealer.Ref) (memberIDs []string, err error)
 	made     func(ctx context.Context, tx *store.Tx, made Created, email, env string, by sealer.Ref) error
 	scopes   func(ctx context.Context, q store.Querier, memberID string, at time.Time) (api.Scopes, error)
 	lastUsed func(ctx context.Context, keyIDs []string) (map[string]store.Instant, error)
@@ -101,7 +105,7 @@ func New(cfg Config) (*Service, error) {
 	if cfg.DB == nil || cfg.Nodes == nil {
 		return nil, errors.New("cannot open the tenants: DB or Nodes is missing")
 	}
-	return &Service{db: cfg.DB, nodes: cfg.Nodes, counters: cfg.Counters, ended: cfg.Ended, made: cfg.Made, scopes: cfg.Scopes, lastUsed: cfg.LastUsed}, nil
+	return &Service{db: cfg.DB, nodes: cfg.Nodes, counters: cfg.Counters, ended: cfg.Ended, withdraw: cfg.Withdraw, made: cfg.Made, scopes: cfg.Scopes, lastUsed: cfg.LastUsed}, nil
 }
 
 // Request is a request for a tenant with its first developer and key.

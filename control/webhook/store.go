@@ -5,12 +5,13 @@ import (
 	"fmt"
 
 	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 )
 
 var webhooks = store.Records[Webhook]{Noun: "webhook", Table: "webhooks"}
 
 // Sections are the data of this package in an export of the tenant: no secrets.
-var Sections = []store.Section{webhooks.Section("webhooks")}
+var Sections = []store.Section{webhooks.Section("webhooks", api.WebhooksRead)}
 
 // list lists the tenant's webhooks, newest first.
 func list(ctx context.Context, q store.Querier, tenantID string, s store.Slice) (page []Webhook, next string, err error) {

@@ -22,5 +22,15 @@ var remedies = map[int]string{
 	http.StatusServiceUnavailable:          "send it again after retry-after",
 }
 
-// Remedy is what to do about an error of a status; empty for one that the contract does not have.
-func Remedy(status int) string { return remedies[status] }
+// remediesOf are those of operations that have another remedy for a status than all others.
+var remediesOf = map[string]map[int]string{
+	"erase": {http.StatusPreconditionFailed: "look at preview, and send it again with the confirmationToken"},
+}
+
+// Remedy is what to do about an error of a status that an operation had; empty for one that the contract does not have.
+func Remedy(status int, operation string) string {
+	if own := remediesOf[operation][status]; own != "" {
+		return own
+	}
+	return remedies[status]
+}

@@ -2,11 +2,13 @@
 
 -- DSAR jobs (dsar.go). What may name a person is in data_subject_id, requested_by and
 -- request_notes, and in the notes below. collection counts how often collecting has begun:
--- what an earlier one made is of no use. download_secret signs the links to the bundle.
+-- what an earlier one made is of no use. download_secret signs the links to the bundle. scopes are the
+-- requester's, which bound what an export of the tenant has.
 CREATE TABLE dsar_jobs (
     job_id            TEXT   PRIMARY KEY,
     tenant_id         TEXT   NOT NULL REFERENCES tenants (tenant_id),
     org_id            TEXT   NOT NULL,
+    scopes            TEXT   NOT NULL DEFAULT '[]',
     state             TEXT   NOT NULL,
     kind              TEXT   NOT NULL,
     data_subject_id   TEXT,

@@ -52,11 +52,12 @@ CREATE TABLE link_requests (
     created_at BIGINT NOT NULL
 );
 
--- The SHA-256, in hex, of the token of each link that was mailed to a member and was not used yet.
+-- The SHA-256, in hex, of the token of each link that was mailed to a member and was not used yet, and the job that mails it.
 CREATE TABLE member_links (
     token_hash TEXT   PRIMARY KEY,
     tenant_id  TEXT   NOT NULL,
     member_id  TEXT   NOT NULL,
+    job_id     TEXT   NOT NULL,
     expires_at BIGINT NOT NULL
 );
 CREATE INDEX member_links_by_member ON member_links (member_id);
