@@ -9,7 +9,7 @@ import (
 	"muniment.example/gateway/api"
 )
 
-// APIKey is in the answer of GET /v1/api-keys and GET /v1/api-keys/{keyId}.
+// APIKey is in the answer of GET /v1/api-keys: list the API keys, newest first.
 type APIKey struct {
 	// When the record was made.
 	CreatedAt time.Time `json:"createdAt"`
@@ -39,6 +39,27 @@ type APIKey struct {
 	SuccessorKeyID string `json:"successorKeyId"`
 	// When the record was last changed.
 	UpdatedAt time.Time `json:"updatedAt"`
+}
+
+// APIKeyDetails is in the answer of GET /v1/api-keys/{keyId}: get an API key's record, and what it has made
+// that works on when it ends.
+type APIKeyDetails struct {
+	Key APIKey `json:"key"`
+	// Keys in force that the key created, or that what it made created, newest first, at most 100: revoke them
+	// too unless they are yours.
+	MadeKeys []MadeAPIKey `json:"madeKeys,omitempty"`
+	// Members whom the key invited, or whom what it made invited, newest first, at most 100: remove them unless
+	// you know them.
+	MadeMembers []MadeMember `json:"madeMembers,omitempty"`
+	// Links in force by which payees read their parts of statements, and that the key or what it made has made,
+	// newest first, at most 100: revoke them unless they are yours.
+	MadePayeeLinks []MadePayeeLink `json:"madePayeeLinks,omitempty"`
+	// Whether there are more than these: revoke some, and repeat the request.
+	MoreMadeKeys bool `json:"moreMadeKeys,omitempty"`
+	// Whether there are more than these: remove some, and repeat the request.
+	MoreMadeMembers bool `json:"moreMadeMembers,omitempty"`
+	// Whether there are more than these: revoke some, and repeat the request.
+	MoreMadePayeeLinks bool `json:"moreMadePayeeLinks,omitempty"`
 }
 
 // APIKeyRotation is the body of POST /v1/api-keys/{keyId}/rotate: replace an API key by a new one, which is
@@ -834,11 +855,11 @@ type LoggedReceipt struct {
 	Signature api.Signature `json:"signature"`
 }
 
-// MadeAPIKey is a part of RevokedAPIKey.
+// MadeAPIKey is a part of RevokedAPIKey and APIKeyDetails.
 type MadeAPIKey struct {
 	// When the record was made.
 	CreatedAt time.Time `json:"createdAt"`
-	// The key that created it.
+	// The key or the member that created it.
 	CreatedBy string `json:"createdBy"`
 	// When it expires; null or absent if never.
 	ExpiresAt time.Time `json:"expiresAt"`
@@ -846,6 +867,34 @@ type MadeAPIKey struct {
 	KeyID string `json:"keyId"`
 	// What the key is for.
 	Label string `json:"label"`
+}
+
+// MadeMember is a part of RevokedAPIKey and APIKeyDetails.
+type MadeMember struct {
+	// When the record was made.
+	CreatedAt time.Time `json:"createdAt"`
+	// The key or the member who invited the member.
+	InvitedBy string `json:"invitedBy"`
+	// The member.
+	MemberID string `json:"memberId"`
+	// What the member may do. One of owner, finance, operations, viewer.
+	Role string `json:"role"`
+	// Whether the member has signed in: ACTIVE, or not yet: INVITED. One of INVITED, ACTIVE.
+	State string `json:"state"`
+}
+
+// MadePayeeLink is a part of RevokedAPIKey and APIKeyDetails.
+type MadePayeeLink struct {
+	// When the record was made.
+	CreatedAt time.Time `json:"createdAt"`
+	// The key or the member that made it.
+	CreatedBy string `json:"createdBy"`
+	// When it stops to work.
+	ExpiresAt time.Time `json:"expiresAt"`
+	// The link.
+	PayeeLinkID string `json:"payeeLinkId"`
+	// The statement that it shows a part of.
+	StatementID string `json:"statementId"`
 }
 
 // Mapping is in the answer of GET /v1/delivery/mappings and POST /v1/delivery/mappings.
@@ -1966,14 +2015,26 @@ type RetiredMapping struct {
 // RevokedAPIKey is in the answer of DELETE /v1/api-keys/{keyId}: permanently revoke an API key.
 type RevokedAPIKey struct {
 	Key APIKey `json:"key"`
-	// Keys in force that the key created, or that such keys created, newest first, at most 100: revoke them too
-	// unless they are yours.
+	// Keys in force that the key created, or that what it made created, newest first, at most 100: revoke them
+	// too unless they are yours.
 	MadeKeys []MadeAPIKey `json:"madeKeys,omitempty"`
+	// Members whom the key invited, or whom what it made invited, newest first, at most 100: remove them unless
+	// you know them.
+	MadeMembers []MadeMember `json:"madeMembers,omitempty"`
+	// Links in force by which payees read their parts of statements, and that the key or what it made has made,
+	// newest first, at most 100: revoke them unless they are yours.
+	MadePayeeLinks []MadePayeeLink `json:"madePayeeLinks,omitempty"`
 	// Whether there are more than these: revoke some, and repeat the request.
-	MoreMadeKeys bool        `json:"moreMadeKeys,omitempty"`
-	Propagation  Propagation `json:"propagation"`
+	MoreMadeKeys bool `json:"moreMadeKeys,omitempty"`
+	// Whether there are more than these: remove some, and repeat the request.
+	MoreMadeMembers bool `json:"moreMadeMembers,omitempty"`
+	// Whether there are more than these: revoke some, and repeat the request.
+	MoreMadePayeeLinks bool        `json:"moreMadePayeeLinks,omitempty"`
+	Propagation        Propagation `json:"propagation"`
 	// Keys that replaced the key in rotations, and still work: revoke them too unless they are yours.
 	Successors []string `json:"successors,omitempty"`
+	// Members whom the key had invited and who had not signed in yet: they were removed with it.
+	WithdrawnInvitations []string `json:"withdrawnInvitations,omitempty"`
 }
 
 // Right is in the answer of GET /v1/rights, POST /v1/rights and others.

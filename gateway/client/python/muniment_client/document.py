@@ -41,8 +41,23 @@ class ApiKey(TypedDict):
     updatedAt: str
 
 
-class ApiKeyData(TypedDict):
+class ApiKeyDetails(TypedDict):
     key: ApiKey
+    # Keys in force that the key created, or that what it made created, newest first, at most 100: revoke them too
+    # unless they are yours.
+    madeKeys: NotRequired[list[MadeApiKey]]
+    # Members whom the key invited, or whom what it made invited, newest first, at most 100: remove them unless you
+    # know them.
+    madeMembers: NotRequired[list[MadeMember]]
+    # Links in force by which payees read their parts of statements, and that the key or what it made has made,
+    # newest first, at most 100: revoke them unless they are yours.
+    madePayeeLinks: NotRequired[list[MadePayeeLink]]
+    # Whether there are more than these: revoke some, and repeat the request.
+    moreMadeKeys: NotRequired[bool]
+    # Whether there are more than these: remove some, and repeat the request.
+    moreMadeMembers: NotRequired[bool]
+    # Whether there are more than these: revoke some, and repeat the request.
+    moreMadePayeeLinks: NotRequired[bool]
 
 
 class ApiKeyList(TypedDict):
@@ -1265,7 +1280,7 @@ class LoggedReceipt(TypedDict):
 class MadeApiKey(TypedDict):
     # When the record was made.
     createdAt: str
-    # The key that created it.
+    # The key or the member that created it.
     createdBy: str
     # When it expires; null or absent if never.
     expiresAt: str | None
@@ -1273,6 +1288,32 @@ class MadeApiKey(TypedDict):
     keyId: str
     # What the key is for.
     label: str
+
+
+class MadeMember(TypedDict):
+    # When the record was made.
+    createdAt: str
+    # The key or the member who invited the member.
+    invitedBy: str
+    # The member.
+    memberId: str
+    # What the member may do.
+    role: Literal["owner", "finance", "operations", "viewer"]
+    # Whether the member has signed in: ACTIVE, or not yet: INVITED.
+    state: Literal["INVITED", "ACTIVE"]
+
+
+class MadePayeeLink(TypedDict):
+    # When the record was made.
+    createdAt: str
+    # The key or the member that made it.
+    createdBy: str
+    # When it stops to work.
+    expiresAt: str
+    # The link.
+    payeeLinkId: str
+    # The statement that it shows a part of.
+    statementId: str
 
 
 class Mapping(TypedDict):
@@ -2420,14 +2461,26 @@ class RetiredMapping(TypedDict):
 
 class RevokedApiKey(TypedDict):
     key: ApiKey
-    # Keys in force that the key created, or that such keys created, newest first, at most 100: revoke them too
+    # Keys in force that the key created, or that what it made created, newest first, at most 100: revoke them too
     # unless they are yours.
     madeKeys: NotRequired[list[MadeApiKey]]
+    # Members whom the key invited, or whom what it made invited, newest first, at most 100: remove them unless you
+    # know them.
+    madeMembers: NotRequired[list[MadeMember]]
+    # Links in force by which payees read their parts of statements, and that the key or what it made has made,
+    # newest first, at most 100: revoke them unless they are yours.
+    madePayeeLinks: NotRequired[list[MadePayeeLink]]
     # Whether there are more than these: revoke some, and repeat the request.
     moreMadeKeys: NotRequired[bool]
+    # Whether there are more than these: remove some, and repeat the request.
+    moreMadeMembers: NotRequired[bool]
+    # Whether there are more than these: revoke some, and repeat the request.
+    moreMadePayeeLinks: NotRequired[bool]
     propagation: Propagation
     # Keys that replaced the key in rotations, and still work: revoke them too unless they are yours.
     successors: NotRequired[list[str]]
+    # Members whom the key had invited and who had not signed in yet: they were removed with it.
+    withdrawnInvitations: NotRequired[list[str]]
 
 
 class Right(TypedDict):

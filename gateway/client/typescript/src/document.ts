@@ -63,8 +63,30 @@ export interface components {
              */
             updatedAt: string;
         };
-        ApiKeyData: {
+        ApiKeyDetails: {
             key: components["schemas"]["ApiKey"];
+            /** @description Keys in force that the key created, or that what it made created, newest first, at most 100: revoke them too unless they are yours. */
+            madeKeys?: components["schemas"]["MadeApiKey"][];
+            /** @description Members whom the key invited, or whom what it made invited, newest first, at most 100: remove them unless you know them. */
+            madeMembers?: components["schemas"]["MadeMember"][];
+            /** @description Links in force by which payees read their parts of statements, and that the key or what it made has made, newest first, at most 100: revoke them unless they are yours. */
+            madePayeeLinks?: components["schemas"]["MadePayeeLink"][];
+            /** @description Whether there are more than these: revoke some, and repeat the request. */
+            moreMadeKeys?: boolean;
+            /** @description Whether there are more than these: remove some, and repeat the request. */
+            moreMadeMembers?: boolean;
+            /** @description Whether there are more than these: revoke some, and repeat the request. */
+            moreMadePayeeLinks?: boolean;
+        };
+        ApiKeyDetailsResponse: {
+            /** @description The version of this contract. */
+            contractVersion: string;
+            data: components["schemas"]["ApiKeyDetails"];
+            /**
+             * @description always true
+             * @enum {boolean}
+             */
+            ok: true;
         };
         ApiKeyList: {
             /** @description The keys of this page. */
@@ -76,16 +98,6 @@ export interface components {
             /** @description The version of this contract. */
             contractVersion: string;
             data: components["schemas"]["ApiKeyList"];
-            /**
-             * @description always true
-             * @enum {boolean}
-             */
-            ok: true;
-        };
-        ApiKeyResponse: {
-            /** @description The version of this contract. */
-            contractVersion: string;
-            data: components["schemas"]["ApiKeyData"];
             /**
              * @description always true
              * @enum {boolean}
@@ -1465,7 +1477,7 @@ export interface components {
              * @description When the record was made.
              */
             createdAt: string;
-            /** @description The key that created it. */
+            /** @description The key or the member that created it. */
             createdBy: string;
             /**
              * Format: date-time
@@ -1476,6 +1488,45 @@ export interface components {
             keyId: string;
             /** @description What the key is for. */
             label: string;
+        };
+        MadeMember: {
+            /**
+             * Format: date-time
+             * @description When the record was made.
+             */
+            createdAt: string;
+            /** @description The key or the member who invited the member. */
+            invitedBy: string;
+            /** @description The member. */
+            memberId: string;
+            /**
+             * @description What the member may do.
+             * @enum {string}
+             */
+            role: "owner" | "finance" | "operations" | "viewer";
+            /**
+             * @description Whether the member has signed in: ACTIVE, or not yet: INVITED.
+             * @enum {string}
+             */
+            state: "INVITED" | "ACTIVE";
+        };
+        MadePayeeLink: {
+            /**
+             * Format: date-time
+             * @description When the record was made.
+             */
+            createdAt: string;
+            /** @description The key or the member that made it. */
+            createdBy: string;
+            /**
+             * Format: date-time
+             * @description When it stops to work.
+             */
+            expiresAt: string;
+            /** @description The link. */
+            payeeLinkId: string;
+            /** @description The statement that it shows a part of. */
+            statementId: string;
         };
         Mapping: {
             /**
@@ -3068,13 +3119,23 @@ export interface components {
         };
         RevokedApiKey: {
             key: components["schemas"]["ApiKey"];
-            /** @description Keys in force that the key created, or that such keys created, newest first, at most 100: revoke them too unless they are yours. */
+            /** @description Keys in force that the key created, or that what it made created, newest first, at most 100: revoke them too unless they are yours. */
             madeKeys?: components["schemas"]["MadeApiKey"][];
+            /** @description Members whom the key invited, or whom what it made invited, newest first, at most 100: remove them unless you know them. */
+            madeMembers?: components["schemas"]["MadeMember"][];
+            /** @description Links in force by which payees read their parts of statements, and that the key or what it made has made, newest first, at most 100: revoke them unless they are yours. */
+            madePayeeLinks?: components["schemas"]["MadePayeeLink"][];
             /** @description Whether there are more than these: revoke some, and repeat the request. */
             moreMadeKeys?: boolean;
+            /** @description Whether there are more than these: remove some, and repeat the request. */
+            moreMadeMembers?: boolean;
+            /** @description Whether there are more than these: revoke some, and repeat the request. */
+            moreMadePayeeLinks?: boolean;
             propagation: components["schemas"]["Propagation"];
             /** @description Keys that replaced the key in rotations, and still work: revoke them too unless they are yours. */
             successors?: string[];
+            /** @description Members whom the key had invited and who had not signed in yet: they were removed with it. */
+            withdrawnInvitations?: string[];
         };
         RevokedApiKeyResponse: {
             /** @description The version of this contract. */
@@ -4371,7 +4432,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ApiKeyResponse"];
+                    "application/json": components["schemas"]["ApiKeyDetailsResponse"];
                 };
             };
         };
