@@ -29,7 +29,9 @@ func (s *csvWriter) Write(cells []any) error {
 	for i, cell := range cells {
 		switch cell := cell.(type) {
 		case string:
-			if _, number := unscaled(cell, s.columns[i].Scale); s.columns[i].Type != Decimal || !number { // a debt is a number that begins with a sign
+			if _, number := unscaled(cell, s.columns[i].Scale); s.columns[i].Type == Document {
+				cell = route.InertJSON(cell)
+			} else if s.columns[i].Type != Decimal || !number { // a debt is a number that begins with a sign
 				cell = route.Inert(cell)
 			}
 			s.cells[i] = cell
@@ -42,7 +44,7 @@ func (s *csvWriter) Write(cells []any) error {
 		case time.Time:
 			s.cells[i] = momentOf(s.columns[i].Type, cell)
 		case []string:
-			s.cells[i] = string(appendList(nil, cell))
+			s.cells[i] = route.Visible(string(appendList(nil, cell)))
 		default:
 			s.cells[i] = ""
 		}

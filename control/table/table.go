@@ -4,7 +4,7 @@
 // All formats have the same rows. Parquet has types for them: a moment is TIMESTAMP in milliseconds,
 // UTC; a day is DATE; a decimal is DECIMAL, never a floating-point number; a document is JSON. The
 // text formats have RFC 3339 in UTC for moments, and decimals as texts. CSV is RFC 4180, null is an
-// empty cell, and an apostrophe keeps a text from being a formula (route.Inert).
+// empty cell, an apostrophe keeps a text from being a formula, and what a terminal would obey is escaped (route.Inert).
 //
 // A writer holds a row in memory and, of Parquet, a row group: at most some 16 MiB. Rows are written
 // as they come; a file that Close has not ended is not whole, and Parquet then has no footer.

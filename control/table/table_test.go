@@ -43,6 +43,8 @@ func TestTexts(t *testing.T) {
 	require.Equal(t, "\ufeffz,n,f,b,doc,at,day,short,long,who,parts\n"+
 		`'=1+1,-1,0.5,true,"{""a"":1}",2026-11-30T22:00:00.123Z,2026-11-30,2.5,-9223372036854.775808,"[""=a"",""b""]","[""0.000001"",""-12.5""]"`+"\n"+
 		",0,,false,,,1969-12-31,0,,[],[]\n", of(t, CSV, full, bare))
+	active := []any{"a\x1b[2J\u009b", int64(0), nil, false, `{"a":"\u001b` + "\u202e" + `"}`, nil, time.Unix(-1, 0), "0", nil, []string{"\u2028\a"}, []string{}}
+	require.Equal(t, "\ufeffz,n,f,b,doc,at,day,short,long,who,parts\n"+`a\u001b[2J\u009b,0,,false,"{""a"":""\u001b\u202e""}",,1969-12-31,0,,"[""\u2028\u0007""]",[]`+"\n", of(t, CSV, active))
 	require.Equal(t, "[\n]\n", of(t, JSON))
 	require.Empty(t, of(t, NDJSON))
 }
