@@ -51,8 +51,9 @@ func authorization(ctx huma.Context) string {
 
 func anyone(ctx huma.Context) (context.Context, error) { return ctx.Context(), nil }
 
-// byKey admits API keys that hold the operation's scope.
-func byKey(known auth.Keys, now func() time.Time) authenticator {
+// byKey admits API keys that hold the operation's scope, and ends responses that are still written when they don't any more: held
+// returns the scopes of a key or a member now.
+func byKey(known auth.Keys, held func(ctx context.Context, id string) (api.Scopes, error), now func() time.Time) authenticator {
 	return func(access route.Access) admission {
 		switch access := access.(type) {
 		case route.Public:
@@ -75,7 +76,13 @@ func byKey(known auth.Keys, now func() time.Time) authenticator {
 				if err := caller.Require(api.Scope(access)); err != nil {
 					return nil, err
 				}
-				return auth.WithPrincipal(ctx.Context(), caller), nil
+				return route.Guarded(auth.WithPrincipal(ctx.Context(), caller), now, func(ctx context.Context) error {
+					scopes, err := held(ctx, caller.ID)
+					if err == nil && !scopes.Allows(api.Scope(access)) {
+						err = auth.ErrInvalid
+					}
+					return err
+				}), nil
 			}
 		}
 		return nil

@@ -182,10 +182,12 @@ func New(cfg Config) (*Control, error) {
 	)
 	useContractErrors()
 	c := &Control{
-		cfg:     cfg,
-		callers: newHandler(cfg, seconds, byKey(keys{cfg.DB}, cfg.Now)),
-		admin:   newHandler(cfg, seconds, byToken(cfg.AdminToken)),
-		nodes:   newHandler(cfg, seconds, byNode(cfg.Nodes)),
+		cfg: cfg,
+		callers: newHandler(cfg, seconds, byKey(keys{cfg.DB}, func(ctx context.Context, id string) (api.Scopes, error) {
+			return member.ScopesInForce(ctx, cfg.DB.Read(), id, cfg.Now())
+		}, cfg.Now)),
+		admin: newHandler(cfg, seconds, byToken(cfg.AdminToken)),
+		nodes: newHandler(cfg, seconds, byNode(cfg.Nodes)),
 	}
 	c.callers.sandbox, c.callers.requests, c.callers.keys = cfg.Sandbox, cfg.Requests, keys{cfg.DB}
 	c.nodes.ofNodes = true

@@ -98,8 +98,31 @@ func (p *page) SignInAgain() string {
 	return addressed(Path+"/sign-in", url.Values{"again": {"1"}, "next": {p.Path}})
 }
 
-// Done is what an act before this page has done; empty for none. Only what is known is said.
-func (p *page) Done() string { return deeds[p.r.URL.Query().Get("done")] }
+// doneCookie keeps what an act has done for the one page that says it. An address would say it to whoever opens it.
+const doneCookie = "muniment_done"
+
+// Done is what an act before this page has done; empty for none. It is said once, and on the page that the act led to.
+func (p *page) Done() string {
+	if asked := p.r.URL.Query().Get("done"); p.Path == Path+"/sign-in" && p.Session == nil && (asked == "signed-out" || asked == "link-requested") {
+		return deeds[asked] // of whoever has no session
+	}
+	kept, err := p.r.Cookie(doneCookie)
+	if err != nil {
+		return ""
+	}
+	p.keepDone("", -1)
+	deed, on, _ := strings.Cut(kept.Value, ".")
+	if path, err := url.QueryUnescape(on); err != nil || path != p.Path {
+		return ""
+	}
+	return deeds[deed]
+}
+
+func (p *page) keepDone(value string, age int) {
+	http.SetCookie(p.w, &http.Cookie{
+		Name: doneCookie, Value: value, Path: Path, MaxAge: age, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: strings.HasPrefix(p.s.cfg.PublicURL, "https:"),
+	})
+}
 
 // done leads to a page that says what was done.
 func (p *page) done(to, deed string) {
@@ -109,7 +132,10 @@ func (p *page) done(to, deed string) {
 	if !p.may(to) {
 		to = Path
 	}
-	p.redirect(to + "?" + url.Values{"done": {deed}}.Encode())
+	if path, err := url.PathUnescape(to); err == nil {
+		p.keepDone(deed+"."+url.QueryEscape(path), 60)
+	}
+	p.redirect(to)
 }
 
 // value is a trimmed value of the form.

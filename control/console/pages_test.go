@@ -150,6 +150,34 @@ func TestPapersOfACorrection(t *testing.T) {
 	}
 }
 
+// TestADeedIsSaidOnce: on the page that the act led to, and to nobody who opens an address.
+func TestADeedIsSaidOnce(t *testing.T) {
+	s := answering(t, nil)
+	show := func(address string, cookies ...*http.Cookie) (text string, left []*http.Cookie) {
+		p, w := s.page(address)
+		for _, c := range cookies {
+			p.r.AddCookie(c)
+		}
+		p.render("failed", &problem{})
+		return w.Body.String(), w.Result().Cookies()
+	}
+	said := deeds["key-revoked"]
+	p, w := s.page(Path + "/keys/key_1/revoke")
+	p.done(Path, "key-revoked")
+	require.Equal(t, Path, w.Header().Get("Location"))
+	kept := w.Result().Cookies()
+	text, left := show(Path, kept...)
+	require.Contains(t, text, said)
+	require.Len(t, left, 1)
+	require.Negative(t, left[0].MaxAge, "a reload doesn't say it again")
+	other, _ := show(Path+"/keys/key_2", kept...)
+	require.NotContains(t, other, said)
+	byAddress, _ := show(Path + "/keys/key_2?done=key-revoked")
+	require.NotContains(t, byAddress, said)
+	signedIn, _ := show(Path + "/sign-in?done=signed-out")
+	require.NotContains(t, signedIn, deeds["signed-out"])
+}
+
 // TestWhatNeedsAPerson: until it is decided a dispute needs somebody, and so does what is due, and a draft whose period has ended. Who can't
 // do it is told to look.
 func TestWhatNeedsAPerson(t *testing.T) {

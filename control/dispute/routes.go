@@ -43,7 +43,7 @@ type (
 	// PricedDispute is a dispute with the amount that it holds.
 	PricedDispute struct {
 		Dispute
-		HeldAmount []Amount `json:"heldAmount" nullable:"true" doc:"What its deliveries are worth by the current rules, by currency, without minimums and caps; null while it can't be computed, for example because the warehouse is unavailable. A delivery under several disputes counts in each. Once it is RESOLVED: the amount that UPHELD excludes permanently; empty if it was REJECTED."`
+		HeldAmount []Amount `json:"heldAmount" nullable:"true" doc:"What its deliveries are worth alone, by the current rules, by currency, without minimums and caps, so it may differ in the sixth fractional digit from what they add to lines with others, which are rounded once; null while it can't be computed, for example because the warehouse is unavailable. A delivery under several disputes counts in each. Once it is RESOLVED: the amount that UPHELD excludes permanently; empty if it was REJECTED."`
 	}
 	// Amount is money in one currency.
 	Amount struct {

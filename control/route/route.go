@@ -261,7 +261,7 @@ func (f *File) response(ctx context.Context, op *Operation) (*huma.StreamRespons
 		if f.Part {
 			to.SetStatus(http.StatusPartialContent)
 		}
-		write(to.BodyWriter())
+		write(guarded(ctx, to.BodyWriter()))
 	}}, nil
 }
 

@@ -48,7 +48,7 @@ type Share struct {
 type Total struct {
 	Currency   string  `json:"currency" doc:"A code of ISO 4217."`
 	Amount     string  `json:"amount" doc:"Decimal: the sum of the lines. Each right counts once."`
-	HeldAmount string  `json:"heldAmount" doc:"Decimal: what receipts under open disputes would add."`
+	HeldAmount string  `json:"heldAmount" doc:"Decimal: what receipts under open disputes would add: the lines with them minus the lines without. As a line is rounded once, it may differ in the sixth fractional digit from what they are worth alone."`
 	Payees     []Payee `json:"payees" doc:"How the amount is divided, sorted by counterpartyId."`
 }
 

@@ -120,7 +120,7 @@ type Statement struct {
 	CounterpartyID *string       `json:"counterpartyId" db:"counterparty_id" doc:"The counterparty whose shares it states; null: all counterparties."`
 	State          State         `json:"state" db:"state,moves" enum:"DRAFT,DISCARDED,ISSUED,SETTLED,VOIDED"`
 	Total          string        `json:"total" decimal:"38,6" db:"total" doc:"Decimal: the sum of all stated shares."`
-	HeldAmount     string        `json:"heldAmount" decimal:"38,6" db:"held_amount" doc:"Decimal: what receipts under open disputes would add to the total."`
+	HeldAmount     string        `json:"heldAmount" decimal:"38,6" db:"held_amount" doc:"Decimal: what receipts under open disputes would add to the total: the lines with them minus the lines without. As a line is rounded once, it may differ in the sixth fractional digit from what they are worth alone."`
 	Receipts       int64         `json:"receipts" db:"receipts" doc:"How many receipts are behind its lines."`
 	AsOf           string        `json:"asOf" db:"as_of" doc:"The log position up to which receipts are stated: the end of the pack."`
 	PackID         string        `json:"packId" db:"pack_id" doc:"The newest pack that it states. This pack and all before it verify the statement."`
