@@ -203,6 +203,8 @@ func finish(ctx huma.Context, _ string, body any) (any, error) {
 		var reason api.Reason
 		if ours {
 			reason = shared.Reason
+		} else if other, ok := body.(interface{ RetryReason() api.Reason }); ok {
+			reason = other.RetryReason()
 		}
 		if s := x.backoff.Seconds(later.RetryAfterSeconds(), reason, time.Now()); s > 0 {
 			ctx.SetHeader("Retry-After", strconv.Itoa(s))

@@ -11,6 +11,7 @@ import (
 	"path"
 	"reflect"
 	"runtime/debug"
+	"strconv"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -155,7 +156,7 @@ func (d *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		r = r.WithContext(trace.With(r.Context(), x.span))
 	}
 	r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
-	response := &responseWriter{ResponseWriter: w, unread: unreadBody(r)}
+	response := &responseWriter{ResponseWriter: w, unread: unreadBody(r), backoff: &d.backoff}
 	defer d.observe(x, r, response, began)
 	defer x.recover(response, r)
 
@@ -222,11 +223,16 @@ type responseWriter struct {
 	http.ResponseWriter
 	unread io.Reader // of the request; nil if there is nothing to drain
 	status int       // 0: not begun
+
+	backoff *api.Backoff
 }
 
 func (w *responseWriter) WriteHeader(status int) {
 	if w.status == 0 {
 		w.status = status
+		if h := w.Header(); (status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable) && h.Get("Retry-After") == "" {
+			h.Set("Retry-After", strconv.Itoa(w.backoff.Seconds(1, "", time.Now())))
+		}
 		w.drain()
 	}
 	w.ResponseWriter.WriteHeader(status)

@@ -47,3 +47,22 @@ func TestPagesTakeTurns(t *testing.T) {
 	ended.Wait()
 	require.Equal(t, strangers-1, behind, "one of theirs is ahead of the system's")
 }
+
+// TestEveryRefusalSaysWhenToComeAgain: whatever serves a page, a 429 or 503 has Retry-After.
+func TestEveryRefusalSaysWhenToComeAgain(t *testing.T) {
+	h := newFixture(t)
+	config := h.config()
+	var status int
+	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
+	config.Console, config.Payees = page, page
+	c, err := control.New(config)
+	require.NoError(t, err)
+	for _, path := range []string{"/console", "/console/sign-in", "/payee/x"} {
+		for _, status = range []int{429, 503, 404} {
+			w := httptest.NewRecorder()
+			c.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "POST", path, nil))
+			require.Equal(t, status, w.Code)
+			require.Equal(t, status != 404, w.Header().Get("Retry-After") != "", path)
+		}
+	}
+}

@@ -283,7 +283,8 @@ func (a *act) refused(p *page, e *problem) error {
 	if err != nil {
 		return e // what the act is about can't be shown; why it failed can
 	}
-	f.Problem, p.status = e, e.Status
+	f.Problem = e
+	p.answers(e)
 	switch e.Message {
 	case api.ErrKeyBusy.Message: // only with the same value will it not be done twice
 		f.Once, e.Message = p.value("once"), "this was sent before, and is still being done: send it again in a moment"

@@ -182,7 +182,7 @@ func showComparison(p *page) error {
 		return err
 	}
 	if c.Problem != nil {
-		p.status = c.Problem.Status
+		p.answers(c.Problem)
 	}
 	c.Table.File = addressed(p.Path+".csv", url.Values{"with": {c.With.Value}})
 	if len(c.Table.Rows) > 500 {

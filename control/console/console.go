@@ -40,6 +40,7 @@ import (
 	"muniment.example/control/member"
 	"muniment.example/control/route"
 	"muniment.example/control/store"
+	"muniment.example/gateway/api"
 	"muniment.example/gateway/auth"
 )
 
@@ -79,6 +80,7 @@ type Service struct {
 	views      map[string]*template.Template
 	operations func() map[string]operation
 	mux        *http.ServeMux
+	backoff    api.Backoff
 }
 
 // New reads the pages.

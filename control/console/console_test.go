@@ -11,6 +11,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -370,4 +371,19 @@ func TestAddressesFillInLittle(t *testing.T) {
 	fields, err := ruleFields(p)
 	require.NoError(t, err)
 	require.Equal(t, []string{"0.005", "EUR", "EVENT", "cp_1 100\n"}, []string{fields[0].Value, fields[1].Value, fields[2].Value, fields[3].Value})
+}
+
+// TestProblemsSayWhenToComeAgain: a page that is refused for now says when to come again, at least as late as the error does.
+func TestProblemsSayWhenToComeAgain(t *testing.T) {
+	s := served(t, nil)
+	for wait, e := range map[int]*api.Error{
+		10: {Code: api.RateLimited, Message: "m", RetryAfter: 10 * time.Second}, 60: {Code: api.RateLimited, Message: "m"}, 2: api.Unavailable(api.DatabaseUnavailable, "m", 2*time.Second),
+	} {
+		p, w := s.page(Path)
+		p.fail(e)
+		require.Equal(t, e.GetStatus(), w.Code)
+		after, err := strconv.Atoi(w.Header().Get("Retry-After"))
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, after, wait)
+	}
 }

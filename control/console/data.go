@@ -122,7 +122,8 @@ func doErase(p *page) error {
 			return err
 		}
 	} else {
-		e.Problem, p.status = problem, problem.Status
+		e.Problem = problem
+		p.answers(problem)
 	}
 	p.render("erase", e)
 	return nil

@@ -145,6 +145,9 @@ func (p *page) note(made request) {
 func decode(status int, response []byte, out any) error {
 	if status != http.StatusOK {
 		e := problem{Status: status}
+		if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+			e.wait = 1
+		}
 		if err := json.Unmarshal(response, &e.ErrorBody); err != nil {
 			return fmt.Errorf("an operation responded with status %d and no error: %w", status, err)
 		}
@@ -183,13 +186,14 @@ func (p *page) missing(ops ...string) error {
 // problem is the error of a response, as the contract has it.
 type problem struct {
 	Status int `json:"-"`
+	wait   int // at least, in seconds, as Error.RetryAfterSeconds
 	api.ErrorBody
 }
 
 // problemOf is an error that is none of a response in the same form. A fault of the service has a fixed text.
 func problemOf(err error) *problem {
 	known := api.From(err)
-	e := &problem{Status: known.GetStatus()}
+	e := &problem{Status: known.GetStatus(), wait: known.RetryAfterSeconds()}
 	text, err := known.Body()
 	if err == nil {
 		err = json.Unmarshal(text, &e.ErrorBody)

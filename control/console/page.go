@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -57,6 +58,14 @@ func (p *page) render(view string, data any) {
 		p.w.WriteHeader(p.status)
 	}
 	_, _ = text.WriteTo(p.w) // a browser that is gone reads nothing
+}
+
+// answers makes the response that of a problem.
+func (p *page) answers(e *problem) {
+	p.status = e.Status
+	if s := p.s.backoff.Seconds(e.wait, e.Reason, time.Now()); s > 0 {
+		p.w.Header().Set("Retry-After", strconv.Itoa(s))
+	}
 }
 
 // section is an entry of the navigation: Op is an operation that its page needs.

@@ -159,7 +159,7 @@ func showPlays(p *page) error {
 		return err
 	}
 	if s.Problem != nil {
-		p.status = s.Problem.Status
+		p.answers(s.Problem)
 	}
 	p.render("plays", s)
 	return nil

@@ -76,7 +76,7 @@ func showProof(p *page) error {
 		return err
 	}
 	if u.Problem != nil {
-		p.status = u.Problem.Status
+		p.answers(u.Problem)
 	}
 	u.About, u.StatementID, u.Month = about, shown.Get("statementId"), filter{Name: "month", Label: "Sealed in the month", Kind: "month", Value: shown.Get("month")}
 	if month := u.Month.Value; month != "" && u.Problem == nil {

@@ -63,7 +63,7 @@ func showReconciliation(p *page) error {
 		return err
 	}
 	if r.Problem != nil {
-		p.status = r.Problem.Status
+		p.answers(r.Problem)
 	}
 	p.render("reconciliation", r)
 	return nil

@@ -51,7 +51,7 @@ func showList[T any](p *page, l list[T], page listed, filters ...filter) error {
 		return err
 	}
 	if page.Problem != nil {
-		p.status = page.Problem.Status
+		p.answers(page.Problem)
 	}
 	page.Path, page.Filters, page.Any, page.Table = p.Path, filters, len(chosen) > 0, t
 	p.render("list", page)

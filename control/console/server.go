@@ -135,7 +135,7 @@ func (p *page) fail(err error) {
 	if e.Code == api.ScopeMissing && p.Session != nil && p.Session.Role != "" {
 		e.Message = "your role, " + string(p.Session.Role) + ", may not do this"
 	}
-	p.status = e.Status
+	p.answers(e)
 	if e.Status == http.StatusUnauthorized && p.Session != nil && !member.IsUnconfirmed(err) { // it has ended since the page was opened
 		p.Session = nil
 	}

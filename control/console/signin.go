@@ -93,7 +93,7 @@ func doSignIn(p *page) error {
 func (p *page) signInAgain(s signIn, err error) error {
 	p.show("", "Sign in")
 	s.Problem = problemOf(err)
-	p.status = s.Problem.Status
+	p.answers(s.Problem)
 	p.render("signin", s)
 	return nil
 }

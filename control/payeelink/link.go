@@ -147,6 +147,8 @@ type Service struct {
 	cfg    Config
 	db     *store.DB
 	places *places
+
+	backoff api.Backoff
 }
 
 // New returns the service.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"html/template"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -48,6 +49,12 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a = refusal(err)
 	}
 	h := w.Header()
+	if err != nil {
+		e := api.From(err)
+		if s := s.backoff.Seconds(e.RetryAfterSeconds(), e.Reason, time.Now()); s > 0 {
+			h.Set("Retry-After", strconv.Itoa(s))
+		}
+	}
 	h.Set("Content-Type", a.kind)
 	h.Set("Content-Security-Policy", "sandbox allow-downloads; "+paper.PagePolicy)
 	h.Set("Referrer-Policy", "no-referrer")
@@ -56,9 +63,6 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	if a.name != "" {
 		h.Set("Content-Disposition", `attachment; filename="`+a.name+`"`)
-	}
-	if a.status == http.StatusServiceUnavailable {
-		h.Set("Retry-After", "2")
 	}
 	if a.status == http.StatusMethodNotAllowed {
 		h.Set("Allow", "GET, HEAD")

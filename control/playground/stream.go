@@ -2,10 +2,13 @@ package playground
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"sync"
 	"time"
+
+	"muniment.example/gateway/api"
 )
 
 const (
@@ -18,6 +21,8 @@ const (
 	writeTimeout = 10 * time.Second
 	// longest is how long a stream lasts.
 	longest = 15 * time.Minute
+	// leastRetry is how many seconds a browser waits before it begins a stream again.
+	leastRetry = 5
 )
 
 // stream is what one reader has of a tenant.
@@ -61,7 +66,8 @@ func (s *stream) serve(ctx context.Context, to io.Writer, dropped func() bool) {
 	defer beat.Stop()
 	expired := time.NewTimer(longest)
 	defer expired.Stop()
-	if !w.write([]byte("retry: 5000\n\n")) {
+	var backoff api.Backoff // streams that end together must not begin again together
+	if !w.write(fmt.Appendf(nil, "retry: %d\n\n", 1000*backoff.Seconds(leastRetry, "", time.Now()))) {
 		return
 	}
 	for {

@@ -44,7 +44,11 @@ type Error struct {
 
 	status     int
 	retryAfter time.Duration
+	reason     api.Reason
 }
+
+// RetryReason is why the response is 503; empty for others.
+func (e *Error) RetryReason() api.Reason { return e.reason }
 
 func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
 
@@ -81,6 +85,7 @@ func limited(wait time.Duration) *Error {
 type v1Error struct {
 	Code    api.Code              `json:"error"`
 	Message string                `json:"message"`
+	Reason  api.Reason            `json:"reason"`
 	Faults  []api.ValidationError `json:"validationErrors"`
 }
 
@@ -109,7 +114,7 @@ func (s v1Error) render(status int, retryAfter time.Duration) *Error {
 	}
 	e := refusal(own, HandlerError, string(s.Code)+": "+message)
 	if own == http.StatusServiceUnavailable {
-		e.retryAfter = max(retryAfter, time.Second)
+		e.retryAfter, e.reason = max(retryAfter, time.Second), s.Reason
 	}
 	return e
 }
@@ -170,7 +175,7 @@ func refuse(e *api.Error, errs []error) huma.StatusError {
 	case e.Code == api.ValidationFailed:
 		return invalid(e)
 	}
-	own := v1Error{Code: e.Code, Message: e.Message}.render(status, e.RetryAfter)
+	own := v1Error{Code: e.Code, Message: e.Message, Reason: e.Reason}.render(status, e.RetryAfter)
 	own.Violations = e.Violations
 	return own
 }

@@ -159,8 +159,17 @@ func (e *Error) GetStatus() int {
 	return e.Code.Status()
 }
 
-// RetryAfterSeconds is the value of the header Retry-After; 0 means no header.
+// RetryAfterSeconds is the least value of the header Retry-After; 0 means no header. Each 429 and 503 has one: without a time
+// of its own the first is over once somebody has made room, and is to be tried again after a minute, and the other after a second.
 func (e *Error) RetryAfterSeconds() int {
+	if e.RetryAfter <= 0 {
+		switch e.GetStatus() {
+		case http.StatusTooManyRequests:
+			return 60
+		case http.StatusServiceUnavailable:
+			return 1
+		}
+	}
 	return int((e.RetryAfter + time.Second - 1) / time.Second)
 }
 
