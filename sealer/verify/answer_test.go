@@ -229,10 +229,10 @@ func TestKeysAnswer(t *testing.T) {
 		"":    "it is empty",
 		" \n": "it is empty",
 		`{"issuedAt":"2026-05-01T12:00:00.000Z","keys":[],"snapshotId":""}`: `"/keys": it lists no keys`,
-		good + "{}":                              "more behind it, at byte ",
-		"\ufeff" + good:                          "invalid character",
+		good + "{}":                             "more behind it, at byte ",
+		"\ufeff" + good:                         "invalid character",
 		string(newWorld(t).Directory()) + "\n ": "want the end",
-		" " + string(newWorld(t).Directory()):    "a key directory in another form",
+		" " + string(newWorld(t).Directory()):   "a key directory in another form",
 		strings.Replace(string(newWorld(t).Directory()), `"value":"`, `"value":"A`, 1): "base64url of 64 bytes",
 	} {
 		_, err := readKeys([]byte(text))
