@@ -1672,9 +1672,11 @@ type PricedDispute struct {
 	CreatedAt time.Time `json:"createdAt"`
 	// The submitted evidence, oldest first.
 	Evidence []DisputeEvidence `json:"evidence"`
-	// What its deliveries are worth by the current rules, by currency, without minimums and caps; null while it
-	// can't be computed, for example because the warehouse is unavailable. A delivery under several disputes
-	// counts in each. Once it is RESOLVED: the amount that UPHELD excludes permanently; empty if it was REJECTED.
+	// What its deliveries are worth alone, by the current rules, by currency, without minimums and caps, so it
+	// may differ in the sixth fractional digit from what they add to lines with others, which are rounded once;
+	// null while it can't be computed, for example because the warehouse is unavailable. A delivery under several
+	// disputes counts in each. Once it is RESOLVED: the amount that UPHELD excludes permanently; empty if it was
+	// REJECTED.
 	HeldAmount []DisputedAmount `json:"heldAmount"`
 	// The record's id.
 	ID string `json:"id"`
@@ -2348,7 +2350,8 @@ type SettlementTotal struct {
 	Amount string `json:"amount"`
 	// A code of ISO 4217.
 	Currency string `json:"currency"`
-	// Decimal: what receipts under open disputes would add.
+	// Decimal: what receipts under open disputes would add: the lines with them minus the lines without. As a
+	// line is rounded once, it may differ in the sixth fractional digit from what they are worth alone.
 	HeldAmount string `json:"heldAmount"`
 	// How the amount is divided, sorted by counterpartyId.
 	Payees []SettlementPayee `json:"payees"`
@@ -2401,7 +2404,9 @@ type Statement struct {
 	DueAmount string `json:"dueAmount"`
 	// Start of the period: receipts rendered at or after it count.
 	From time.Time `json:"from"`
-	// Decimal: what receipts under open disputes would add to the total.
+	// Decimal: what receipts under open disputes would add to the total: the lines with them minus the lines
+	// without. As a line is rounded once, it may differ in the sixth fractional digit from what they are worth
+	// alone.
 	HeldAmount string `json:"heldAmount"`
 	// The record's id.
 	ID string `json:"id"`

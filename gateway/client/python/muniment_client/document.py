@@ -2114,9 +2114,11 @@ class PricedDispute(TypedDict):
     createdAt: str
     # The submitted evidence, oldest first.
     evidence: list[DisputeEvidence]
-    # What its deliveries are worth by the current rules, by currency, without minimums and caps; null while it
-    # can't be computed, for example because the warehouse is unavailable. A delivery under several disputes counts
-    # in each. Once it is RESOLVED: the amount that UPHELD excludes permanently; empty if it was REJECTED.
+    # What its deliveries are worth alone, by the current rules, by currency, without minimums and caps, so it may
+    # differ in the sixth fractional digit from what they add to lines with others, which are rounded once; null
+    # while it can't be computed, for example because the warehouse is unavailable. A delivery under several
+    # disputes counts in each. Once it is RESOLVED: the amount that UPHELD excludes permanently; empty if it was
+    # REJECTED.
     heldAmount: list[DisputedAmount] | None
     # The record's id.
     id: str
@@ -2871,7 +2873,8 @@ class SettlementTotal(TypedDict):
     amount: str
     # A code of ISO 4217.
     currency: str
-    # Decimal: what receipts under open disputes would add.
+    # Decimal: what receipts under open disputes would add: the lines with them minus the lines without. As a line
+    # is rounded once, it may differ in the sixth fractional digit from what they are worth alone.
     heldAmount: str
     # How the amount is divided, sorted by counterpartyId.
     payees: list[SettlementPayee]
@@ -2930,7 +2933,9 @@ Statement = TypedDict("Statement", {
     "dueAmount": 'str | None',
     # Start of the period: receipts rendered at or after it count.
     "from": 'str',
-    # Decimal: what receipts under open disputes would add to the total.
+    # Decimal: what receipts under open disputes would add to the total: the lines with them minus the lines
+    # without. As a line is rounded once, it may differ in the sixth fractional digit from what they are worth
+    # alone.
     "heldAmount": 'str',
     # The record's id.
     "id": 'str',

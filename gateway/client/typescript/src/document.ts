@@ -2608,7 +2608,7 @@ export interface components {
             createdAt: string;
             /** @description The submitted evidence, oldest first. */
             evidence: components["schemas"]["DisputeEvidence"][];
-            /** @description What its deliveries are worth by the current rules, by currency, without minimums and caps; null while it can't be computed, for example because the warehouse is unavailable. A delivery under several disputes counts in each. Once it is RESOLVED: the amount that UPHELD excludes permanently; empty if it was REJECTED. */
+            /** @description What its deliveries are worth alone, by the current rules, by currency, without minimums and caps, so it may differ in the sixth fractional digit from what they add to lines with others, which are rounded once; null while it can't be computed, for example because the warehouse is unavailable. A delivery under several disputes counts in each. Once it is RESOLVED: the amount that UPHELD excludes permanently; empty if it was REJECTED. */
             heldAmount: components["schemas"]["DisputedAmount"][] | null;
             /** @description The record's id. */
             id: string;
@@ -3711,7 +3711,7 @@ export interface components {
             amount: string;
             /** @description A code of ISO 4217. */
             currency: string;
-            /** @description Decimal: what receipts under open disputes would add. */
+            /** @description Decimal: what receipts under open disputes would add: the lines with them minus the lines without. As a line is rounded once, it may differ in the sixth fractional digit from what they are worth alone. */
             heldAmount: string;
             /** @description How the amount is divided, sorted by counterpartyId. */
             payees: components["schemas"]["SettlementPayee"][];
@@ -3789,7 +3789,7 @@ export interface components {
              * @description Start of the period: receipts rendered at or after it count.
              */
             from: string;
-            /** @description Decimal: what receipts under open disputes would add to the total. */
+            /** @description Decimal: what receipts under open disputes would add to the total: the lines with them minus the lines without. As a line is rounded once, it may differ in the sixth fractional digit from what they are worth alone. */
             heldAmount: string;
             /** @description The record's id. */
             id: string;
