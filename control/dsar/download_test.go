@@ -95,7 +95,7 @@ func TestDownloads(t *testing.T) {
 	v := h.export(full())
 	before := h.events(v)
 	server := h.serve()
-	path, other := newLink(t, server, v), newLink(t, server, v)
+	path := newLink(t, server, v)
 	get := func(method, path string) *httptest.ResponseRecorder {
 		answer := httptest.NewRecorder()
 		server.ServeHTTP(answer, httptest.NewRequest(method, path, nil))
@@ -138,7 +138,7 @@ func TestDownloads(t *testing.T) {
 	got := get("GET", path)
 	require.Equal(t, text, got.Body.String())
 	require.Equal(t, append(before, begun, whole), h.events(v))
-	path, other = newLink(t, server, v), newLink(t, server, v)
+	path, other := newLink(t, server, v), newLink(t, server, v)
 	for header, status := range map[string]int{"bytes=9-3": 200, "bytes=-0": 200, "bytes=-": 200, "lines=0-1": 200, "bytes=0-1,3-4": 200, "bytes=999999999-": 200, "bytes=0-": 206, "bytes=-999999999": 206} { // all is sent
 		request := httptest.NewRequest("GET", path, nil)
 		request.Header.Set("Range", header)
