@@ -106,7 +106,10 @@ func TestBundlesBesidePacks(t *testing.T) {
 		{"", "", false}, {"/packs", "/bundles", false}, {"", "s3://bundles", false},
 		{"s3://packs", "", true}, {"s3://packs", "/bundles", true}, {"s3://packs", "s3://bundles", false},
 	} {
-		err := (&controlCmd{Packs: c.packs, Plane: plane.Flags{Exports: plane.ExportFlags{Bundles: c.bundles}}}).Validate()
+		err := (&controlCmd{
+			Packs: c.packs, Plane: plane.Flags{Exports: plane.ExportFlags{Bundles: c.bundles}}, databaseFlags: databaseFlags{Database: "postgres://localhost/muniment"},
+			clickhouseFlags: clickhouseFlags{ClickHouse: "clickhouse://localhost:9000/muniment"},
+		}).Validate()
 		if c.refused {
 			require.ErrorContains(t, err, "--bundles 's3://NAME?region=REGION&prefix=bundles/'", c)
 		} else {

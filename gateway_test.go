@@ -1,32 +1,26 @@
 package main
 
 import (
-	"log/slog"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
-	"muniment.example/deploy/process"
 	"muniment.example/gateway/certs"
 )
 
 // TestControlInClear lets API keys go to control without TLS on this machine alone.
 func TestControlInClear(t *testing.T) {
-	p := &process.Process{Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()}
 	for control, refused := range map[string]bool{
 		"127.0.0.1:8081": false, "[::1]:8081": false, "localhost:8081": false,
 		"control:8081": true, "10.0.0.1:8081": true, "127.0.0.1.example.com:8081": true, "": true,
 	} {
 		c := gatewayCmd{Control: []string{"127.0.0.1:1", control}, Nodes: []string{"https://control:8082"}}
-		_, err := c.openHops(p)
-		if refused {
+		if err := c.Validate(); refused {
 			require.ErrorContains(t, err, "--control-ca", control)
 		} else {
 			require.NoError(t, err, control)
 		}
 		c.ControlTLS = certs.ClientFlags{TLS: true}
-		_, err = c.openHops(p)
-		require.NoError(t, err, control)
+		require.NoError(t, c.Validate(), control)
 	}
 }
