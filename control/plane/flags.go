@@ -66,7 +66,7 @@ func (f ExportFlags) Validate() error {
 
 // SealFlags configure when tenants are sealed automatically.
 type SealFlags struct {
-	SealEvery time.Duration `default:"1h" least:"1s" zero:"" help:"How old an event may be before its tenant is sealed automatically; 0 is never. Not those of the sandbox's visitors."`
+	SealEvery time.Duration `default:"1h" least:"100ms" zero:"" help:"How old an event may be before its tenant is sealed automatically; 0 is never. Not those of the sandbox's visitors."`
 	SealAt    int           `default:"100000" least:"0" help:"How many unsealed events a tenant may have before it is sealed automatically; 0 is any number." placeholder:"N"`
 }
 

@@ -27,9 +27,9 @@ func (k APIKeys) List(ctx context.Context) iter.Seq2[APIKey, error] {
 	return list[APIKey](ctx, k.c, "/v1/api-keys", "keys", nil)
 }
 
-// Get returns a key.
-func (k APIKeys) Get(ctx context.Context, keyID string) (*APIKey, error) {
-	return record[APIKey](ctx, k.c, http.MethodGet, at("/v1/api-keys", keyID), "key", nil)
+// Get returns a key, and what it has made that works on when it ends.
+func (k APIKeys) Get(ctx context.Context, keyID string) (*APIKeyDetails, error) {
+	return get[APIKeyDetails](ctx, k.c, at("/v1/api-keys", keyID), nil)
 }
 
 // Rotate makes a key that takes over; the old one works on for a while.

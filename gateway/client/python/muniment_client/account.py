@@ -25,8 +25,9 @@ class ApiKeys:
         """Newest first."""
         return self._c.pages("/v1/api-keys", "keys", query)
 
-    def get(self, key_id: str) -> d.ApiKey:
-        return self._c.record("GET", at("/v1/api-keys/", key_id), "key")
+    def get(self, key_id: str) -> d.ApiKeyDetails:
+        """The key, and what it has made that works on when it ends."""
+        return self._c.data("GET", at("/v1/api-keys/", key_id))
 
     def rotate(self, key_id: str, how: d.ApiKeyRotation | None = None) -> d.RotatedApiKey:
         """Makes a key that takes over; the old one works on for a while."""

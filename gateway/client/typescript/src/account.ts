@@ -31,8 +31,9 @@ export class ApiKeys {
     return this.c.list('/v1/api-keys', 'keys', filter);
   }
 
-  get(keyId: string): Promise<ApiKey> {
-    return this.c.record({ method: 'GET', path: at`/v1/api-keys/${keyId}` }, 'key');
+  /** The key, and what it has made that works on when it ends. */
+  get(keyId: string): Promise<Data<'get-api-key'>> {
+    return this.c.data({ method: 'GET', path: at`/v1/api-keys/${keyId}` });
   }
 
   /** Makes a key that takes over; the old one works on for a while. */
