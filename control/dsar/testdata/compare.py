@@ -9,6 +9,7 @@ import datetime
 import decimal
 import io
 import json
+import re
 import sys
 import tempfile
 import zipfile
@@ -69,10 +70,12 @@ def of_parquet(kind, cell):
 
 
 def of_csv(kind, cell):
-    """An empty cell is an empty text or none; an apostrophe keeps a text from being a formula."""
+    """An empty cell is an empty text or none; an apostrophe keeps a text, or what follows a separator in it, from being a
+    formula, and what a terminal would obey is an escape."""
     if kind == "VARCHAR":
         assert not cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n")), f"{cell!r} is a formula"
-        return cell[1:] if cell.startswith("'") else cell
+        cell = re.sub(r"(^|[;\t\r\n])'", r"\1", cell)
+        return re.sub(r"\\u([0-9a-fA-F]{4})", lambda escape: chr(int(escape[1], 16)), cell)
     if cell == "":
         return None
     if typed(kind):
