@@ -20,7 +20,7 @@ type receiptsRequest struct {
 	CorrelationID   string `query:"correlationId" maxLength:"512" doc:"Only receipts with this tracing id, byte for byte." example:"play-0001"`
 	SpatialAnchorID string `query:"spatialAnchorId" maxLength:"512" doc:"Only receipts of deliveries at this anchor." example:"screen-0042"`
 	RightID         string `query:"rightId" maxLength:"64" doc:"Only receipts of deliveries under this right."`
-	ReceiptIDEnd    string `query:"receiptIdEnd" maxLength:"26" pattern:"^(.{6,26})?$" patternDescription:"6 to 26 letters and digits" doc:"Only receipts whose id ends with these characters, as somebody reads them from a paper: small letters count as large, I and L as 1, O as 0. Requires from and to, at most 7 days apart." example:"7Q2ZDK"`
+	ReceiptIDEnd    string `query:"receiptIdEnd" maxLength:"26" pattern:"^(.{6,26})?$" doc:"Only receipts whose id ends with these characters, as somebody reads them from a paper: small letters count as large, I and L as 1, O as 0. Requires from and to, at most 7 days apart." example:"7Q2ZDK"`
 	Format          string `query:"format" enum:"json,csv,ndjson,parquet" default:"json" doc:"json: a page in the envelope. csv, ndjson, parquet: a file of all receipts, without limit and cursor."`
 	BOM             string `query:"bom" enum:"true,false" doc:"Requires format csv: the file begins with a byte order mark, as spreadsheets need it to read UTF-8."`
 	route.Window
