@@ -227,9 +227,7 @@ func finish(ctx huma.Context, _ string, body any) (any, error) {
 func writeError(w http.ResponseWriter, r *http.Request, e *api.Error) {
 	if x, ok := exchangeOf(r.Context()); ok {
 		e.RequestID, x.refused = x.requestID, e
-		if s := x.backoff.Seconds(e.RetryAfterSeconds(), e.Reason, time.Now()); s > 0 {
-			w.Header().Set("Retry-After", strconv.Itoa(s))
-		}
+		x.backoff.Tell(w.Header(), e.RetryAfterSeconds(), e.Reason)
 	}
 	status, text, own := sandbox.RenderError(r.URL.Path, e)
 	if !own {

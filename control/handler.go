@@ -11,7 +11,6 @@ import (
 	"path"
 	"reflect"
 	"runtime/debug"
-	"strconv"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -231,7 +230,7 @@ func (w *responseWriter) WriteHeader(status int) {
 	if w.status == 0 {
 		w.status = status
 		if h := w.Header(); (status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable) && h.Get("Retry-After") == "" {
-			h.Set("Retry-After", strconv.Itoa(w.backoff.Seconds(1, "", time.Now())))
+			w.backoff.Tell(h, 1, "")
 		}
 		w.drain()
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -63,9 +62,7 @@ func (p *page) render(view string, data any) {
 // answers makes the response that of a problem.
 func (p *page) answers(e *problem) {
 	p.status = e.Status
-	if s := p.s.backoff.Seconds(e.wait, e.Reason, time.Now()); s > 0 {
-		p.w.Header().Set("Retry-After", strconv.Itoa(s))
-	}
+	p.s.backoff.Tell(p.w.Header(), e.wait, e.Reason)
 }
 
 // section is an entry of the navigation: Op is an operation that its page needs.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"html/template"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -51,9 +50,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	if err != nil {
 		e := api.From(err)
-		if s := s.backoff.Seconds(e.RetryAfterSeconds(), e.Reason, time.Now()); s > 0 {
-			h.Set("Retry-After", strconv.Itoa(s))
-		}
+		s.backoff.Tell(h, e.RetryAfterSeconds(), e.Reason)
 	}
 	h.Set("Content-Type", a.kind)
 	h.Set("Content-Security-Policy", "sandbox allow-downloads; "+paper.PagePolicy)

@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -114,8 +113,7 @@ func (c Client) request(ctx context.Context, method, path string, body any) (sta
 	if text, err = io.ReadAll(resp.Body); err != nil {
 		return 0, 0, nil, fmt.Errorf("%s %s: %w", method, path, err)
 	}
-	seconds, _ := strconv.ParseUint(resp.Header.Get("Retry-After"), 10, 16)
-	return resp.StatusCode, time.Duration(seconds) * time.Second, text, nil
+	return resp.StatusCode, api.AskedToWait(resp.Header), text, nil
 }
 
 // Download writes the bytes that a GET answers to a file.

@@ -3,6 +3,8 @@ package api
 import (
 	"errors"
 	"math/rand/v2"
+	"net/http"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -46,6 +48,19 @@ func (b *Backoff) Seconds(least int, reason Reason, now time.Time) int {
 		spread = max(spread, int(min(b.lasted(reason, now), mostSpread)/time.Second))
 	}
 	return least + rand.IntN(spread+1)
+}
+
+// Tell sets the header Retry-After of a refusal, as Seconds has it now.
+func (b *Backoff) Tell(h http.Header, least int, reason Reason) {
+	if s := b.Seconds(least, reason, time.Now()); s > 0 {
+		h.Set("Retry-After", strconv.Itoa(s))
+	}
+}
+
+// AskedToWait is the time that the header Retry-After of control's has, which is no date; 0 if there is none.
+func AskedToWait(h http.Header) time.Duration {
+	seconds, _ := strconv.ParseUint(h.Get("Retry-After"), 10, 16)
+	return time.Duration(seconds) * time.Second
 }
 
 // lasted notes a refusal, and returns how long the outage has lasted.

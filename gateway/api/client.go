@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -172,8 +171,7 @@ func (c *Client) send(ctx context.Context, base *url.URL, credential, method, pa
 	answer := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer))
 	if resp.StatusCode != http.StatusOK {
 		begun = resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get(HeaderNotBegun) == ""
-		seconds, _ := strconv.ParseUint(resp.Header.Get("Retry-After"), 10, 16) // control sends no dates
-		after := time.Duration(seconds) * time.Second
+		after := AskedToWait(resp.Header)
 		var body ErrorBody
 		if err := answer.Decode(&body); err != nil || body.Code == "" {
 			return begun, &Refused{Status: resp.StatusCode, Message: resp.Status, RetryAfter: after}
