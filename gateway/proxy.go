@@ -199,7 +199,7 @@ func (p *proxy) exchange(ctx *fasthttp.RequestCtx, at place, span *trace.Span) (
 		return false, errControlAway
 	}
 	p.trouble.Ends(p.cfg.Logger, reachControl)
-	p.sessions.learn(&ctx.Request.Header, saidOf(resp))
+	p.sessions.learn(&ctx.Request.Header, said(resp, api.HeaderSession))
 	if resp.StatusCode() == fasthttp.StatusTooManyRequests {
 		p.count(at, limitControl)
 	}
@@ -228,18 +228,20 @@ func (p *proxy) send(req *fasthttp.Request, resp *fasthttp.Response) (err error)
 	return err
 }
 
-// saysNotBegun says whether control has not begun the request that it answers. Names of headers come as they were sent,
-// and a proxy may have spelt them in another way.
+// saysNotBegun says whether control has not begun the request that it answers.
 func saysNotBegun(resp *fasthttp.Response) bool {
-	if resp.StatusCode() != fasthttp.StatusServiceUnavailable {
-		return false
-	}
+	return resp.StatusCode() == fasthttp.StatusServiceUnavailable && said(resp, api.HeaderNotBegun) != ""
+}
+
+// said is what control says to the gateway by a header, empty for nothing. Names of headers come as they were sent, and a proxy
+// may have spelt them in another way.
+func said(resp *fasthttp.Response, header string) string {
 	for k, v := range resp.Header.All() {
-		if len(v) > 0 && strings.EqualFold(view(k), api.HeaderNotBegun) {
-			return true
+		if len(v) > 0 && strings.EqualFold(view(k), header) {
+			return string(v)
 		}
 	}
-	return false
+	return ""
 }
 
 // retriable says whether a request whose connection has failed may be sent again: it surely was not sent, or it is a

@@ -3,7 +3,6 @@ package gateway
 import (
 	"bytes"
 	"crypto/sha256"
-	"strings"
 	"sync"
 
 	"github.com/valyala/fasthttp"
@@ -70,14 +69,4 @@ func sessionCookie(h *fasthttp.RequestHeader) (value []byte, found bool) {
 		}
 	}
 	return value, found
-}
-
-// saidOf is what control says about the session of a request that it answers; empty if it says nothing.
-func saidOf(resp *fasthttp.Response) string {
-	for k, v := range resp.Header.All() {
-		if strings.EqualFold(view(k), api.HeaderSession) {
-			return string(v)
-		}
-	}
-	return ""
 }
