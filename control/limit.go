@@ -61,8 +61,9 @@ var (
 // concurrent use.
 type limiter struct {
 	each     inFlight
-	together inFlight // zero: no limit
-	stops    int      // further ones of an owner that are stops
+	together inFlight   // zero: no limit
+	stops    int        // further ones of an owner that are stops
+	busy     *api.Error // of an owner who has all its own
 
 	mu    sync.Mutex
 	held  map[string]inFlight
@@ -84,10 +85,10 @@ func (n inFlight) plus(m inFlight) inFlight { return inFlight{n.all + m.all, n.h
 // admitLimited is the middleware that enforces the limits of a tenant, over all its keys. It notes the
 // tenant for the log of requests. Changes wait as the tenant's.
 func admitLimited(d *handler) func(huma.Context, func(huma.Context)) {
-	tenants := &limiter{each: inFlight{tenantLimit, tenantHeavyLimit}, stops: stopsLimit, held: map[string]inFlight{}}
-	links := &limiter{each: inFlight{linkLimit, linkLimit}, held: map[string]inFlight{}}
-	visitors := &limiter{each: inFlight{visitorLimit, visitorHeavyLimit}, together: inFlight{visitorsLimit, visitorsHeavyLimit}, held: map[string]inFlight{}}
-	unread := &limiter{each: inFlight{all: visitorUnreadLimit}, together: inFlight{all: visitorsUnreadLimit}, held: map[string]inFlight{}}
+	tenants := &limiter{each: inFlight{tenantLimit, tenantHeavyLimit}, stops: stopsLimit, busy: errLimit, held: map[string]inFlight{}}
+	links := &limiter{each: inFlight{linkLimit, linkLimit}, busy: errLinks, held: map[string]inFlight{}}
+	visitors := &limiter{each: inFlight{visitorLimit, visitorHeavyLimit}, busy: errLimit, together: inFlight{visitorsLimit, visitorsHeavyLimit}, held: map[string]inFlight{}}
+	unread := &limiter{each: inFlight{all: visitorUnreadLimit}, busy: errUnread, together: inFlight{all: visitorsUnreadLimit}, held: map[string]inFlight{}}
 	return func(ctx huma.Context, next func(huma.Context)) {
 		op := route.Of(ctx.Operation())
 		s, tenantID, owner, request := tenants, "", "", oneRequest(op.IsHeavy(ctx.Query))
@@ -126,9 +127,6 @@ func admitLimited(d *handler) func(huma.Context, func(huma.Context)) {
 			return
 		}
 		if err := s.take(tenantID, request, op.Stops); err != nil {
-			if s == links {
-				err = errLinks
-			}
 			d.refuse(ctx, err)
 			return
 		}
@@ -174,7 +172,7 @@ func (s *limiter) take(owner string, n inFlight, stops bool) error {
 	held, total := s.held[owner].plus(n), s.total.plus(n)
 	switch {
 	case owner != "" && held.all > most:
-		return errLimit
+		return s.busy
 	case owner != "" && held.heavy > s.each.heavy:
 		return errHeavyLimit
 	case s.together.all > 0 && (total.all > s.together.all || total.heavy > s.together.heavy):
