@@ -231,11 +231,12 @@ func (c *collection) events(ctx context.Context) error {
 	s := &c.job.Scope
 	q, few := c.query()
 	q.NoDeliveries, q.From, q.To = true, s.WindowStart.Time, s.WindowEnd.Time
+	whole := c.whole()
 	err := c.scan(ctx, q, c.asOf, few, c.alive, func(row *pipeline.Row) error {
 		if c.kept != nil && (row.SubjectKind != "right" || !c.kept[row.SubjectID]) {
 			return nil
 		}
-		if !c.whole() {
+		if !whole {
 			row.Private = nil
 		}
 		return c.take(eventOf(row))
@@ -259,12 +260,13 @@ func (c *collection) quarantined(ctx context.Context) error {
 	}
 	person := c.job.Scope.person()
 	list, err := c.cfg.Warehouse.QuarantinedOf(ctx, c.job.TenantID, person)
+	whole := c.whole()
 	for i := range list {
 		var row quarantinedRow
 		if err == nil {
 			row, err = quarantinedOf(&list[i], person)
 		}
-		if !c.whole() {
+		if !whole {
 			row.Event, row.Private = nil, nil // of what is unknown
 		}
 		if err == nil {
