@@ -72,16 +72,8 @@ func showMadeKey(p *page, _ []string, response json.RawMessage) error {
 	return showSecret(p, secret{Title: "The new key", Lead: "It is shown this once: copy it now. Only a hash of it is kept; the answer that has it is kept for a day, encrypted, for a request that is repeated.", Secret: made.APIKey, Env: "MUNIMENT_KEY", Back: Path + "/keys/" + made.Key.KeyID})
 }
 
-// outlasting is what a key has made and what works on when it ends.
-type outlasting struct {
-	MadeKeys                                          []struct{ KeyID, Label string }
-	MadeMembers                                       []struct{ MemberID, Role, State, InvitedBy string }
-	MadePayeeLinks                                    []struct{ PayeeLinkID, StatementID string }
-	MoreMadeKeys, MoreMadeMembers, MoreMadePayeeLinks bool
-}
-
-// lines says what works on when the key is revoked, and how to end it.
-func (o outlasting) lines() (lines []string) {
+// outlasting says what works on when a key is revoked, of what it has made, and how to end it.
+func outlasting(of *client.APIKeyDetails) (lines []string) {
 	say := func(what, how string, all []string, more bool) {
 		if len(all) == 0 {
 			return
@@ -92,18 +84,18 @@ func (o outlasting) lines() (lines []string) {
 		lines = append(lines, what+" it has made, or what it made has, that work on: "+strings.Join(all, ", ")+". "+how)
 	}
 	var keys, people, links []string
-	for _, k := range o.MadeKeys {
+	for _, k := range of.MadeKeys {
 		keys = append(keys, k.Label+" ("+k.KeyID+")")
 	}
-	for _, m := range o.MadeMembers {
+	for _, m := range of.MadeMembers {
 		people = append(people, m.Role+" "+m.MemberID+", "+words(m.State))
 	}
-	for _, l := range o.MadePayeeLinks {
+	for _, l := range of.MadePayeeLinks {
 		links = append(links, l.PayeeLinkID+" of "+l.StatementID)
 	}
-	say("Keys", "Revoke those that are not yours.", keys, o.MoreMadeKeys)
-	say("Members", "Remove those whom you don't know. Those whom it has invited itself and who have not signed in are removed with it.", people, o.MoreMadeMembers)
-	say("Payees' links", "Revoke those that are not yours, on the pages of their statements.", links, o.MoreMadePayeeLinks)
+	say("Keys", "Revoke those that are not yours.", keys, of.MoreMadeKeys)
+	say("Members", "Remove those whom you don't know. Those whom it has invited itself and who have not signed in are removed with it.", people, of.MoreMadeMembers)
+	say("Payees' links", "Revoke those that are not yours, on the pages of their statements.", links, of.MoreMadePayeeLinks)
 	return lines
 }
 
@@ -111,15 +103,12 @@ func (o outlasting) lines() (lines []string) {
 func aboutKey(ends bool, lines ...string) func(*page, []string) (consequences, error) {
 	return func(p *page, params []string) (consequences, error) {
 		c := consequences{Back: Path + "/keys/" + url.PathEscape(params[0]), Lines: slices.Clone(lines)}
-		var data struct {
-			Key client.APIKey
-			outlasting
-		}
+		var data client.APIKeyDetails
 		if err := p.get(&data, "get-api-key", nil, params[0]); err != nil {
 			return c, err
 		}
 		if ends {
-			c.Lines = append(c.Lines, data.lines()...)
+			c.Lines = append(c.Lines, outlasting(&data)...)
 		}
 		c.Lead = data.Key.Label + " (" + data.Key.Prefix + ")"
 		if !data.Key.RevokedAt.IsZero() {
