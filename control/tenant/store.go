@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"muniment.example/control/store"
@@ -249,8 +248,7 @@ func madeBy(ctx context.Context, q store.Querier, maker *Key, now time.Time) (ma
 // madeOf lists what makers made, newest first, at most mostMade, and says whether there is more. query ends where a set of makers follows.
 func madeOf[T any](ctx context.Context, q store.Querier, makers []string, what string, scan func(store.Row) (T, error), id func(T) string, query string, args ...any) (made []T, more bool, err error) {
 	for some := range slices.Chunk(makers, mostMakers) {
-		set, with := setOf(some, args)
-		part, err := store.List(ctx, q, what, scan, query+` IN (`+set+`) ORDER BY 1 DESC LIMIT `+strconv.Itoa(mostMade+1), with...)
+		part, err := store.List(ctx, q, what, scan, query+` IN (`+store.Marks(len(args), len(some))+`) ORDER BY 1 DESC LIMIT `+strconv.Itoa(mostMade+1), behind(args, some)...)
 		if err != nil {
 			return nil, false, err
 		}
@@ -272,9 +270,9 @@ func makersFrom(ctx context.Context, q store.Querier, maker *Key) ([]string, err
 	for asked := 0; asked < len(all); {
 		some := all[asked:min(len(all), asked+mostMakers)]
 		asked += len(some)
-		set, with := setOf(some, []any{maker.TenantID})
+		set := store.Marks(1, len(some))
 		next, err := store.List(ctx, q, "what "+maker.KeyID+" made", store.Text, `SELECT key_id FROM api_keys WHERE tenant_id = $1 AND created_by IN (`+set+`)
-			UNION ALL SELECT member_id FROM members WHERE tenant_id = $1 AND invited_by IN (`+set+`)`, with...)
+			UNION ALL SELECT member_id FROM members WHERE tenant_id = $1 AND invited_by IN (`+set+`)`, behind([]any{maker.TenantID}, some)...)
 		if err != nil {
 			return nil, err
 		}
@@ -287,15 +285,13 @@ func makersFrom(ctx context.Context, q store.Querier, maker *Key) ([]string, err
 	return all, nil
 }
 
-// setOf is the marks of texts behind other arguments, and all arguments.
-func setOf(some []string, args []any) (marks string, all []any) {
-	all = slices.Clone(args)
-	list := make([]string, len(some))
-	for i, text := range some {
+// behind is arguments, and texts behind them.
+func behind(args []any, texts []string) []any {
+	all := slices.Clone(args)
+	for _, text := range texts {
 		all = append(all, text)
-		list[i] = "$" + strconv.Itoa(len(all))
 	}
-	return strings.Join(list, ", "), all
+	return all
 }
 
 // exported is a tenant in an export.
