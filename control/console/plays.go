@@ -165,12 +165,8 @@ func showPlays(p *page) error {
 	return nil
 }
 
-const (
-	// receiptIDLen is how long a receipt's id is behind its prefix, and endLen the least of its end that is searched for.
-	receiptIDLen, endLen = 26, 6
-	// endSpan is how long a time is looked through for the end of an id.
-	endSpan = 7 * 24 * time.Hour
-)
+// receiptIDLen is how long a receipt's id is behind its prefix, and endLen the least of its end that is searched for.
+const receiptIDLen, endLen = 26, 6
 
 // readReceipt reads the id of a receipt, or its end, as people write them: without the prefix, and as the operation takes it.
 func readReceipt(written string) (end string, err error) {
@@ -193,12 +189,12 @@ func (s *search) within(p *page, query url.Values) error {
 	switch {
 	case to.IsZero() && from.IsZero():
 		*to = p.s.cfg.Now().Truncate(time.Minute).Add(time.Minute)
-		*from = to.Add(-endSpan)
+		*from = to.Add(-api.IDEndSpan)
 	case to.IsZero():
-		*to = from.Add(endSpan)
+		*to = from.Add(api.IDEndSpan)
 	case from.IsZero():
-		*from = to.Add(-endSpan)
-	case to.Sub(*from) > endSpan+time.Hour: // in a week clocks may be set back
+		*from = to.Add(-api.IDEndSpan)
+	case to.Sub(*from) > api.MostIDEndSpan:
 		return invalid("to", "must be at most 7 days after the beginning: by the end of an id all plays of that time are looked through")
 	}
 	query.Set("from", stamp(*from))

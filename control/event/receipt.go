@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
-	"time"
 
 	"muniment.example/control/route"
 	"muniment.example/control/store"
@@ -64,7 +63,7 @@ func (s *Service) listReceipts(ctx context.Context, in *receiptsRequest) (receip
 		if q.EventIDEnd, ok = api.IDEnd(in.ReceiptIDEnd); !ok { // that of the event's id, too
 			return receiptList{}, nil, api.InvalidField("receiptIdEnd", "must be the last letters and digits of a receipt's id, such as 7Q2ZDK")
 		}
-		if from.IsZero() || to.IsZero() || to.Sub(from.Time) > endSpan+time.Hour { // in a week clocks may be set back
+		if from.IsZero() || to.IsZero() || to.Sub(from.Time) > api.MostIDEndSpan {
 			return receiptList{}, nil, api.InvalidField("receiptIdEnd", "requires from and to, at most 7 days apart: all receipts of that time are looked through")
 		}
 	}
@@ -78,9 +77,6 @@ func (s *Service) listReceipts(ctx context.Context, in *receiptsRequest) (receip
 	page, err := s.receiptPage(ctx, in, q, asOf)
 	return page, nil, err
 }
-
-// endSpan is the most time in which receipts are searched by the end of their ids.
-const endSpan = 7 * 24 * time.Hour
 
 func (s *Service) receiptPage(ctx context.Context, in *receiptsRequest, q pipeline.EventQuery, asOf *sealer.Position) (receiptList, error) {
 	page := receiptList{Receipts: []foundReceipt{}}

@@ -100,6 +100,13 @@ func IsID[T string | []byte](p Prefix, s T) bool {
 	return id.UnmarshalText(text) == nil && id.MarshalTextTo(canonical[:]) == nil && string(canonical[:]) == string(text)
 }
 
+// MostIDEndSpan is the most time in which records are searched by the end of their ids, as all of that time are looked through:
+// a week, in which clocks may be set back.
+const MostIDEndSpan = IDEndSpan + time.Hour
+
+// IDEndSpan is that time as people have it.
+const IDEndSpan = 7 * 24 * time.Hour
+
 // IDEnd is the end of an id as a person reads it from a paper: small letters count as large, I and L as 1, O as 0. ok is false
 // if no id ends so.
 func IDEnd(text string) (end string, ok bool) {
