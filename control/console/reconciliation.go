@@ -87,17 +87,21 @@ func (r *reconciliation) read(p *page, query url.Values) (err error) {
 		return nil
 	}
 	r.Called = p.zone().called(r.From, r.To)
-	names, err := readPayees(p)
-	if err != nil {
-		return err
-	}
-	rights, err := p.readWorks()
+	names, rights, err := p.readNames()
 	if err != nil {
 		return err
 	}
 	r.tables(p, names, rights)
 	r.judge(p, names)
 	return nil
+}
+
+// readNames reads what payees and rights are called.
+func (p *page) readNames() (names payees, rights works, err error) {
+	if names, err = readPayees(p); err == nil {
+		rights, err = p.readWorks()
+	}
+	return names, rights, err
 }
 
 // reconciled is what a statement of the comparison is called.
@@ -192,11 +196,7 @@ func sendReconciliation(p *page) error {
 	if err := p.get(&r.Reconciliation, "reconcile-settlement", query); err != nil {
 		return err
 	}
-	names, err := readPayees(p)
-	if err != nil {
-		return err
-	}
-	rights, err := p.readWorks()
+	names, rights, err := p.readNames()
 	if err != nil {
 		return err
 	}

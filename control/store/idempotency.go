@@ -42,9 +42,7 @@ const (
 	attemptDone    = "DONE"
 )
 
-var (
-	errAnswerLost = api.Conflict("the first request with this Idempotency-Key took effect, but its answer was lost: read what it changed")
-)
+var errAnswerLost = api.Conflict("the first request with this Idempotency-Key took effect, but its answer was lost: read what it changed")
 
 // errTooManyKeys refuses a key until others end.
 func errTooManyKeys(of string, retryAfter time.Duration) error {
