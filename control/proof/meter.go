@@ -73,6 +73,8 @@ type split struct {
 	cut      []time.Time // the hours that are counted by rows
 	// sealed is what the packs have of the cut hours, by completion; only of sums that are checked.
 	sealed sums.Table
+	// enough is how many lines of the first buckets are asked for; 0: all.
+	enough int
 }
 
 // span is the part of the query's window that a bucket takes: low ≤ renderedAt < high.
@@ -208,6 +210,35 @@ func (p *split) run(r dayRun) {
 	p.runs = append(p.runs, r)
 }
 
+// page says that the first lines are enough, and has the days of each bucket read before those of the next.
+func (p *split) page(lines int) {
+	p.enough = lines
+	var runs []dayRun
+	for _, r := range p.runs {
+		for r.from < r.to {
+			next := r.to
+			if !r.whole {
+				next = r.from + 1
+			} else if i := slices.IndexFunc(p.spans, func(s span) bool { return s.low > r.from*sums.DayMs }); i >= 0 {
+				next = min(next, sums.StartOf(p.spans[i].low, sums.DayMs)/sums.DayMs)
+			}
+			runs = append(runs, dayRun{r.from, next, r.whole})
+			r.from = next
+		}
+	}
+	slices.SortFunc(runs, func(a, b dayRun) int { return cmp.Compare(a.from, b.from) })
+	p.runs = runs
+}
+
+// full reports whether a table that has all before a day, in days since 1970, has the lines that are asked for.
+func (p *split) full(t *sums.Table, day int64) bool {
+	if p.enough == 0 {
+		return false
+	}
+	i := slices.IndexFunc(p.spans, func(s span) bool { return s.high > day*sums.DayMs })
+	return i >= 0 && t.Before(p.spans[i].bucket) >= p.enough
+}
+
 // bucket returns the index of the bucket that holds an hour or day as a whole.
 func (p *split) bucket(start, length int64) (bucket int64, ok bool) {
 	i, _ := slices.BinarySearchFunc(p.spans, start, func(s span, start int64) int {
@@ -248,6 +279,9 @@ func (s *Sums) addSealed(ctx context.Context, db store.Querier, q *pipeline.Mete
 		return err
 	}
 	for _, r := range p.runs {
+		if p.full(t, r.from) {
+			break
+		}
 		query, length := fmt.Sprintf(`SELECT day, hours FROM proof_sums WHERE tenant_id = $1 AND day >= $2 AND day < $3 AND sequence <= %d`, p.sequence), sums.HourMs
 		if r.whole {
 			query, length = byDay, sums.DayMs
@@ -397,21 +431,18 @@ func (s *Sums) metering(ctx context.Context, q pipeline.MeterQuery) ([]pipeline.
 		return s.rows.Metering(ctx, q)
 	}
 	var t sums.Table
-	if err := s.sealed(ctx, &q, p, &t); err != nil {
-		return nil, err
+	rest := p.rest(q)
+	if s.checked {
+		if err = s.sealed(ctx, &q, p, &t); err == nil {
+			rest, err = s.compared(ctx, &q, p, &t)
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
 	buckets := map[int64]int64{}
 	for i, start := range q.Buckets {
 		buckets[start.UnixMilli()] = int64(i)
-	}
-	var rest []pipeline.MeterQuery
-	if s.checked {
-		rest, err = s.compared(ctx, &q, p, &t)
-	} else {
-		rest = p.rest(q)
-	}
-	if err != nil {
-		return nil, err
 	}
 	for _, rest := range rest {
 		rows, err := s.rows.Metering(ctx, rest)
@@ -420,6 +451,14 @@ func (s *Sums) metering(ctx context.Context, q pipeline.MeterQuery) ([]pipeline.
 		}
 		for i := range rows {
 			t.Add(buckets[rows[i].Bucket.UnixMilli()], t.Number(kindOf(&rows[i])), sumOf(&rows[i]))
+		}
+	}
+	if !s.checked { // behind the rows, any of which may be of the page's buckets
+		if q.Limit > 0 {
+			p.page(q.Skip + q.Limit)
+		}
+		if err := s.sealed(ctx, &q, p, &t); err != nil {
+			return nil, err
 		}
 	}
 	lines := t.Slice(q.Skip, q.Limit)

@@ -167,6 +167,35 @@ func (l *ledger) compare(rt *rapid.T, asOf *sealer.Position) {
 	}
 }
 
+// A page of the first buckets costs what these have, however many come behind them: sums of later days are not
+// read, so that they may even be unreadable. Pages that reach them find that.
+func TestAPageReadsNoLaterDays(t *testing.T) {
+	h := build(t)
+	h.Deliver(delivery{Rendered: 72 * time.Hour}, delivery{Rendered: 71 * time.Hour}, delivery{Rendered: 48 * time.Hour}, delivery{})
+	h.seal()
+	today := sums.StartOf(h.Now().UnixMilli(), sums.DayMs)
+	require.NoError(t, h.DB.Change(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.ExecContext(t.Context(), `UPDATE proof_sums SET hours = $1, whole = $1 WHERE day = $2`, []byte("unreadable"), today/sums.DayMs)
+		return err
+	}))
+	s := newSums(h.DB, h.Warehouse, h.service.codec)
+	for length, skipped := range map[time.Duration]int{time.Hour: 1, 24 * time.Hour: 0} {
+		q := pipeline.MeterQuery{TenantID: h.Tenant, To: h.Now().Add(time.Hour)}
+		for start := h.Now().Truncate(24 * time.Hour).Add(-96 * time.Hour); start.Before(q.To); start = start.Add(length) {
+			q.Buckets = append(q.Buckets, start)
+		}
+		want, err := h.Warehouse.Metering(t.Context(), q)
+		require.NoError(t, err)
+		q.Skip, q.Limit = skipped, 2
+		got, err := s.Metering(t.Context(), q)
+		require.NoError(t, err)
+		require.Equal(t, want[skipped:][:2], got)
+		q.Limit = len(want) - skipped
+		_, err = s.Metering(t.Context(), q)
+		require.ErrorIs(t, err, sums.ErrBlock)
+	}
+}
+
 // head is the tenant's, in a form that restore takes.
 func (l *ledger) head() string {
 	h, err := readHead(l.T.Context(), l.DB.Read(), l.Tenant)

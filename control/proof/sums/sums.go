@@ -88,10 +88,15 @@ type Table struct {
 	names   []string
 	numbers map[kind]uint32
 	kinds   []kind
-	places  map[cell]int // in cells and sums
+	starts  map[int64]places
+	last    int64  // the start that was added to last,
+	at      places // and its places
 	cells   []cell
 	sums    []Sum
 }
+
+// places are those, in cells and sums, of the lines of one start, by kind.
+type places = map[uint32]int
 
 // kind is a Kind whose texts are numbers: comparing it reads no text.
 type kind [6]uint32
@@ -115,7 +120,7 @@ func (t *Table) text(s string) uint32 {
 	n, known := t.texts[s]
 	if !known {
 		if t.texts == nil {
-			t.texts, t.numbers, t.places = map[string]uint32{}, map[kind]uint32{}, map[cell]int{}
+			t.texts, t.numbers, t.starts = map[string]uint32{}, map[kind]uint32{}, map[int64]places{}
 		}
 		s = strings.Clone(s) // it may alias the text of an event or of a block
 		n = uint32(len(t.names))
@@ -180,11 +185,16 @@ func (t *Table) AddBlock(b *Block) {
 // Add adds deliveries of the kind with a number. start need not be that of an hour or day: it only
 // separates lines.
 func (t *Table) Add(start int64, kind uint32, sum *Sum) {
-	at := cell{start, kind}
-	i, known := t.places[at]
+	if t.at == nil || t.last != start {
+		if t.last, t.at = start, t.starts[start]; t.at == nil {
+			t.at = places{}
+			t.starts[start] = t.at
+		}
+	}
+	i, known := t.at[kind]
 	if !known {
 		i = len(t.cells)
-		t.places[at], t.cells, t.sums = i, append(t.cells, at), append(t.sums, Sum{})
+		t.at[kind], t.cells, t.sums = i, append(t.cells, cell{start, kind}), append(t.sums, Sum{})
 	}
 	t.sums[i].Add(sum)
 }
@@ -199,6 +209,16 @@ func (t *Table) Count(d *sealer.RecordedDelivery, duplicate bool) {
 		one.QuantityMs, one.Impressions = 0, 0
 	}
 	t.Add(StartOf(at, HourMs), t.Number(k), &one)
+}
+
+// Before returns how many lines start before a moment.
+func (t *Table) Before(start int64) (lines int) {
+	for _, at := range t.cells {
+		if at.start < start {
+			lines++
+		}
+	}
+	return lines
 }
 
 // Lines returns the lines, rising by start and kind.
@@ -222,7 +242,10 @@ func (t *Table) Slice(skip, limit int) []Line {
 	}
 	slices.SortFunc(order, func(a, b int) int {
 		one, other := t.cells[a], t.cells[b]
-		return cmp.Or(cmp.Compare(one.start, other.start), cmp.Compare(ranks[one.kind], ranks[other.kind]))
+		if one.start != other.start {
+			return cmp.Compare(one.start, other.start)
+		}
+		return cmp.Compare(ranks[one.kind], ranks[other.kind])
 	})
 	order = order[min(skip, len(order)):]
 	if limit > 0 {
