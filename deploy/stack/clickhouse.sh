@@ -103,8 +103,7 @@ up() {
 		echo "clickhouse: already up, process $(cat "$home/pid")" >&2
 		return
 	fi
-	if [ -e "$home/wanted" ]; then
-		await
+	if [ -e "$home/wanted" ] && await; then # else the machine ended without a word to it
 		return
 	fi
 	if answers; then
