@@ -165,7 +165,7 @@ func newFixtureOn(t *testing.T, dir string, nodes node.Config, now ...func() tim
 	require.NoError(t, err)
 	exports, err := dsar.New(dsar.Config{
 		DB: h.db, Warehouse: new(conform.MemoryWarehouse), Log: new(conform.MemoryLog), Keys: h.keys, Tables: control.Tables, Bundles: bundles, // no job runs
-		Failed: func(code string, err error) error { return &control.JobFailure{Code: code, Err: err} },
+		Scopes: people.ScopesInForce, Failed: func(code string, err error) error { return &control.JobFailure{Code: code, Err: err} },
 	})
 	require.NoError(t, err)
 	erasures, err := erasure.New(t.Context(), erasure.Config{

@@ -37,6 +37,7 @@ const linkLife = 15 * time.Minute
 type downloads struct {
 	db      *store.DB
 	bundles objects.Place
+	scopes  Scopes
 	logger  *slog.Logger
 
 	mu    sync.Mutex
@@ -71,7 +72,7 @@ func (s *downloads) beginningOf(l link) *beginning {
 func (s *downloads) routes(a route.API) {
 	route.Add(a, route.Operation{ID: "get-dsar-bundle", Method: http.MethodGet, Path: "/v1/compliance/dsar/{jobId}/bundle", Tag: "Compliance", Access: route.Scope(api.AuditRead),
 		Summary: "Get a link to the bundle of a DSAR job", Errors: []int{http.StatusConflict},
-		Description: "The link works without an API key for 15 minutes, or until a download by any link to the bundle was sent to its end. Requests for a part of it, by HEAD or with a Range, use up no link. The response is 409 unless the job is READY and its bundle still exists. " +
+		Description: "The link works without an API key for 15 minutes, or until a download by any link to the bundle was sent to its end, and only while the key or member that made it may read the bundle. Requests for a part of it, by HEAD or with a Range, use up no link. The response is 409 unless the job is READY and its bundle still exists. " +
 			"The bundle is a zip file for muniment verify: a file for each section, a README that says what they are, and a signed manifest."}, s.getBundle)
 	route.AddFile(a, route.Operation{ID: "download-bundle", Method: http.MethodGet, Path: api.PathDownloads + "{token}", Tag: "Compliance",
 		Access:  route.Own{Let: s.let, Tenant: func(ctx context.Context) string { return linked(ctx).TenantID }, Security: []map[string][]string{}},
@@ -112,7 +113,7 @@ func (s *downloads) getBundle(ctx context.Context, in *bundleInput) (l BundleLin
 	if j.Bundle.ExpiresAt.Before(l.ExpiresAt.Time) {
 		l.ExpiresAt = j.Bundle.ExpiresAt
 	}
-	t := token{job: strings.TrimPrefix(j.ID, string(prefix)), key: strings.TrimPrefix(caller.ID, string(api.PrefixKey)), until: l.ExpiresAt}
+	t := token{job: strings.TrimPrefix(j.ID, string(prefix)), maker: caller.ID, until: l.ExpiresAt}
 	l.BundleURL = in.Base() + api.PathDownloads + t.sign(*j.Bundle.Secret)
 	l.Job.Delivery.BundleURL = &l.BundleURL
 	return l, nil
@@ -121,14 +122,14 @@ func (s *downloads) getBundle(ctx context.Context, in *bundleInput) (l BundleLin
 // newSecret returns a secret for the links to a bundle.
 func newSecret() *string { return new(rand.Text() + rand.Text()) }
 
-// token is the content of a link: job and key without their prefixes, and its expiry.
+// token is the content of a link: the job without its prefix, the key or member that made the link, and its expiry.
 type token struct {
-	job, key string
-	until    store.Instant
+	job, maker string
+	until      store.Instant
 }
 
 func (t *token) sign(secret string) string {
-	text := t.job + "." + t.key + "." + strconv.FormatInt(t.until.UnixMilli(), 36)
+	text := t.job + "." + t.maker + "." + strconv.FormatInt(t.until.UnixMilli(), 36)
 	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write([]byte("muniment: download of a bundle\x00" + text))
 	return text + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
@@ -148,9 +149,9 @@ func readToken(text string) (t token, ok bool) {
 // link is a valid link, in the context of its request.
 type link struct {
 	*Job
-	keyID string
-	token string // its text
-	until store.Instant
+	makerID string // a key or a member
+	token   string // its text
+	until   store.Instant
 }
 
 type linkKey struct{}
@@ -175,7 +176,12 @@ func (s *downloads) let(c huma.Context) (context.Context, error) {
 	if j == nil || j.Bundle.StoreKey == nil || j.Bundle.Secret == nil || !hmac.Equal([]byte(t.sign(*j.Bundle.Secret)), []byte(text)) || !now.Before(t.until.Time) || !now.Before(j.Bundle.ExpiresAt.Time) {
 		return nil, errNoLink
 	}
-	return context.WithValue(ctx, linkKey{}, link{j, string(api.PrefixKey) + t.key, text, t.until}), nil
+	if scopes, err := s.scopes(ctx, s.db.Read(), t.maker, now); err != nil {
+		return nil, err
+	} else if !scopes.Allows(api.AuditRead) || j.readableBy(scopes) != nil {
+		return nil, errNoLink // whoever made it may no longer read the bundle
+	}
+	return context.WithValue(ctx, linkKey{}, link{j, t.maker, text, t.until}), nil
 }
 
 type downloadInput struct {
@@ -291,7 +297,7 @@ func (s *downloads) opened(ctx context.Context, l link) error {
 		return err
 	}
 	err := s.db.Change(ctx, func(tx *store.Tx) error {
-		_, err := move(ctx, tx, l.TenantID, l.ID, Open, store.ByKey(l.keyID), "", func(next *Job) error {
+		_, err := move(ctx, tx, l.TenantID, l.ID, Open, store.ByKey(l.makerID), "", func(next *Job) error {
 			if next.Bundle.Secret == nil || *next.Bundle.Secret != *l.Bundle.Secret {
 				return errNoLink
 			}
@@ -322,11 +328,11 @@ func (s *downloads) ended(ctx context.Context, l link) {
 // downloaded records that a bundle was sent to its last byte, which ends all links to it.
 func (s *downloads) downloaded(ctx context.Context, l link) error {
 	return s.db.Change(ctx, func(tx *store.Tx) error {
-		_, err := move(ctx, tx, l.TenantID, l.ID, Download, store.ByKey(l.keyID), "", func(next *Job) error {
+		_, err := move(ctx, tx, l.TenantID, l.ID, Download, store.ByKey(l.makerID), "", func(next *Job) error {
 			if secret := next.Bundle.Secret; secret != nil && *secret == *l.Bundle.Secret { // neither void nor of a newer link
 				next.Bundle.Secret = newSecret()
 			}
-			next.Bundle.DownloadedAt, next.Bundle.DownloadedBy = next.UpdatedAt, &l.keyID
+			next.Bundle.DownloadedAt, next.Bundle.DownloadedBy = next.UpdatedAt, &l.makerID
 			return nil
 		})
 		return err

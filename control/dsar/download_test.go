@@ -32,7 +32,7 @@ func (h *fixture) serveTo(held api.Scopes) http.Handler {
 	config.CreateHooks = nil
 	a := humago.New(mux, config)
 	a.UseMiddleware(func(c huma.Context, next func(huma.Context)) {
-		ctx := auth.WithPrincipal(c.Context(), auth.Principal{Key: &api.Key{ID: "key_a", TenantID: tenantID, Scopes: held}, Unconfirmed: h.unconfirmed})
+		ctx := auth.WithPrincipal(c.Context(), auth.Principal{Key: &api.Key{ID: h.caller, TenantID: tenantID, Scopes: held}, Unconfirmed: h.unconfirmed})
 		if own, ok := route.Of(c.Operation()).Access.(route.Own); ok {
 			var err error
 			if ctx, err = own.Let(c); err != nil {
@@ -167,6 +167,30 @@ func TestDownloads(t *testing.T) {
 	path = newLink(t, server, v)
 	require.NoError(t, h.Void(t.Context(), tenantID, func(string) bool { return true }, nil))
 	require.Equal(t, 404, get("GET", path).Code)
+}
+
+// TestLinksEndWithTheirMaker: a link works as long as the key or the member that made it may read the bundle, and what
+// is downloaded by it was downloaded by that maker.
+func TestLinksEndWithTheirMaker(t *testing.T) {
+	h := newFixture(t, nil)
+	v := h.export(full())
+	server := h.serve()
+	get := func(path string) int {
+		answer := httptest.NewRecorder()
+		server.ServeHTTP(answer, httptest.NewRequest("GET", path, nil))
+		return answer.Code
+	}
+	for _, maker := range []string{"key_01ARZ3NDEKTSV4RRFFQ69G5FAV", "mbr_01ARZ3NDEKTSV4RRFFQ69G5FAV"} {
+		h.caller, h.scopes = maker, api.Scopes(api.Wildcard)
+		path := newLink(t, server, v)
+		for _, less := range []api.Scopes{0, api.Scopes(api.SettlementRead), api.Scopes(api.AuditRead)} { // revoked or removed; another role; not all that is in it
+			h.scopes = less
+			require.Equal(t, 404, get(path), "%s with %v", maker, less.Names())
+		}
+		h.scopes = api.Scopes(api.Wildcard)
+		require.Equal(t, 200, get(path))
+		require.Contains(t, h.events(v), "dsar.downloaded by "+maker)
+	}
 }
 
 // TestDownloadIsRecorded: a link is used up by its download although the database takes no changes

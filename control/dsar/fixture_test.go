@@ -24,6 +24,7 @@ import (
 	"muniment.example/control/ingest"
 	"muniment.example/control/objects"
 	"muniment.example/control/roomtest"
+	"muniment.example/control/store"
 	"muniment.example/gate"
 	"muniment.example/gateway/api"
 	"muniment.example/pipeline"
@@ -45,6 +46,10 @@ type fixture struct {
 	clock     *clock
 	// unconfirmed says that callers have not signed in a moment ago.
 	unconfirmed bool
+	// scopes are those of whoever made a link, when it is used.
+	scopes api.Scopes
+	// caller makes the requests.
+	caller string
 }
 
 // clock goes on by itself, and may be moved.
@@ -68,7 +73,7 @@ func (c *clock) advance(d time.Duration) {
 // newFixture makes a fixture; change alters how its service is made.
 func newFixture(t testing.TB, change func(*Config)) *fixture {
 	t.Helper()
-	h := &fixture{t: t, dir: t.TempDir(), clock: &clock{}, keys: newKeyring(t)}
+	h := &fixture{t: t, dir: t.TempDir(), clock: &clock{}, keys: newKeyring(t), scopes: api.Scopes(api.Wildcard), caller: "key_a"}
 	var err error
 	h.log, err = segment.Open(segment.Config{Dir: filepath.Join(h.dir, "log")})
 	require.NoError(t, err)
@@ -91,6 +96,10 @@ func newFixture(t testing.TB, change func(*Config)) *fixture {
 	})
 	cfg := Config{
 		DB: db, Warehouse: h.warehouse, Log: h.log, Keys: h.keys, Tables: append(Tables, ingest.Tables...), Bundles: bundles, Logger: slog.New(slog.DiscardHandler),
+		Scopes: func(_ context.Context, _ store.Querier, actorID string, _ time.Time) (api.Scopes, error) {
+			require.Equal(t, h.caller, actorID)
+			return h.scopes, nil
+		},
 		Failed: func(code string, err error) error { return fmt.Errorf("%s: %w", code, err) },
 	}
 	if change != nil {

@@ -190,7 +190,7 @@ type Delivery struct {
 	BundleURL       *string       `json:"bundleUrl" doc:"The operation that gives a link to download the bundle; in its own response, that link. Null once the bundle is deleted, and in events."`
 	ExpiresAt       store.Instant `json:"expiresAt" doc:"When the bundle is deleted."`
 	DownloadedAt    store.Instant `json:"downloadedAt" nullable:"true" doc:"When it was last downloaded completely."`
-	DownloadedBy    *string       `json:"downloadedBy" doc:"The API key that requested the link."`
+	DownloadedBy    *string       `json:"downloadedBy" doc:"The API key or member that requested the link."`
 }
 
 // Failure is why a job failed.

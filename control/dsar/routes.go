@@ -30,7 +30,7 @@ func (s *Service) Routes(a route.API) {
 		Summary: "Cancel a DSAR job that no worker has begun", Description: "The job becomes FAILED with the code `MANUAL_CANCEL`. The response is 409 if it is no longer REQUESTED."}, s.postCancel)
 	route.Add(a, route.Operation{ID: "run-dsar-job", Method: http.MethodPost, Path: "/v1/compliance/dsar/{jobId}/run", Tag: "Compliance", Access: read,
 		Summary: "Run a DSAR job", Description: "Queues the job. It stays REQUESTED, and may be cancelled, until a worker begins it. The response is 409 if it is no longer REQUESTED."}, s.postRun)
-	(&downloads{db: s.db, bundles: s.cfg.Bundles, logger: s.cfg.Logger}).routes(a)
+	(&downloads{db: s.db, bundles: s.cfg.Bundles, scopes: s.cfg.Scopes, logger: s.cfg.Logger}).routes(a)
 }
 
 // The responses about DSAR jobs.

@@ -30,7 +30,10 @@ type Nodes interface {
 	Spooled(ctx context.Context) (live, silent map[string]int64, err error)
 }
 
-// Config of the service. DB, Warehouse, Log, Keys, Tables, Bundles and Failed are required.
+// Scopes returns the scopes of a member, or of a key or its successor in rotations, at a time; 0 if none is in force.
+type Scopes func(ctx context.Context, q store.Querier, actorID string, at time.Time) (api.Scopes, error)
+
+// Config of the service. DB, Warehouse, Log, Keys, Tables, Bundles, Scopes and Failed are required.
 type Config struct {
 	DB        *store.DB
 	Warehouse pipeline.Warehouse
@@ -40,6 +43,8 @@ type Config struct {
 	// Tables are the tables of all services, where an export of a person looks for texts that name
 	// the person.
 	Tables store.Tables
+	// Scopes are those of who has made a link.
+	Scopes Scopes
 	// Nodes counts the records that are not in the log yet; nil: no node has a spool.
 	Nodes Nodes
 	// Bundles keeps the bundles. All processes share it.
@@ -72,8 +77,8 @@ type Service struct {
 // New returns the service. It starts nothing.
 func New(cfg Config) (*Service, error) {
 	switch {
-	case cfg.DB == nil || cfg.Warehouse == nil || cfg.Log == nil || cfg.Keys == nil || cfg.Tables == nil || cfg.Bundles == nil || cfg.Failed == nil:
-		return nil, errors.New("cannot open the DSAR jobs: DB, Warehouse, Log, Keys, Tables, Bundles or Failed is missing")
+	case cfg.DB == nil || cfg.Warehouse == nil || cfg.Log == nil || cfg.Keys == nil || cfg.Tables == nil || cfg.Bundles == nil || cfg.Scopes == nil || cfg.Failed == nil:
+		return nil, errors.New("cannot open the DSAR jobs: DB, Warehouse, Log, Keys, Tables, Bundles, Scopes or Failed is missing")
 	case cfg.Keep < 0 || cfg.WaitFor < 0 || cfg.MaxBytes < 0 || cfg.MinFree < 0:
 		return nil, errors.New("cannot open the DSAR jobs: Keep, WaitFor, MaxBytes and MinFree must not be negative")
 	}

@@ -207,7 +207,7 @@ func (p *Plane) openTenants(ctx context.Context) (err error) {
 	}
 	p.exports, err = dsar.New(dsar.Config{
 		DB: cfg.DB, Warehouse: cfg.Warehouse, Log: cfg.Log, Keys: p.keys, Nodes: p.nodes, Bundles: bundles, Keep: cfg.Flags.Exports.BundleKeep, Logger: cfg.Logger,
-		Tables: control.Tables, Failed: func(code string, err error) error { return &control.JobFailure{Code: code, Err: err} },
+		Tables: control.Tables, Scopes: member.ScopesInForce, Failed: func(code string, err error) error { return &control.JobFailure{Code: code, Err: err} },
 	})
 	if err != nil {
 		return err
