@@ -56,7 +56,7 @@ func (c *backupCmd) Run(out io.Writer) error {
 type restoreCmd struct {
 	From             string   `required:"" help:"The backup: a folder or a .tar." placeholder:"DIR|FILE" type:"path"`
 	Data             string   `required:"" help:"Data folder to create." placeholder:"DIR" type:"path"`
-	ExpectCheckpoint []string `help:"A proof pack or checkpoint that was kept elsewhere: refuse a backup that is older than it." placeholder:"FILE" type:"path"`
+	ExpectCheckpoint []string `help:"A proof pack or checkpoint that was kept elsewhere: refuse a backup that is older than it." placeholder:"FILE" type:"path" file:""`
 	Tombstones       []string `help:"Required: later proof packs, or an export of the later events. Who is erased in them is not restored. An empty file, such as /dev/null, says that nobody was erased since the backup." placeholder:"FILE" type:"existingfile"`
 	JSON             bool     `help:"Print one JSON object."`
 }

@@ -24,6 +24,8 @@ import (
 
 	"muniment.example/bench/system/systemtest"
 	"muniment.example/gateway/api"
+	"muniment.example/gateway/certs"
+	"muniment.example/gateway/certs/certstest"
 	"muniment.example/gateway/issue"
 	"muniment.example/pipeline/segment"
 )
@@ -415,32 +417,39 @@ var freeText = []string{
 	"root", "keys", "expect-checkpoint", "keep", "to", "from", "data", "tombstones",
 }
 
+// needed are values of flags that commands need.
+var needed = map[string]string{"kafka": "127.0.0.1:1", "clickhouse": "clickhouse://127.0.0.1:1/muniment", "database": "postgres://127.0.0.1:1/muniment", "control": "127.0.0.1:1", "nodes": "https://127.0.0.1:1"}
+
+// leastLine is a command line with all that a command needs, where a file will do for the rest, and the command's flags.
+func leastLine(command *kong.Node, file string) (flags []*kong.Flag, line []string) {
+	for _, group := range command.AllFlags(false) {
+		flags = append(flags, group...)
+	}
+	line = strings.Fields(command.FullPath())[1:]
+	for _, flag := range flags {
+		if value, known := needed[flag.Name]; known && flag.Required {
+			line = append(line, "--"+flag.Name+"="+value)
+		} else if flag.Required {
+			line = append(line, "--"+flag.Name+"="+file)
+		}
+	}
+	if command.Name == "migrate" {
+		line = append(line, "--database="+needed["database"])
+	}
+	for range command.Positional {
+		line = append(line, file)
+	}
+	return flags, line
+}
+
 // TestWrongValues gives each flag of each command a value of another kind than its own: the error names the flag and
 // an example, before a folder is made. A flag without a kind is free text, or a file.
 func TestWrongValues(t *testing.T) {
 	t.Chdir(t.TempDir())
 	require.NoError(t, os.WriteFile("bash", nil, 0o600)) // a file that is there, and one of the shells
-	needed := map[string]string{"kafka": "127.0.0.1:9092", "clickhouse": "clickhouse://127.0.0.1:9000/muniment", "database": "postgres://127.0.0.1/muniment", "control": "127.0.0.1:8081", "nodes": "https://127.0.0.1:8082"}
 	tried := 0
 	for _, command := range commandLine().Model.Leaves(false) {
-		var flags []*kong.Flag
-		for _, group := range command.AllFlags(false) {
-			flags = append(flags, group...)
-		}
-		line := strings.Fields(command.FullPath())[1:]
-		for _, flag := range flags {
-			if value, known := needed[flag.Name]; known && flag.Required {
-				line = append(line, "--"+flag.Name+"="+value)
-			} else if flag.Required {
-				line = append(line, "--"+flag.Name+"=bash")
-			}
-		}
-		if command.Name == "migrate" {
-			line = append(line, "--database="+needed["database"])
-		}
-		for range command.Positional {
-			line = append(line, "bash")
-		}
+		flags, line := leastLine(command, "bash")
 		for _, flag := range flags {
 			values, extra := []string(nil), []string(nil)
 			for tag, wrong := range wrongs {
@@ -488,4 +497,88 @@ func TestWrongValues(t *testing.T) {
 		require.ErrorContains(t, err, "--"+flag)
 		require.NotContains(t, err.Error(), "hunter2")
 	}
+}
+
+// anyText are flags of files that hold any text, or whose text the command reads itself.
+var anyText = []string{"key-file", "tombstones", "expect-checkpoint"}
+
+// notRead are flags of files that are read later than at the start, or written.
+var notRead = map[string]string{
+	"gateway node-cert": "read when the node joins, and may be gone afterwards", "gateway node-key": "likewise", "root generate out": "a new file", "backup to": "a new file or folder",
+	"verify expect-checkpoint": "judged as the other files are: the report has a line of it",
+	"ingest results":           "made after rows were sent", "demo parts-cert": "with --stack alone", "demo parts-key": "likewise", "demo parts-ca": "likewise",
+}
+
+// with are flags without which those with the same beginning are refused.
+var with = map[string][]string{
+	"mail-": {"--mail-smtp=127.0.0.1:1", "--mail-from=Muniment <muniment@example.com>", "--public-url=https://muniment.example"}, "mail-password-file": {"--mail-user=muniment"}, "oidc-": {"--oidc-issuer=https://127.0.0.1:1", "--oidc-client-id=muniment", "--public-url=https://muniment.example"},
+	"admin-token-file": {"--admin=127.0.0.1:1"}, "admin-c": {"--admin=https://127.0.0.1:1"}, "admin-key": {"--admin=https://127.0.0.1:1"}, "traces-ca": {"--traces-endpoint=https://127.0.0.1:1"},
+	"kafka-sasl-password-file": {"--kafka-sasl-mechanism=scram-sha-512", "--kafka-sasl-user=muniment"},
+}
+
+// TestErrorsOfFilesNameTheFlag gives each flag of a file or folder, of each command, one that isn't there, that is of the other kind,
+// empty, or holds something else: the command ends, and its error names the flag.
+func TestErrorsOfFilesNameTheFlag(t *testing.T) {
+	dir := t.TempDir()
+	garbage, empty, folder := filepath.Join(dir, "garbage"), filepath.Join(dir, "empty"), filepath.Join(dir, "folder")
+	require.NoError(t, os.WriteFile(garbage, []byte("no PEM"), 0o600))
+	require.NoError(t, os.WriteFile(empty, nil, 0o600))
+	require.NoError(t, os.Mkdir(folder, 0o700))
+	pair := certstest.New(t).Issue(t, certstest.Leaf{})
+	tried, seen := 0, map[string]bool{}
+	for _, command := range commandLine().Model.Leaves(true) {
+		flags, least := leastLine(command, garbage)
+		for _, flag := range flags {
+			isFolder := strings.HasPrefix(flag.PlaceHolder, "DIR") || flag.Name == "data"
+			switch {
+			case flag.Tag.Type == "" && !(command.Name == "verify" && flag.PlaceHolder == "FILE"):
+				continue
+			case notRead[strings.TrimPrefix(command.FullPath(), "muniment ")+" "+flag.Name] != "":
+				continue
+			}
+			faults := []string{filepath.Join(dir, "missing"), folder, filepath.Join(garbage, "beneath"), empty, garbage}
+			switch {
+			case isFolder:
+				faults = []string{filepath.Join(garbage, "beneath")}
+			case slices.Contains(anyText, flag.Name), flag.Target.Type() == reflect.TypeFor[certs.PasswordFile]():
+				faults = faults[:3]
+			}
+			if seen[flag.Name+flag.Help] { // of the same struct
+				faults = faults[:1]
+			}
+			seen[flag.Name+flag.Help] = true
+			for _, fault := range faults {
+				line := slices.DeleteFunc(slices.Clone(least), func(word string) bool { return strings.HasPrefix(word, "--"+flag.Name+"=") })
+				line = append(line, "--"+flag.Name+"="+fault)
+				for end, file := range map[string]string{"cert": pair.Cert, "key": pair.Key} { // belong together, and to client-ca
+					own, _, declared := strings.Cut(flag.Tag.Get("needs"), "=")
+					if other := strings.TrimSuffix(flag.Name, own) + end; declared && own != end {
+						line = append(line, "--"+other+"="+file)
+					}
+				}
+				for prefix, others := range with {
+					if strings.HasPrefix(flag.Name, prefix) {
+						line = append(line, others...)
+					}
+				}
+				shown := ""
+				if flag.Tag.Has("file") { // it is looked at before the command runs
+					_, err := commandLine().Parse(line)
+					shown = fmt.Sprint(err)
+				} else {
+					run := exec.CommandContext(t.Context(), "muniment", line...)
+					run.Dir = dir
+					ended := time.AfterFunc(20*time.Second, func() { _ = run.Process.Kill() })
+					out, err := run.CombinedOutput()
+					ended.Stop()
+					assert.Error(t, err, line)
+					shown = string(out)
+				}
+				tried++
+				assert.Contains(t, shown, "--"+flag.Name+": ", line)
+			}
+		}
+	}
+	require.Greater(t, tried, 200)
+	t.Log(tried)
 }

@@ -41,7 +41,7 @@ type controlCmd struct {
 	Nodes  string        `default:"127.0.0.1:8082" address:"" help:"Address that gateways get rights and keys from."`
 	Admin  string        `default:"127.0.0.1:9090" address:"" help:"Address for operators: metrics, health, administration."`
 	Bound  time.Duration `default:"30s" least:"1s" help:"How long a node signs without news of rights: the same for all processes and nodes."`
-	NodeCA string        `help:"Let nodes join by client certificates of these authorities (PEM), which issue none for anything else. Read again when it changes." placeholder:"FILE" type:"path"`
+	NodeCA string        `help:"Let nodes join by client certificates of these authorities (PEM), which issue none for anything else. Read again when it changes." placeholder:"FILE" type:"path" file:"PEM"`
 
 	TLS      certs.ServerFlags `embed:"" prefix:"tls-" group:"TLS of the address for gateways' requests:"`
 	NodesTLS certs.ServerFlags `embed:"" prefix:"nodes-tls-" group:"TLS of the address for rights and keys:"`

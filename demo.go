@@ -27,9 +27,9 @@ type demoCmd struct {
 	clickhouseHop
 	databaseHop
 
-	PartsCert string `group:"TLS of the processes:" help:"With --stack: each listener presents this certificate, for 127.0.0.1 (PEM)." placeholder:"FILE" type:"path"`
-	PartsKey  string `group:"TLS of the processes:" help:"Its key (PEM)." placeholder:"FILE" type:"path"`
-	PartsCA   string `group:"TLS of the processes:" help:"Authorities that issued it (PEM)." placeholder:"FILE" type:"path"`
+	PartsCert string `group:"TLS of the processes:" help:"With --stack: each listener presents this certificate, for 127.0.0.1 (PEM)." placeholder:"FILE" type:"path" file:"PEM"`
+	PartsKey  string `group:"TLS of the processes:" help:"Its key (PEM)." placeholder:"FILE" type:"path" file:"PEM"`
+	PartsCA   string `group:"TLS of the processes:" help:"Authorities that issued it (PEM)." placeholder:"FILE" type:"path" file:"PEM"`
 }
 
 // Validate refuses half a stack.

@@ -16,8 +16,8 @@ type exportCmd struct {
 	Out string `arg:"" name:"name" help:"The file (sqlite) or the folder (parquet) to write; it must not exist." type:"path"`
 
 	URL     string `default:"http://127.0.0.1:8080" url:"http https" env:"MUNIMENT_URL" help:"The service. Its API key, with the scope audit:read, is read from MUNIMENT_API_KEY or --key-file."`
-	KeyFile string `env:"MUNIMENT_API_KEY_FILE" help:"File that holds the API key." placeholder:"FILE" type:"path"`
-	CA      string `help:"Certificate authorities to trust as the service (PEM); default: those of the system." placeholder:"FILE" type:"path"`
+	KeyFile string `env:"MUNIMENT_API_KEY_FILE" help:"File that holds the API key." placeholder:"FILE" type:"path" file:""`
+	CA      string `help:"Certificate authorities to trust as the service (PEM); default: those of the system." placeholder:"FILE" type:"path" file:"PEM"`
 
 	Format   string        `default:"parquet" enum:"parquet,sqlite" help:"parquet: a folder with a file a table. sqlite: a file with all tables."`
 	From     string        `day:"" example:"2026-11-01" help:"First day, in UTC, of what was shown or refused; default: from the beginning." placeholder:"DAY"`

@@ -30,7 +30,7 @@ const checkpointFolder = "idempotency"
 
 // profilingFlags are those of a process that makes no admin token of its own.
 type profilingFlags struct {
-	AdminTokenFile certs.PasswordFile `help:"File of a token that opens /debug/pprof on the address for operators, as Authorization: Bearer TOKEN. Default: it is closed." placeholder:"FILE" type:"path"`
+	AdminTokenFile certs.PasswordFile `help:"File of a token that opens /debug/pprof on the address for operators, as Authorization: Bearer TOKEN. Default: it is closed." placeholder:"FILE" type:"path" file:""`
 }
 
 // token reads the file; it is empty where there is none.
@@ -80,7 +80,7 @@ type kafkaHop struct {
 type saslFlags struct {
 	Mechanism    string             `help:"How to authenticate to the brokers: plain, scram-sha-256 or scram-sha-512." placeholder:"NAME"`
 	User         string             `help:"As this user." placeholder:"NAME"`
-	PasswordFile certs.PasswordFile `help:"File of that user's password. Read again for each connection." placeholder:"FILE" type:"path"`
+	PasswordFile certs.PasswordFile `help:"File of that user's password. Read again for each connection." placeholder:"FILE" type:"path" file:""`
 }
 
 // Validate refuses flags without those that they need.
@@ -131,7 +131,7 @@ func (f *clickhouseFlags) config(logger *slog.Logger, registry prometheus.Regist
 
 type clickhouseHop struct {
 	ClickHouseTLS          certs.ClientFlags  `embed:"" prefix:"clickhouse-" group:"ClickHouse:"`
-	ClickHousePasswordFile certs.PasswordFile `name:"clickhouse-password-file" group:"ClickHouse:" help:"File of the password, in place of the URL's. Read again for each connection." placeholder:"FILE" type:"path"`
+	ClickHousePasswordFile certs.PasswordFile `name:"clickhouse-password-file" group:"ClickHouse:" help:"File of the password, in place of the URL's. Read again for each connection." placeholder:"FILE" type:"path" file:""`
 }
 
 // config completes a cfg that says where the warehouse is.
@@ -163,7 +163,7 @@ func (f *databaseFlags) config(logger *slog.Logger, registry prometheus.Register
 
 type databaseHop struct {
 	DatabaseTLS          certs.ClientFlags  `embed:"" prefix:"database-" group:"PostgreSQL:"`
-	DatabasePasswordFile certs.PasswordFile `group:"PostgreSQL:" help:"File of the password, in place of the URL's. Read again for each connection." placeholder:"FILE" type:"path"`
+	DatabasePasswordFile certs.PasswordFile `group:"PostgreSQL:" help:"File of the password, in place of the URL's. Read again for each connection." placeholder:"FILE" type:"path" file:""`
 }
 
 // config completes a cfg that says where the database is.

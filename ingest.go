@@ -26,8 +26,8 @@ type ingestCmd struct {
 	Files []string `arg:"" name:"file" help:"Files of plays, or folders of such files: NDJSON, CSV or JSON, also packed by gzip or zstd."`
 
 	URL     string `default:"http://127.0.0.1:8080" url:"http https" env:"MUNIMENT_URL" help:"The service. Its API key, with the scope delivery:write, is read from MUNIMENT_API_KEY or --key-file."`
-	KeyFile string `env:"MUNIMENT_API_KEY_FILE" help:"File that holds the API key." placeholder:"FILE" type:"path"`
-	CA      string `help:"Certificate authorities to trust as the service (PEM); default: those of the system." placeholder:"FILE" type:"path"`
+	KeyFile string `env:"MUNIMENT_API_KEY_FILE" help:"File that holds the API key." placeholder:"FILE" type:"path" file:""`
+	CA      string `help:"Certificate authorities to trust as the service (PEM); default: those of the system." placeholder:"FILE" type:"path" file:"PEM"`
 
 	Format string            `help:"What the files hold: ndjson, json, csv, or a format that ingest-batch takes; default: what their names say."`
 	Option map[string]string `help:"A parameter of the format, such as --option tz=Europe/Berlin or --option column.playedAt=start." placeholder:"NAME=VALUE" mapsep:"none"`
@@ -110,7 +110,11 @@ func apiKeyOf(file string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("cannot read the API key: %w", err)
 	}
-	return strings.TrimSpace(string(text)), nil
+	key := strings.TrimSpace(string(text))
+	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r >= 0x7f }) { // as remote.Base has it, which knows no file
+		return "", fmt.Errorf("%s holds no API key: a key is visible ASCII, in one line", file)
+	}
+	return key, nil
 }
 
 // transportTo reaches the service by at most so many connections at once, through the proxy of the environment if there is

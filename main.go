@@ -95,7 +95,7 @@ const exitUsage = 2
 
 // commandLine is the parser of the command line.
 func commandLine() *kong.Kong {
-	return kong.Must(new(commands), kong.Name("muniment"), commandline.Variables(), commandline.Bounds(), commandline.Needs(), kong.DefaultEnvars("MUNIMENT"),
+	return kong.Must(new(commands), kong.Name("muniment"), commandline.Variables(), commandline.Bounds(), commandline.Needs(), commandline.Files(), kong.DefaultEnvars("MUNIMENT"),
 		kong.Description("The evidence ledger for governed delivery."), kong.Vars{"version": "muniment " + thisBuild().String()}, kong.Writers(os.Stdout, terminal.Writer(os.Stderr)), kong.BindTo(terminal.Writer(os.Stdout), (*io.Writer)(nil)))
 }
 
@@ -106,7 +106,7 @@ func main() {
 		app.Errorf("%s", err)
 		os.Exit(exitUsage)
 	}
-	app.FatalIfErrorf(command.Run())
+	app.FatalIfErrorf(commandline.Named(command, command.Run()))
 }
 
 type versionCmd struct {

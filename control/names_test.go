@@ -24,7 +24,7 @@ var openMembers = []string{"scope", "telemetry"}
 // member is a name in a body's schema, with a body that has a value at that place.
 type member struct {
 	path string // such as shares[0].bps
-	body func(name string) any
+	body func(name string, value any) any
 	name string
 	root bool
 }
@@ -39,7 +39,7 @@ func membersOf(t *testing.T, schemas, schema map[string]any, path string, wrap f
 	}
 	properties, _ := schema["properties"].(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
-		found = append(found, member{strings.TrimPrefix(path+".", "."), func(name string) any { return wrap(map[string]any{name: 1}) }, name, path == ""})
+		found = append(found, member{strings.TrimPrefix(path+".", "."), func(name string, value any) any { return wrap(map[string]any{name: value}) }, name, path == ""})
 		inner := properties[name].(map[string]any)
 		if inner["type"] == nil && inner["$ref"] == nil {
 			require.Contains(t, openMembers, name, "a member that anything fits says who reads it")
@@ -86,7 +86,7 @@ func TestUnknownMembers(t *testing.T) {
 			members = membersOf(t, schemas, media["schema"].(map[string]any), "", func(v any) any { return v })
 			require.NotEmpty(t, members, "%s %s", o.method, o.path)
 		} else {
-			members = []member{{name: "reason", root: true, body: func(name string) any { return map[string]any{name: 1} }}}
+			members = []member{{name: "reason", root: true, body: func(name string, value any) any { return map[string]any{name: value} }}}
 		}
 		operationsTried++
 		path := regexp.MustCompile(`\{\w+\}`).ReplaceAllString(o.path, "x")
@@ -103,7 +103,7 @@ func TestUnknownMembers(t *testing.T) {
 				names = names[:min(len(names), 4)]
 			}
 			for _, name := range names {
-				text, err := json.Marshal(m.body(name))
+				text, err := json.Marshal(m.body(name, 1))
 				require.NoError(t, err)
 				a := h.call(key, o.method, path, string(text), "Cookie", cookie)
 				sent++

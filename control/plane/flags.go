@@ -104,8 +104,8 @@ func (f PublicURLFlag) Validate() error {
 type OIDCFlags struct {
 	Issuer     string             `url:"https http" example:"https://login.example.com" help:"Provider of OpenID Connect by which members may sign in to the console too: its issuer, exactly as its tokens name it. It is trusted for the addresses that it has verified, of all tenants. It sends browsers back to /console/sign-in/callback of --public-url. Default: members sign in by mailed links." placeholder:"URL"`
 	ClientID   string             `help:"Id of this service at the provider." placeholder:"ID"`
-	SecretFile certs.PasswordFile `help:"File of its secret there. Read again for each sign-in. Default: it is a public client, which has none." placeholder:"FILE" type:"path"`
-	CA         string             `name:"ca" help:"Certificate authorities to trust as the provider (PEM); default: those of the system." placeholder:"FILE" type:"path"`
+	SecretFile certs.PasswordFile `help:"File of its secret there. Read again for each sign-in. Default: it is a public client, which has none." placeholder:"FILE" type:"path" file:""`
+	CA         string             `name:"ca" help:"Certificate authorities to trust as the provider (PEM); default: those of the system." placeholder:"FILE" type:"path" file:"PEM"`
 }
 
 // Validate refuses what would fail only once somebody signs in.
@@ -149,9 +149,9 @@ type MailFlags struct {
 	SMTP         string             `name:"smtp" address:"host" example:"smtp.example.com:587" help:"Mail server that takes mails by SMTP; default: mails are written to files in the folder outbox of --data." placeholder:"HOST:PORT"`
 	From         string             `help:"Sender of mails." placeholder:"ADDRESS"`
 	User         string             `help:"User to authenticate as to the mail server." placeholder:"NAME"`
-	PasswordFile certs.PasswordFile `help:"File of that user's password. Read again for each mail." placeholder:"FILE" type:"path"`
+	PasswordFile certs.PasswordFile `help:"File of that user's password. Read again for each mail." placeholder:"FILE" type:"path" file:""`
 	TLS          mailer.TLSMode     `name:"tls" default:"starttls" enum:"starttls,implicit,none" help:"TLS with the mail server: starttls (a server without it is refused), implicit (from the first byte, as on port 465), or none."`
-	TLSCA        string             `name:"tls-ca" help:"Certificate authorities to trust as the mail server (PEM); default: those of the system." placeholder:"FILE" type:"path"`
+	TLSCA        string             `name:"tls-ca" help:"Certificate authorities to trust as the mail server (PEM); default: those of the system." placeholder:"FILE" type:"path" file:"PEM"`
 }
 
 // Validate refuses what would fail only once a mail is sent.

@@ -21,11 +21,11 @@ type Server struct {
 	Data  string `default:"./muniment-data" env:"MUNIMENT_DATA" help:"Data folder of a running up or control process, which holds its admin token." type:"path"`
 	Admin string `env:"MUNIMENT_ADMIN" address:"url" example:"127.0.0.1:9090" help:"Address of its admin listener, also as a URL; default: what the data folder says." placeholder:"HOST:PORT"`
 
-	AdminTokenFile certs.PasswordFile `env:"-" help:"File of its admin token, for --admin without the data folder: the token is in admin.json there." placeholder:"FILE" type:"path"`
+	AdminTokenFile certs.PasswordFile `env:"-" help:"File of its admin token, for --admin without the data folder: the token is in admin.json there." placeholder:"FILE" type:"path" file:""`
 
-	AdminCA   string `env:"MUNIMENT_ADMIN_CA" help:"Certificate authorities to trust as that server (PEM); default: the server's own certificate, which the data folder names." placeholder:"FILE" type:"path"`
-	AdminCert string `needs:"cert=key" env:"MUNIMENT_ADMIN_CERT" help:"Certificate to present to it (PEM)." placeholder:"FILE" type:"path"`
-	AdminKey  string `needs:"key=cert" env:"MUNIMENT_ADMIN_KEY" help:"Key of that certificate (PEM)." placeholder:"FILE" type:"path"`
+	AdminCA   string `env:"MUNIMENT_ADMIN_CA" help:"Certificate authorities to trust as that server (PEM); default: the server's own certificate, which the data folder names." placeholder:"FILE" type:"path" file:"PEM"`
+	AdminCert string `needs:"cert=key" env:"MUNIMENT_ADMIN_CERT" help:"Certificate to present to it (PEM)." placeholder:"FILE" type:"path" file:"PEM"`
+	AdminKey  string `needs:"key=cert" env:"MUNIMENT_ADMIN_KEY" help:"Key of that certificate (PEM)." placeholder:"FILE" type:"path" file:"PEM"`
 }
 
 // Do calls the server's admin listener, and decodes the data of its response into out. The error is a sentence for

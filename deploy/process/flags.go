@@ -35,7 +35,7 @@ func (f *Flags) logger() (*slog.Logger, *slog.LevelVar) {
 type TracesFlags struct {
 	Endpoint string  `url:"http https" example:"http://127.0.0.1:4318" help:"URL of a collector that takes OTLP over HTTP in JSON, as http://127.0.0.1:4318, to which /v1/traces is added. Default: nothing is traced." placeholder:"URL"`
 	Sample   float64 `default:"0.01" least:"0" most:"1" help:"Part of the requests that are traced, ${default} by default, besides those of which the caller says that its trace is sampled, of these at most 100 a second." placeholder:"RATIO"`
-	CA       string  `name:"ca" help:"Certificate authorities to trust as the collector (PEM); default: those of the system." placeholder:"FILE" type:"path"`
+	CA       string  `name:"ca" help:"Certificate authorities to trust as the collector (PEM); default: those of the system." placeholder:"FILE" type:"path" file:"PEM"`
 }
 
 // Validate refuses what nothing can be sent to.

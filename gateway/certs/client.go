@@ -18,9 +18,9 @@ import (
 // "kafka-" for --kafka-tls, --kafka-ca and so on. Any of them enables TLS.
 type ClientFlags struct {
 	TLS        bool   `help:"Speak TLS, and trust the certificate authorities of the system."`
-	CA         string `help:"Speak TLS, and trust these certificate authorities alone (PEM). Read again when it changes, like all such files." placeholder:"FILE" type:"path"`
-	Cert       string `needs:"cert=key" help:"Certificate chain to show (PEM)." placeholder:"FILE" type:"path"`
-	Key        string `needs:"key=cert" help:"Key of that certificate (PEM)." placeholder:"FILE" type:"path"`
+	CA         string `help:"Speak TLS, and trust these certificate authorities alone (PEM). Read again when it changes, like all such files." placeholder:"FILE" type:"path" file:"PEM"`
+	Cert       string `needs:"cert=key" help:"Certificate chain to show (PEM)." placeholder:"FILE" type:"path" file:"PEM"`
+	Key        string `needs:"key=cert" help:"Key of that certificate (PEM)." placeholder:"FILE" type:"path" file:"PEM"`
 	ServerName string `help:"Name that the certificate of the other side must hold; default: the host that is dialled." placeholder:"HOST"`
 }
 

@@ -10,9 +10,9 @@ import (
 // ServerFlags are the files of one listener, as flags: embed them with a prefix, such
 // as "tls-" for --tls-cert, --tls-key and --tls-client-ca.
 type ServerFlags struct {
-	Cert     string `needs:"cert=key" help:"Serve TLS with this certificate chain (PEM). Read again when it changes, like its key." placeholder:"FILE" type:"path"`
-	Key      string `needs:"key=cert" help:"Key of that certificate (PEM)." placeholder:"FILE" type:"path"`
-	ClientCA string `needs:"client-ca=cert" help:"Require callers to present a certificate of one of these authorities (PEM)." placeholder:"FILE" type:"path"`
+	Cert     string `needs:"cert=key" help:"Serve TLS with this certificate chain (PEM). Read again when it changes, like its key." placeholder:"FILE" type:"path" file:"PEM"`
+	Key      string `needs:"key=cert" help:"Key of that certificate (PEM)." placeholder:"FILE" type:"path" file:"PEM"`
+	ClientCA string `needs:"client-ca=cert" help:"Require callers to present a certificate of one of these authorities (PEM)." placeholder:"FILE" type:"path" file:"PEM"`
 
 	// HandlerCA are authorities whose certificates the listener requests as well; nil: none. It does
 	// not verify them: the handler does, and can say what is wrong.

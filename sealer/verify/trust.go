@@ -58,7 +58,7 @@ func readTrust(root, keys string) (*trust, error) {
 	}
 	text, err := readSmall(keys)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read keys: %w", err)
+		return nil, fmt.Errorf("--keys: cannot read keys: %w", err)
 	}
 	if t.root != "" {
 		t.newer, err = keydir.Verify(bytes.TrimRight(text, "\r\n"), t.root)
@@ -67,7 +67,7 @@ func readTrust(root, keys string) (*trust, error) {
 		t.newer, err = readKeys(text)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot use %s: %w", keys, err)
+		return nil, fmt.Errorf("--keys: cannot use %s: %w", keys, err)
 	}
 	return t, nil
 }
@@ -95,11 +95,11 @@ func readRoot(root string) (string, error) {
 	}
 	text, err := readSmall(root)
 	if err != nil {
-		return "", fmt.Errorf("cannot use root key: neither a C2SP vkey nor a readable file: %w", err)
+		return "", fmt.Errorf("--root: cannot use root key: neither a C2SP vkey nor a readable file: %w", err)
 	}
 	vkey := strings.TrimSpace(string(text))
 	if _, err := keydir.ReadRoot(vkey); err != nil {
-		return "", fmt.Errorf("cannot use root key of %s: %w", root, err)
+		return "", fmt.Errorf("--root: cannot use root key of %s: %w", root, err)
 	}
 	return vkey, nil
 }
