@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"muniment.example/gateway/api"
 	"muniment.example/gateway/client"
 )
 
@@ -71,6 +72,19 @@ func showErasure(p *page) error {
 		return err
 	}
 	p.render("erasure", data.Erasure)
+	return nil
+}
+
+// sendCertificate sends the certificate of an erasure as the file that muniment verify judges.
+func sendCertificate(p *page) error {
+	var data struct{ Erasure client.Erasure }
+	if err := p.get(&data, "get-erasure", nil, p.r.PathValue("erasureId")); err != nil {
+		return err
+	}
+	if data.Erasure.Certificate == "" {
+		return api.Conflict("the erasure is not completed: it has no certificate yet")
+	}
+	p.file(data.Erasure.ID+".txt", "text/plain; charset=utf-8", data.Erasure.Certificate)
 	return nil
 }
 
