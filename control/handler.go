@@ -107,6 +107,8 @@ func (d *handler) mount(name, path string, pages http.Handler) {
 // exchange is the state of one request and its response.
 type exchange struct {
 	requestID string
+	host      string // under which the service was called, with its scheme: also for what is requested within this process
+	scheme    string // of HeaderForwardedProto; empty if no gateway says it
 	logger    *slog.Logger
 	faults    *faults
 	backoff   *api.Backoff
@@ -150,7 +152,7 @@ func (d *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set(api.HeaderRequestID, id)
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	x := &exchange{requestID: id, logger: d.logger.With("requestId", id), faults: d.faults, backoff: &d.backoff, schemas: d.api.OpenAPI().Components.Schemas}
+	x := &exchange{requestID: id, host: r.Host, scheme: r.Header.Get(api.HeaderForwardedProto), logger: d.logger.With("requestId", id), faults: d.faults, backoff: &d.backoff, schemas: d.api.OpenAPI().Components.Schemas}
 	if x.span = d.beginSpan(r); x.span != nil {
 		r = r.WithContext(trace.With(r.Context(), x.span))
 	}

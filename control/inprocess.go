@@ -59,7 +59,8 @@ func (c *Control) Serve(w http.ResponseWriter, ctx context.Context, caller auth.
 	return nil
 }
 
-// within is a request of a caller within this process, under the id of the request that ctx belongs to.
+// within is a request of a caller within this process, under the id and the address of the request that ctx
+// belongs to: a link in its response leads where that request came.
 func (c *Control) within(ctx context.Context, caller auth.Principal, method, target string, body []byte) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(context.WithValue(ctx, inProcess{}, caller), method, target, bytes.NewReader(body))
 	if err != nil {
@@ -67,6 +68,10 @@ func (c *Control) within(ctx context.Context, caller auth.Principal, method, tar
 	}
 	if x, ok := exchangeOf(ctx); ok {
 		r.Header.Set(api.HeaderRequestID, x.requestID)
+		r.Host = x.host
+		if x.scheme != "" {
+			r.Header.Set(api.HeaderForwardedProto, x.scheme)
+		}
 	}
 	return r, nil
 }

@@ -602,3 +602,27 @@ func TestTenantConsoleAsksAgain(t *testing.T) {
 	status, _, text := ada.send("GET", "/console/webhooks/new", nil)
 	require.Equal(t, 200, status, text)
 }
+
+// TestTenantConsoleDownloadsABundle: the link on the page is of the address under which the browser reached the service, and gives the file.
+func TestTenantConsoleDownloadsABundle(t *testing.T) {
+	t.Parallel()
+	s := owned(t)
+	call := func(method, path, body, take string) string {
+		a := systemtest.Call(t, s.Client.API, s.Client.Key, systemtest.Operation{Method: method, Path: path, Body: body})
+		require.Equal(t, 200, a.Status, a.Body)
+		return systemtest.TextAt(t, a.Body, take)
+	}
+	id := call("POST", "/v1/compliance/dsar", `{"scope":{"kind":"DATA_SUBJECT","dataSubjectId":"ada"}}`, "data.job.id")
+	call("POST", "/v1/compliance/dsar/"+id+"/run", `{}`, "data.job.id")
+	waittest.Until(t, func() bool { return call("GET", "/v1/compliance/dsar/"+id, "", "data.job.state") == "READY" }, "the export is ready")
+	owner := signIn(t, s.Client.API, s.Client.Key)
+	status, _, text := owner.send("POST", "/console/data/"+id+"/link", url.Values{})
+	require.Equal(t, 200, status, text)
+	link := regexp.MustCompile(`href="([^"]+)" download>Download the bundle<`).FindStringSubmatch(text)
+	require.NotNil(t, link, text)
+	path, ours := strings.CutPrefix(html.UnescapeString(link[1]), s.Client.API)
+	require.True(t, ours, link[1])
+	status, _, text = owner.send("GET", path, nil)
+	require.Equal(t, 200, status)
+	require.True(t, strings.HasPrefix(text, "PK"), "it is a zip file")
+}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"muniment.example/gateway/api"
 	"muniment.example/gateway/client"
 )
 
@@ -71,6 +72,19 @@ func showErasure(p *page) error {
 		return err
 	}
 	p.render("erasure", data.Erasure)
+	return nil
+}
+
+// sendCertificate sends the certificate of an erasure as the file that muniment verify judges.
+func sendCertificate(p *page) error {
+	var data struct{ Erasure client.Erasure }
+	if err := p.get(&data, "get-erasure", nil, p.r.PathValue("erasureId")); err != nil {
+		return err
+	}
+	if data.Erasure.Certificate == "" {
+		return api.Conflict("the erasure is not completed: it has no certificate yet")
+	}
+	p.file(data.Erasure.ID+".txt", "text/plain; charset=utf-8", data.Erasure.Certificate)
 	return nil
 }
 
@@ -207,13 +221,13 @@ var dataActs = []*act{
 	{path: "/data/{jobId}/run", op: "run-dsar-job", section: "Data", title: "Run the export", submit: "Run", button: "Run…", main: true, on: jobIs("REQUESTED"), consequences: aboutJob("What is stored is read and packed. Its page shows how far it is."), after: goBack("/data", "export-running")},
 	{path: "/data/{jobId}/cancel", op: "cancel-dsar-job", section: "Data", title: "Cancel the export", submit: "Cancel it", button: "Cancel…", on: jobIs("REQUESTED"), consequences: aboutJob("It is over before it has begun."), fields: reason(permanent), after: goBack("/data", "export-cancelled")},
 	{
-		path: "/data/{jobId}/link", op: "get-dsar-bundle", section: "Data", title: "A link to the bundle", submit: "Make the link", button: "Link to the bundle…", main: true, on: where(bundled), consequences: aboutJob("Anyone who has the link can download the bundle, for 15 minutes and until it was downloaded whole."),
+		path: "/data/{jobId}/link", op: "get-dsar-bundle", section: "Data", title: "A link to the bundle", submit: "Make the link", button: "Download the bundle, or give a link…", main: true, on: where(bundled), consequences: aboutJob("Anyone who has the link can download the bundle, for 15 minutes and until it was downloaded whole."),
 		after: func(p *page, params []string, response json.RawMessage) error {
 			var made client.DSARBundleLink
 			if err := json.Unmarshal(response, &made); err != nil {
 				return err
 			}
-			return showSecret(p, secret{Title: "The link to the bundle", Lead: "It works until " + p.zone().when(made.ExpiresAt) + ". Give it only to whom the data may be shown.", Secret: made.BundleURL, Back: Path + "/data/" + url.PathEscape(params[0])})
+			return showSecret(p, secret{Title: "The link to the bundle", Lead: "It works until " + p.zone().when(made.ExpiresAt) + ". Give it only to whom the data may be shown. Anyone can verify the file that it leads to, as it is, at /verify.", Secret: made.BundleURL, Download: true, Back: Path + "/data/" + url.PathEscape(params[0])})
 		},
 	},
 }

@@ -139,6 +139,7 @@ func showWebhook(p *page) error {
 type secret struct {
 	Title, Lead, Secret, Back string
 	Env                       string // the line of a .env file
+	Download                  bool   // the secret is the address of a file
 	Lines                     []string
 }
 

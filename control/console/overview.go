@@ -41,7 +41,7 @@ type overview struct {
 	First                                        []task
 	CanMeter                                     bool
 	CanMoney                                     bool
-	CSV                                          string
+	CSV, RefusalsCSV                             string
 	From, Till                                   time.Time
 }
 
@@ -71,6 +71,7 @@ func showOverview(p *page) error {
 		o.From = now.Truncate(time.Hour).Add(-(hoursShown - 1) * time.Hour)
 		o.Till = o.From.Add(hoursShown * time.Hour)
 		o.CSV = addressed(Path+"/metering.csv", url.Values{"from": {stamp(o.From)}, "to": {stamp(o.Till)}, "bucket": {"hour"}})
+		o.RefusalsCSV = addressed(Path+"/refusals.csv", url.Values{"from": {stamp(o.Till.AddDate(0, 0, -7))}, "to": {stamp(o.Till)}})
 		o.Hours = make([]hour, hoursShown)
 		p.note(request{Method: "GET", Target: addressed("/v1/metering", url.Values{"from": {stamp(o.From)}, "to": {stamp(o.Till)}, "bucket": {"hour"}})})
 		for i := range o.Hours {
@@ -251,6 +252,21 @@ func (o *overview) readMoney(p *page) (err error) {
 	o.Money = s.Totals
 	return err
 }
+
+// refusalsOf are the gate's refusals by day, rule and right.
+func refusalsOf(p *page) list[client.RefusalRow] {
+	query := p.filters("from", "to")
+	query.Set("bucket", "day")
+	query.Set("timeZone", p.zone().String())
+	return list[client.RefusalRow]{
+		op: "get-refusals", query: query, plural: "rows", columns: []string{"Day", "Rule", "Right", "Refused"},
+		row: func(r client.RefusalRow) []cell {
+			return []cell{moment(r.Bucket), text(r.Rule), reference(r.RightID), amount(r.Refusals)}
+		},
+	}
+}
+
+func sendRefusals(p *page) error { return refusalsOf(p).csv(p, "refusals") }
 
 func sendMetering(p *page) error {
 	query := p.filters("from", "to", "bucket", "timeZone", "rightId", "by")

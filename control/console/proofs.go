@@ -52,6 +52,9 @@ func (p *page) packsOf() (query, shown url.Values, about string, err error) {
 // clocksApart is how much earlier than a play a pack may be sealed that has it, by clocks that differ.
 const clocksApart = time.Hour
 
+// Waiting is how many events no pack has yet.
+func (u unsealed) Waiting() int64 { return u.Events - u.Sealed }
+
 // unsealed is what no pack has yet.
 type unsealed struct {
 	listed
@@ -60,8 +63,9 @@ type unsealed struct {
 	StatementID string            // of that statement
 	Stated      *client.Statement // of the month; nil if there is none
 	Checkpoint  string
-	Sealed      int64 // entries of the log
-	Events      int64 // of the tenant
+	Sealed      int64     // entries of the log
+	SealedAt    time.Time // of the newest pack; zero without any
+	Events      int64     // of the tenant
 	Known       bool
 }
 
@@ -107,7 +111,9 @@ func showProof(p *page) error {
 			return err
 		}
 		for _, k := range newest.Packs {
-			last = max(last, k.TreeSize)
+			if last = max(last, k.TreeSize); k.SealedAt.After(u.SealedAt) {
+				u.SealedAt = k.SealedAt
+			}
 		}
 		u.Known, u.Events, u.Sealed = len(newest.Packs) < 500, snapshot.Tenant.Counts.Events, last
 	}

@@ -42,3 +42,41 @@ func TestPacksOfAMonth(t *testing.T) {
 	text, _, _ = show("?month=2026-10")
 	require.Contains(t, text, "No pack was sealed then.")
 }
+
+// TestProofSaysWhatWaits: how much is in no pack, and since when.
+func TestProofSaysWhatWaits(t *testing.T) {
+	records := map[string]string{
+		"/v1/packs":      `{"packs":[{"id":"ppk_2","treeSize":93,"sealedAt":"2026-10-05T08:00:00Z"},{"id":"ppk_1","treeSize":91,"sealedAt":"2026-10-05T07:00:00Z"}]}`,
+		"/v1/checkpoint": `{"checkpoint":"note"}`,
+		"/v1/tenant":     `{"tenant":{"counts":{"events":111}}}`,
+	}
+	show := func() string {
+		s, _ := recorded(t, records)
+		p, w := s.page(Path + "/proof")
+		require.NoError(t, showProof(p))
+		return readable(w.Body.String())
+	}
+	require.Contains(t, show(), "93 entries sealed 18 not sealed yet They came after the newest pack was sealed, on 5 Oct 2026, 08:00:00 .")
+	records["/v1/tenant"] = `{"tenant":{"counts":{"events":93}}}`
+	require.Contains(t, show(), "93 entries sealed nothing waits")
+}
+
+// TestFilesOfAnAuditor have every page of what they list: who did what to a right, and what the gate refused.
+func TestFilesOfAnAuditor(t *testing.T) {
+	s, asked := recorded(t, map[string]string{
+		"/v1/events":   `{"events":[{"event":{"eventId":"evt_1","at":"2026-10-05T08:00:00Z","type":"right.suspended","actor":{"kind":"member","id":"mbr_1"},"data":{"stateReason":"=check"}}}],"nextCursor":null}`,
+		"/v1/refusals": `{"rows":[{"bucket":"2026-10-05T00:00:00Z","rule":"messaging-optout","rightId":"rgh_1","refusals":3}],"nextCursor":null}`,
+	})
+	s.operations()["list-events"] = operation{method: "GET", path: "/v1/events"}
+	s.operations()["get-refusals"] = operation{method: "GET", path: "/v1/refusals"}
+	p, w := s.page(Path + "/rights/rgh_1/acts.csv")
+	p.r.SetPathValue("rightId", "rgh_1")
+	p.Session.Actor.ID, p.Session.Name = "mbr_1", "Ada"
+	require.NoError(t, sendActsOn(p))
+	require.Contains(t, w.Body.String(), "2026-10-05T08:00:00.000Z,suspended,mbr_1,Ada,'=check,evt_1\n")
+	require.Contains(t, (*asked)[0], "subjectId=rgh_1&subjectKind=right&type=right.issued")
+	p, w = s.page(Path + "/refusals.csv?from=2026-10-01T00:00:00Z&to=2026-10-08T00:00:00Z")
+	require.NoError(t, sendRefusals(p))
+	require.Contains(t, w.Body.String(), "Day,Rule,Right,Refused\n2026-10-05T00:00:00.000Z,messaging-optout,rgh_1,3\n")
+	require.Equal(t, "/v1/refusals?bucket=day&from=2026-10-01T00%3A00%3A00Z&limit=500&timeZone=UTC&to=2026-10-08T00%3A00%3A00Z", (*asked)[len(*asked)-1])
+}

@@ -353,19 +353,41 @@ func treeOf(z zone, family client.Provenance) *branch {
 	return root
 }
 
+// actsOn are what was done to a right, the newest first.
+func actsOn(rightID string) list[actOnRight] {
+	return list[actOnRight]{
+		op: "list-events", query: historyOf(rightID), plural: "events", columns: []string{"At", "Done", "By", "Name", "Reason", "Event"},
+		row: func(e actOnRight) []cell {
+			return []cell{moment(e.Event.At), text(strings.TrimPrefix(e.Event.Type, "right.")), text(e.Event.Actor.ID), {Text: "", actor: e.Event.Actor.ID}, text(e.Event.Data.StateReason), text(e.Event.EventID)}
+		},
+	}
+}
+
+func sendActsOn(p *page) error {
+	rightID := p.r.PathValue("rightId")
+	return actsOn(rightID).csv(p, "acts-"+rightID)
+}
+
+// actOnRight is an event that says who did what to a right.
+type actOnRight struct {
+	Event struct {
+		EventID string
+		At      time.Time
+		Type    string
+		Actor   struct{ Kind, ID string }
+		Data    struct{ StateReason string }
+	}
+}
+
+func historyOf(rightID string) url.Values {
+	return url.Values{"subjectKind": {"right"}, "subjectId": {rightID}, "type": {"right.issued", "right.suspended", "right.resumed", "right.revoked"}}
+}
+
 // readHistory reads the changes of a right, the newest first.
 func (r *rightPage) readHistory(p *page) error {
-	var data struct {
-		Events []struct {
-			Event struct {
-				At    time.Time
-				Type  string
-				Actor struct{ Kind, ID string }
-				Data  struct{ StateReason string }
-			}
-		}
-	}
-	query := url.Values{"subjectKind": {"right"}, "subjectId": {r.ID}, "type": {"right.issued", "right.suspended", "right.resumed", "right.revoked"}, "limit": {"50"}}
+	var data struct{ Events []actOnRight }
+	query := historyOf(r.ID)
+	query.Set("limit", "50")
 	if err := p.get(&data, "list-events", query); err != nil {
 		return err
 	}

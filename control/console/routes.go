@@ -13,6 +13,7 @@ func (s *Service) routes() {
 
 	s.in("GET ", showOverview)
 	s.in("GET /metering.csv", sendMetering)
+	s.in("GET /refusals.csv", sendRefusals)
 	s.in("GET /plays", showPlays)
 	s.in("GET /plays.csv", sendPlays)
 	s.in("GET /plays/{receiptId}", showPlay)
@@ -21,6 +22,7 @@ func (s *Service) routes() {
 	s.in("GET /rights", showRights)
 	s.in("GET /rights.csv", sendRights)
 	s.in("GET /rights/{rightId}", showRight)
+	s.in("GET /rights/{rightId}/acts.csv", sendActsOn)
 	s.in("GET /bases", showBases)
 	s.in("GET /bases.csv", sendBases)
 	s.in("GET /bases/{basisId}", showBasis)
@@ -82,6 +84,7 @@ func (s *Service) routes() {
 	s.in("GET /erasures/new", showErase)
 	s.in("POST /erasures/new", doErase)
 	s.in("GET /erasures/{erasureId}", showErasure)
+	s.in("GET /erasures/{erasureId}/certificate", sendCertificate)
 
 	for _, a := range acts() {
 		s.in("GET "+a.path, showAct(a))

@@ -230,7 +230,7 @@ func (i *inclusionFile) verify(v *verification, events []*eventFile) {
 		}
 	}
 	if err := i.leads(merkle.LeafHash(i.event)); err != nil {
-		i.say(InclusionMismatch, "the event is not leaf %d of %d: %v", i.proof.Index, i.head.Size, err)
+		i.say(InclusionMismatch, "the event is not leaf %d of %d under root %s: it, or its proof, was changed", i.proof.Index, i.head.Size, i.head.Root)
 	} else {
 		i.say(InclusionOK, "leaf %d under root %s", i.proof.Index, i.head.Root)
 	}

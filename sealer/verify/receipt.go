@@ -154,13 +154,13 @@ func whatInstead(text []byte) (message, next string) {
 	case len(start) == 0:
 		return "it is empty", ""
 	case bytes.HasPrefix(start, []byte("<")), bytes.HasPrefix(start, []byte("%pdf-")):
-		return "a page for people, which nothing signs", "of a statement give its signed file: GET /v1/settlement/statements/{statementId} with ?format=signed"
+		return "a page for people, which nothing signs", "of a statement give its signed file, by that name on its page in the console, or by GET /v1/settlement/statements/{statementId} with ?format=signed; of anything else the file that it was made from"
 	case err == nil && answer.refused() != nil:
 		return answer.refused().Error(), "repeat the request"
 	case whole != "":
 		return "a proof pack or a key directory in another form", "save the response unchanged: every byte counts"
 	case answer.Statement != nil || answer.Data.Statement != nil:
-		return "a statement as a program reads it, which nothing signs", "give its signed file: GET /v1/settlement/statements/{statementId} with ?format=signed"
+		return "a statement as a program reads it, which nothing signs", "give its signed file, by that name on its page in the console, or by GET /v1/settlement/statements/{statementId} with ?format=signed"
 	}
 	return "no receipt with its signature, and nothing else that can be verified", ""
 }

@@ -18,7 +18,7 @@ export const anchors = {
 
 const kinds = {
   receipt: 'receipt', pack: 'proof pack', directory: 'key directory', proof: 'inclusion proof', checkpoint: 'checkpoint', consistency: 'consistency proof', export: 'export of the log',
-  bundle: 'bundle of personal data', statement: 'statement', erasure: 'certificate of an erasure', release: 'checksums of a release', unknown: 'file of another kind',
+  dsar_bundle: 'bundle of personal data', statement: 'statement', erasure: 'certificate of an erasure', release: 'checksums of a release', unknown: 'file of another kind',
 };
 
 function stateOf(v) {
@@ -43,12 +43,19 @@ const meanings = {
   'files.ok': 'Each file in it is as it was signed',
   'signature.invalid': 'A signature is not that of this text: something was changed',
   'root.mismatch': 'The entries are not those that were signed',
+  'inclusion.mismatch': 'The event is not in the log at the place that the proof names',
   'count.mismatch': 'Entries are missing, or were added',
   'witness.mismatch': 'An event is not the one that its receipt was signed for',
   'entry.altered': 'An event was changed: its parts contradict each other',
   'metering.mismatch': 'What is billed is not what the entries add up to',
   'format.invalid': 'It begins as evidence does, and was cut or changed',
 };
+
+// keysAlone is what a list of keys proves.
+const keysAlone = 'These are keys, and prove nothing by themselves: give the evidence that they signed, too.';
+
+// unsoundNext is what a reader of evidence that is not sound does: it may have been damaged on its way.
+const unsoundNext = 'What to do: keep this file, and get it once more from where it was made, as it is: no program may open and save it on its way. If that one is not sound either, ask whoever runs the service, and show both.';
 
 const mostShown = 200;
 
@@ -86,7 +93,7 @@ export function reportOf(report, sums, root) {
   return [
     h('div', { class: `outcome ${mood}` }, h('div', { class: 'verdict' },
       h('span', { class: `mark ${mood === 'open' ? 'warn' : mood}`, 'aria-hidden': 'true' }, sign),
-      h('div', null, h('h2', null, title), h('p', null, report.summary || report.message), report.summary === '' && h('p', null, `What to do: ${report.next}.`), report.files.length > 0 && h('p', null, anchors[report.anchor])))),
+      h('div', null, h('h2', null, title), h('p', null, report.summary || report.message || keysAlone), report.summary === '' && report.next && h('p', null, `What to do: ${report.next}.`), report.verdict === 'unsound' && h('p', null, unsoundNext), report.files.length > 0 && h('p', null, anchors[report.anchor])))),
     h('p', { class: 'buttons' }, h('button', { type: 'button', onclick: () => print() }, 'Print as a certificate')),
     report.files.map((f) => fileOf(f, sums)),
     h('p', { class: 'status' }, `Judged on ${new Date().toISOString().slice(0, 16).replace('T', ' at ')} UTC by muniment-verify in a browser at ${location.origin}.`, root !== '' && ` Root key: ${root}`),
