@@ -52,7 +52,7 @@ func (h *fixture) collectedAs(requested Job, formats ...Format) (files []string)
 	return files
 }
 
-// TestStrangersRead has DuckDB read PARQUET, and Python's own library the other formats: they
+// TestStrangersRead has verify.py judge bundles of each format, DuckDB read PARQUET, and Python's own library the other formats: they
 // find the same rows in all of one export, whatever stands in them, and in PARQUET times and amounts of their own types. MUNIMENT_TEST_PYTHON names
 // a Python that has the packages of sealer/independent.
 func TestStrangersRead(t *testing.T) {
@@ -98,6 +98,11 @@ func TestStrangersRead(t *testing.T) {
 		status, report := h.verified(name)
 		require.Equal(t, verify.ExitSound, status, report)
 	}
+	root := filepath.Join(t.TempDir(), "root.vkey")
+	require.NoError(t, os.WriteFile(root, []byte(h.keys.vkey), 0o600))
+	out, err := exec.Command(python, append([]string{"../../sealer/independent/verify.py", "--root", root}, files...)...).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Equal(t, len(files), strings.Count(string(out), "ok "), "%s", out)
 	rows := sections(t, files[0])
 	delete(rows, "manifest")
 	delete(rows, "README")
@@ -108,7 +113,7 @@ func TestStrangersRead(t *testing.T) {
 			require.Equal(t, string(canonical)+"\n", string(line))
 		}
 	}
-	out, err := exec.Command(python, append([]string{"testdata/compare.py"}, files...)...).CombinedOutput()
+	out, err = exec.Command(python, append([]string{"testdata/compare.py"}, files...)...).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, string(out), "deliveries 10500\n")
 	require.Contains(t, string(out), "bases 37\n")

@@ -9,7 +9,11 @@
 // that states its name, its number of rows, and length and SHA-256 of its bytes, both plain and
 // as compressed in the zip file. All else of the zip file follows from that, so each byte is
 // covered: entries have no time, comment or extra field, only flags 8 and version 20, and
-// follow each other in the order of the manifest, manifest.json last.
+// follow each other in the order of the manifest, manifest.json last, which is not compressed. Numbers that do not fit in
+// their fields are in those of Zip64, and then the directory has version 45 for a file whose lengths are. Line ends are bytes as any.
+//
+// rows are the lines of NDJSON, those of JSON but its first and last, which are the brackets of the list, the records of CSV
+// (RFC 4180) but the first, which names the columns, and of PARQUET num_rows of its FileMetaData. README.txt has none.
 package dsar
 
 import (

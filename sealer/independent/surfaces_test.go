@@ -9,9 +9,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -139,6 +141,9 @@ var evidenceOf = map[string][]string{
 	"statement of payee": {"statement-payee.json", "stated-1.ndjson", "stated-2.ndjson"},
 }
 
+// bundleKind is what begins the names of bundles of personal data among the kinds.
+const bundleKind = "bundle"
+
 // indented is a text as tools print JSON for people, value by value; nil if it is none.
 func indented(text []byte) (pretty []byte) {
 	for in := json.NewDecoder(bytes.NewReader(text)); ; {
@@ -163,7 +168,8 @@ var complete = map[string]bool{"directory": true, "pack": true, "pack as object"
 // TestSurfaces: whatever judges a file comes to the same verdict, whether it is sound, altered, cut, another
 // service's, has other line ends, lacks what it needs, or is none of ours.
 func TestSurfaces(t *testing.T) {
-	f := newFolder(t, newService(t, "surfaces")) // whose root is another one
+	s := newService(t, "surfaces") // whose root is another one
+	f := newFolder(t, s)
 	const root = "../testdata/root.vkey"
 	all := surfaces(t)
 	exits := map[string]int{verify.VerdictSound: 0, verify.VerdictUnsound: 1, verify.VerdictUnjudged: 2}
@@ -181,17 +187,35 @@ func TestSurfaces(t *testing.T) {
 		}
 		return printed
 	}
+	type evidence struct {
+		files       []string
+		root, other string // which it is of, and another one
+	}
+	given := map[string]evidence{}
 	for kind, names := range evidenceOf {
-		var files []string
+		e := evidence{root: root, other: f.root}
 		for _, name := range names {
-			files = append(files, filepath.Join("../testdata/good", name))
+			e.files = append(e.files, filepath.Join("../testdata/good", name))
 		}
+		given[kind] = e
+	}
+	for format, table := range bundleFormats(t) {
+		given[bundleKind+" as "+format] = evidence{[]string{f.put(s.bundle(s.sealing, format, table))}, f.root, root}
+	}
+	kinds := map[string]bool{"release": true, "unknown": true} // which are below
+	for kind, e := range given {
+		root, files := e.root, e.files
+		_, _, _, printed := all["muniment verify"](t, root, files[0])
+		var r verify.Report
+		require.NoError(t, json.Unmarshal([]byte(printed), &r))
+		kinds[r.Files[0].Kind] = true
 		text, err := os.ReadFile(files[0])
 		require.NoError(t, err)
 		with := func(changed []byte) []string { return append([]string{f.put(changed)}, files[1:]...) }
 		expect(kind+", sound", verify.VerdictSound, root, files...)
-		expect(kind+", of another service", verify.VerdictUnjudged, f.root, files...)
-		if !complete[kind] {
+		expect(kind+", of another service", verify.VerdictUnjudged, e.other, files...)
+		bundle := strings.HasPrefix(kind, bundleKind)
+		if !complete[kind] && !bundle {
 			expect(kind+", incomplete", verify.VerdictUnjudged, root, files[0])
 		}
 		at := bytes.LastIndex(text, []byte("2026-"))
@@ -208,7 +232,11 @@ func TestSurfaces(t *testing.T) {
 		for about, changed := range map[string][]byte{
 			"with CRLF": bytes.ReplaceAll(text, []byte("\n"), []byte("\r\n")), "with more newlines": append(bytes.Clone(text), "\n\r\n"...), "without the last newline": bytes.TrimRight(text, "\n"),
 		} {
-			expect(kind+", "+about, verify.VerdictSound, root, with(changed)...)
+			want := verify.VerdictSound
+			if bundle && !bytes.Equal(changed, text) { // whose bytes are no lines
+				want = verify.VerdictUnsound
+			}
+			expect(kind+", "+about, want, root, with(changed)...)
 		}
 		if pretty := indented(text); pretty != nil {
 			want := verify.VerdictUnjudged
@@ -219,6 +247,7 @@ func TestSurfaces(t *testing.T) {
 		}
 		expect(kind+", behind something", verify.VerdictUnjudged, root, with(append([]byte("<!doctype html>\n"), text...))...)
 	}
+	require.Equal(t, verify.Kinds(), slices.Sorted(maps.Keys(kinds)), "each kind that Go judges is judged everywhere")
 	keys := "../testdata/good/keys.json"
 	receipt, err := os.ReadFile("../testdata/good/receipt.json")
 	require.NoError(t, err)
@@ -273,5 +302,5 @@ func TestSurfaces(t *testing.T) {
 		require.Equal(t, verify.VerdictUnjudged, together, name)
 		require.Contains(t, printed, next, name)
 	}
-	t.Logf("%d kinds of files on %d surfaces", len(evidenceOf), len(all))
+	t.Logf("%d kinds of files on %d surfaces", len(given), len(all))
 }

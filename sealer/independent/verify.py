@@ -6,17 +6,16 @@
     verify.py --root root.vkey < SETS          each line is such a set, parted by tabs
 
 Receipts, key directories, proof packs, inclusion and consistency proofs, checkpoints,
-audit exports, statements and certificates of erasure. Written from the manual alone, the package comments in ../doc.go and,
-of stops, ../verify/doc.go,
-and in its order. The root key, or the list of keys, is all that is trusted. Prints
+audit exports, statements, certificates of erasure and bundles of personal data. Written from the manual alone, the package
+comments in ../doc.go, of stops ../verify/doc.go, and of bundles ../dsar/bundle.go, and in its order. The root key, or the list of keys, is all that is trusted. Prints
 "ok FILE", with " sandbox" behind if a key of the sandbox has signed it, and the codes of
 what no other file proves; "bad FILE CODE", the code being that of the first check that
 failed; or "open FILE CODE" if it can't be judged, as something is missing. The exit status is
 0 if all is sound, 1 if something is not, and else 2.
 """
-import argparse, base64, bisect, datetime, hashlib, json, math, re, sys
+import argparse, base64, bisect, datetime, hashlib, io, json, math, re, struct, sys, zlib
 from array import array
-from collections import defaultdict
+from collections import defaultdict, namedtuple
 from decimal import Decimal
 from itertools import combinations
 
@@ -1797,6 +1796,255 @@ class Erasure:
         self.unproven = ["erasure.unproven"] * (stone is None)
 
 
+# --- Bundles of personal data ---------------------------------------------------------------------
+
+BUNDLES = tuple(b"PK\3\4\x14\0\x08\0" + method + b"\0\0\0\0\0" for method in (b"\0", b"\x08"))  # how they begin
+SECTION = {"bytes": int, "name": str, "packedBytes": int, "packedSha256": str, "rows": int, "sha256": str}
+MANIFEST = {
+    "asOf": str, "createdAt": time, "directory": lambda v: True, "files": [SECTION], "format": str, "jobId": str, "kind": str,
+    "pending": maybe(lambda v: isinstance(v, dict) and all(type(n) is int for n in v.values())), "signingKeyId": text, "tenantId": str, "v": 1,
+}
+Entry = namedtuple("Entry", "name method crc packed plain at")
+MANY, MUCH = 2**16 - 1, 2**32 - 1  # from which on numbers of a zip file are in fields of Zip64
+
+
+def zip_entries(f):
+    """What the directory of a zip file lists, whatever else the zip file holds. That of a bundle is not longer than a manifest."""
+    size = f.seek(0, 2)
+    f.seek(max(0, size - 65 * 1024))
+    tail = f.read(65 * 1024)
+    end = tail.rfind(b"PK\5\6", 0, max(0, len(tail) - 18))
+    need(end >= 0)
+    count, length, begin, comment = struct.unpack_from("<HIIH", tail, end + 10)
+    need(end + 22 + comment <= len(tail))
+    far, end = tail[max(0, end - 76) : end], end + size - len(tail)
+    if (count == MANY or MUCH in (length, begin)) and len(far) == 76 and far[:4] == b"PK\6\6":
+        (count, length, begin), end = struct.unpack_from("<QQQ", far, 32), end - 76
+    need(length <= min(end, LARGEST))
+    f.seek(end - length)
+    listed, at, entries, base = f.read(length), 0, [], end - length - begin
+    while listed[at : at + 4] == b"PK\1\2" and len(listed) >= at + 46:
+        method, crc, packed, plain, name, extra, comment, offset = struct.unpack_from("<H4xIIIHHH8xI", listed, at + 10)
+        at += 46 + name
+        if listed[at : at + 2] == b"\1\0" and extra >= 28:
+            further = iter(struct.unpack_from("<QQQ", listed + b"\0" * 28, at + 4))
+            plain, packed, offset = (next(further) if n == MUCH else n for n in (plain, packed, offset))
+        entries.append(Entry(listed[at - name : at], method, crc, packed, plain, base + offset))
+        at += extra + comment
+    need(at <= len(listed) and len(entries) % 2**16 == count % 2**16)
+    return entries
+
+
+def zip_around(e):
+    """What is before the bytes of a file in a zip file, behind them, and in its directory."""
+    before = b"PK\3\4" + struct.pack("<HHHIIIIHH", 20, 8, e.method, 0, 0, 0, 0, len(e.name), 0) + e.name
+    sizes, version = ("<IQQ", 45) if max(e.packed, e.plain) >= MUCH else ("<III", 20)
+    behind = b"PK\7\x08" + struct.pack(sizes, e.crc, e.packed, e.plain)
+    packed, plain, extra = e.packed, e.plain, b""
+    if max(packed, plain, e.at) >= MUCH:
+        packed, plain, extra = MUCH, MUCH, struct.pack("<HHQQQ", 1, 24, plain, packed, e.at)
+    fixed = struct.pack("<HHHHIIIIHHHHHII", 20, version, 8, e.method, 0, e.crc, packed, plain, len(e.name), len(extra), 0, 0, 0, 0, min(e.at, MUCH))
+    return before, behind, b"PK\1\2" + fixed + e.name + extra
+
+
+def zip_end(count, length, begin):
+    end = b""
+    if count >= MANY or max(length, begin) >= MUCH:
+        end = b"PK\6\6" + struct.pack("<QHHIIQQQQ", 44, 45, 45, 0, 0, count, count, length, begin)
+        end += b"PK\6\7" + struct.pack("<IQI", 0, begin + length, 1)
+        count, length, begin = MANY, MUCH, MUCH
+    return end + b"PK\5\6" + struct.pack("<HHHHIIH", 0, 0, count, count, length, begin, 0)
+
+
+class Unpacked(io.RawIOBase):
+    """The bytes of a file in a zip file, from where the zip file stands, counted and hashed as they are read."""
+
+    def __init__(self, f, e):
+        self.f, self.left, self.plain, self.count, self.crc, self.hash = f, e.packed, e.plain, 0, 0, hashlib.sha256()
+        self.inflate = zlib.decompressobj(-15) if e.method == 8 else None
+        need(e.method in (0, 8), "file.mismatch")
+
+    def readable(self):
+        return True
+
+    def packed(self, n):
+        piece = self.f.read(min(self.left, n))
+        self.left -= len(piece)
+        return piece
+
+    def readinto(self, buffer):
+        if not self.inflate:
+            piece = self.packed(len(buffer))
+        else:
+            piece = b""
+            while not piece and not self.inflate.eof:
+                more = self.inflate.unconsumed_tail or self.packed(2**16)
+                need(more or not self.left, "file.mismatch")
+                piece = self.inflate.decompress(more, len(buffer))
+                need(piece or more or self.inflate.eof, "file.mismatch")  # it ends in the middle
+        self.count, self.crc = self.count + len(piece), zlib.crc32(piece, self.crc)
+        need(self.count <= self.plain, "file.mismatch")
+        self.hash.update(piece)
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+
+def csv_rows(lines):
+    """The rows of RFC 4180 behind the first, which names the columns. All have as many fields."""
+    rows, columns, row, quoted = -1, None, [], 0
+    for line in lines:
+        row.append(line)
+        quoted ^= line.count(b'"') & 1
+        if not quoted and row != [b"\n"] and row != [b"\r\n"]:
+            fields = re.sub(rb'"[^"]*"', b'"', b"".join(row)).removesuffix(b"\n").removesuffix(b"\r").split(b",")
+            need(all(b'"' not in field or not field.strip(b'"') for field in fields) and len(fields) == (columns or len(fields)), "file.mismatch")
+            rows, columns = rows + 1, len(fields)
+        row = row if quoted else []
+    need(not quoted, "file.mismatch")
+    return rows
+
+
+def varint(b, at):
+    n = shift = 0
+    while b[at] >= 128:
+        n, at, shift = n | (b[at] & 127) << shift, at + 1, shift + 7
+    need((n := n | b[at] << shift) < 2**64, "file.mismatch")
+    return n, at + 1
+
+
+def thrift_field(b, at, id):
+    """The type of a field in Thrift's compact protocol, its id, and where its value is."""
+    kind, delta = b[at] & 15, b[at] >> 4
+    if kind and not delta:
+        n, at = varint(b, at + 1)
+        return kind, n >> 1 ^ -(n & 1), at
+    return kind, id + delta, at + 1
+
+
+def thrift_skip(b, at, kind, depth=0, element=False):
+    """Where the value behind one is."""
+    need(depth <= 32 and at <= len(b), "file.mismatch")
+    if kind in (1, 2):  # a boolean, which a field has in its header
+        return at + element
+    if kind in (4, 5, 6):
+        return varint(b, at)[1]
+    if kind == 8:
+        n, at = varint(b, at)
+        return at + n
+    if kind in (9, 10, 11):
+        n, at = varint(b, at) if kind == 11 else (b[at] >> 4, at)
+        kinds = (b[at] >> 4, b[at] & 15) if kind == 11 and n else (b[at] & 15,) if kind != 11 else ()
+        at += bool(kinds)
+        if kind != 11 and n == 15:
+            n, at = varint(b, at)
+        need(n <= len(b), "file.mismatch")  # each takes a byte at least
+        for _ in range(n):
+            for of in kinds:
+                at = thrift_skip(b, at, of, depth + 1, True)
+        return at
+    if kind == 12:
+        inner, id, at = thrift_field(b, at, 0)
+        while inner:
+            inner, id, at = thrift_field(b, thrift_skip(b, at, inner, depth + 1), id)
+        return at
+    need(kind in (3, 7, 13), "file.mismatch")
+    return at + {3: 1, 7: 8, 13: 16}[kind]
+
+
+def parquet_rows(f, at, size):
+    """What a Parquet file states: field 3 of FileMetaData, which is at its end."""
+    code = "file.mismatch"
+    need(size >= 12, code)
+    f.seek(at)
+    start = f.read(4)
+    f.seek(at + size - 8)
+    length, magic = struct.unpack("<I4s", f.read(8))
+    need(start == magic == b"PAR1" and length <= min(size - 12, 2**26), code)
+    f.seek(at + size - 8 - length)
+    footer = f.read(length)
+    kind, id, at = thrift_field(footer, 0, 0)
+    while kind and (kind, id) != (6, 3):
+        kind, id, at = thrift_field(footer, thrift_skip(footer, at, kind), id)
+    n, _ = varint(footer, at)
+    need(kind and not n & 1, code)
+    return n >> 1
+
+
+class Bundle:
+    """Tables of personal data, in a zip file whose name it keeps: its files are read when they are checked, and
+    unpacked only if they are what was signed."""
+
+    def __init__(self, f):
+        self.name, self.entries, self.unproven = f.name, zip_entries(f), []
+        need(any(e.name == b"manifest.json" for e in self.entries), "format.unknown")
+        last = self.entries[-1]
+        need(last.name == b"manifest.json" and last.method == 0 and last.packed == last.plain <= LARGEST and last.at >= 0)
+        f.seek(last.at)
+        local = f.read(30)
+        need(len(local) == 30 and local[:4] == b"PK\3\4")
+        f.seek(sum(struct.unpack_from("<HH", local, 26)), 1)
+        content = f.read(last.packed)
+        need(len(content) == last.plain and zlib.crc32(content) == last.crc)
+        content = parse(content)
+        need(fits(content, {"manifest": MANIFEST, "signature": SIGNATURE}))
+        self.header, self.signature = content["manifest"], content["signature"]
+        need(self.signature["keyId"] == self.header["signingKeyId"])
+        need(fits(self.header["directory"], DIRECTORY), "directory.invalid")
+
+    def signers(self, keys):
+        """The listed keys by which it is signed."""
+        return {self.header["signingKeyId"]} & keys.keys()
+
+    def check(self, keys):
+        h, files = self.header, self.entries[:-1]
+        public = own_key(keys, h["signingKeyId"], h["directory"], PURPOSES, h["createdAt"])
+        check_signature(public, decode(self.signature["value"]), canonical(h).encode())
+        self.sandbox = keys[h["signingKeyId"]]["purpose"] == SANDBOX
+        with open(self.name, "rb") as f:
+            need([e.name.decode() for e in files] == [want["name"] for want in h["files"]])
+            need(all((e.packed, e.plain) == (want["packedBytes"], want["bytes"]) for e, want in zip(files, h["files"])), "file.mismatch")
+            self.check_layout(f)
+            for e, want in zip(files, h["files"]):
+                try:
+                    self.check_file(f, e, want)
+                except (IndexError, zlib.error):
+                    raise Bad("file.mismatch") from None
+
+    def check_layout(self, f):
+        """Requires that no byte of the zip file is any that does not follow from its files. It reads none of them."""
+        at, listed = f.seek(0), []
+        for e in self.entries:
+            before, behind, line = zip_around(e)
+            need(e.at == at and f.read(len(before)) == before)
+            at += len(before) + e.packed + len(behind)
+            f.seek(e.packed, 1)
+            need(f.read(len(behind)) == behind)
+            listed.append(line)
+        rest = b"".join(listed)
+        rest += zip_end(len(listed), len(rest), at)
+        need(f.read(len(rest) + 1) == rest)
+
+    def check_file(self, f, e, want):
+        code, at, packed, left = "file.mismatch", e.at + 30 + len(e.name), hashlib.sha256(), e.packed
+        f.seek(at)
+        while left:
+            piece = f.read(min(left, 2**16))
+            need(piece, code)
+            packed.update(piece)
+            left -= len(piece)
+        need(encode(packed.digest()) == want["packedSha256"], code)
+        f.seek(at)
+        plain, format, rows = Unpacked(f, e), "" if e.name == b"README.txt" else self.header["format"], 0
+        stream = io.BufferedReader(plain, 2**16)
+        if format == "CSV":
+            rows = csv_rows(stream)
+        while piece := stream.read(2**16):
+            rows += piece.count(b"\n") if format in ("JSON", "NDJSON") else 0
+        rows -= 2 if format == "JSON" else 0  # its brackets are lines
+        need((plain.count, plain.crc, encode(plain.hash.digest())) == (e.plain, e.crc, want["sha256"]), code)
+        need((parquet_rows(f, at, e.packed) if format == "PARQUET" else rows) == want["rows"], "count.mismatch")
+
+
 BOUND = 90_000  # milliseconds: how long a node may sign after a stop, by its own clock
 
 
@@ -1851,6 +2099,8 @@ def read(name):
     with open(name, "rb") as f:
         if f.peek(64).startswith(PACKS):
             return Pack(f)
+        if f.peek(64).startswith(BUNDLES):
+            return Bundle(f)
         given = f.read()
     content = plain(given)
     if content.startswith(EXPORTS):
@@ -1925,13 +2175,13 @@ def verify(names, root, listed, bound=BOUND):
     """Verifies files together, under a root key or a list of keys."""
     files = [File(name) for name in names]
     of = lambda *kinds: [f for f in files if isinstance(f.holds, kinds)]
-    known = [f.attempt(check_directory, f.holds.header["directory"], root) for f in of(Directory, Pack, Export)]
+    known = [f.attempt(check_directory, f.holds.header["directory"], root) for f in of(Directory, Pack, Export, Bundle)]
     if root:
         _, listed = max(filter(None, known), key=lambda d: d[0], default=("", Keys()))
         for f in of(Directory):
             f.attempt(f.holds.check, listed)
     keys = listed
-    for f in of(Pack, Export):  # a directory of another root beside a key of this one belongs to no service
+    for f in of(Pack, Export, Bundle):  # a directory of another root beside a key of this one belongs to no service
         if f.code == "directory.foreign" and f.holds.signers(keys):
             f.code = "directory.invalid"
 
@@ -1939,6 +2189,8 @@ def verify(names, root, listed, bound=BOUND):
     check_packs(sorted(of(Pack), key=lambda f: (f.holds.first, f.holds.end)), keys, wanted)
     for f in of(Note):
         f.attempt(f.holds.check, keys, wanted)
+    for f in of(Bundle):
+        f.attempt(f.holds.check, keys)
     for f in of(Event):
         f.attempt(f.holds.check, [g.holds for g in of(Pack, Note) if g.code is None])
     stops = check_stops(of(Pack, Note), bound)

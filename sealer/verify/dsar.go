@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"time"
@@ -63,6 +64,9 @@ func (c *dsarCheck) open(v *verification) {
 		if len(r.File) == 0 || r.File[len(r.File)-1].Name != dsar.ManifestName {
 			return errNoManifest
 		}
+		if r.File[len(r.File)-1].Method != zip.Store { // nothing states the bytes of a compressed one
+			return errNotTheZip
+		}
 		w, err := r.File[len(r.File)-1].Open()
 		if err != nil {
 			return err
@@ -114,6 +118,9 @@ func (c *dsarCheck) verify(ctx context.Context, v *verification) {
 		c.noteSandbox(k.KeyID)
 	}
 	c.withBundle(func(file *os.File, size int64, r *zip.Reader) error {
+		if err := c.listed(r); err != nil || !c.ok() {
+			return err
+		}
 		if err := canonicalZip(file, size, r); err != nil {
 			return err
 		}
@@ -130,22 +137,33 @@ func packKey(d *keydir.Directory, keyID string, at time.Time) (ed25519.PublicKey
 	return key, KeyFault(d, keyID, at, code)
 }
 
-// files compares each file with what the manifest states.
-func (c *dsarCheck) files(ctx context.Context, file *os.File, r *zip.Reader) error {
+// listed compares what the zip file says of its files with what the manifest states, so that nothing is read whose
+// length was not signed: a file may be sparse, and as long as it likes.
+func (c *dsarCheck) listed(r *zip.Reader) error {
 	if len(r.File) != len(c.manifest.Files)+1 {
 		return fmt.Errorf("%d files beside the manifest, which lists %d", len(r.File)-1, len(c.manifest.Files))
 	}
+	for i, want := range c.manifest.Files {
+		f := r.File[i]
+		if f.Name != want.Name {
+			return fmt.Errorf("file %d is %q, and %q in the manifest", i, f.Name, want.Name)
+		}
+		if f.CompressedSize64 != uint64(want.PackedBytes) || f.UncompressedSize64 != uint64(want.Bytes) {
+			c.say(FileMismatch, "%s: it has not as many bytes as the manifest states", want.Name)
+		}
+	}
+	return nil
+}
+
+// files compares each file with what the manifest states.
+func (c *dsarCheck) files(ctx context.Context, file *os.File, r *zip.Reader) error {
 	var rows int64
 	for i, want := range c.manifest.Files {
 		if err := ctx.Err(); err != nil {
 			c.unreadable(err)
 			return nil
 		}
-		f := r.File[i]
-		if f.Name != want.Name {
-			return fmt.Errorf("file %d is %q, and %q in the manifest", i, f.Name, want.Name)
-		}
-		got, err := readSection(file, f, c.manifest.Format, want.PackedSHA256)
+		got, err := readSection(file, r.File[i], c.manifest.Format, want.PackedSHA256)
 		switch {
 		case err != nil:
 			c.say(FileMismatch, "%s: %v", want.Name, err)
@@ -251,6 +269,7 @@ const startOfBundle = "PK\x03\x04\x14\x00\x08\x00"
 const (
 	bundleFlags   = 0x8
 	bundleVersion = 20
+	zip64Version  = 45
 )
 
 // canonicalZip checks that a zip file has no byte that does not follow from the files in it.
@@ -258,12 +277,16 @@ func canonicalZip(file io.ReaderAt, size int64, r *zip.Reader) error {
 	same := &comparer{want: bufio.NewReaderSize(io.NewSectionReader(file, 0, size), 1<<16)}
 	again := zip.NewWriter(same)
 	for _, f := range r.File {
-		w, err := again.CreateRaw(&zip.FileHeader{
+		header := &zip.FileHeader{
 			Name: f.Name, Method: f.Method, Flags: bundleFlags, CreatorVersion: bundleVersion, ReaderVersion: bundleVersion,
 			CRC32: f.CRC32, CompressedSize64: f.CompressedSize64, UncompressedSize64: f.UncompressedSize64,
-		})
+		}
+		w, err := again.CreateRaw(header)
 		if err != nil {
 			return err
+		}
+		if max(f.CompressedSize64, f.UncompressedSize64) >= math.MaxUint32 {
+			header.ReaderVersion = zip64Version // in the directory, as its length was not known before
 		}
 		raw, err := f.OpenRaw()
 		if err == nil {

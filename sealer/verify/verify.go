@@ -297,6 +297,7 @@ const longestStart = 64
 
 // kindNames say what files of a kind are, in the singular.
 var kindNames = map[string]string{
+	kindPack:        "proof pack",
 	kindReceipt:     "signed receipt",
 	kindDirectory:   "key directory",
 	kindProof:       "inclusion proof",
@@ -310,6 +311,9 @@ var kindNames = map[string]string{
 	kindRelease:     "checksums of a release",
 	kindUnknown:     "of no known kind",
 }
+
+// Kinds are those that a report names, sorted.
+func Kinds() []string { return slices.Sorted(maps.Keys(kindNames)) }
 
 // errTooLarge refuses a file, of which nothing may be left unread.
 var errTooLarge = fmt.Errorf("larger than %d bytes, and neither a pack nor an export", maxSmallBytes)
