@@ -167,7 +167,7 @@ func (s *Service) eraseNames(ctx context.Context, job *store.Job, e *Erasure) er
 	if err != nil {
 		return err
 	}
-	return s.db.Change(ctx, func(tx *store.Tx) error {
+	return s.db.LongChange(ctx, func(tx *store.Tx) error {
 		if err := job.Hold(ctx, tx); err != nil {
 			return err
 		}

@@ -100,7 +100,7 @@ func (s *Service) begin(ctx context.Context, requested Erasure, person sealer.Pe
 	if err != nil {
 		return made, "", err
 	}
-	err = s.db.Change(ctx, func(tx *store.Tx) error {
+	err = s.db.LongChange(ctx, func(tx *store.Tx) error {
 		before, err := store.One(ctx, tx, "the erasure that a token has begun", store.Text, `SELECT erasure_id FROM erasures WHERE tenant_id = $1 AND confirmation = $2`, requested.TenantID, requested.Confirmation)
 		if err != nil {
 			return err

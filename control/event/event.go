@@ -132,7 +132,7 @@ func (s *Service) listEvents(ctx context.Context, in *eventsRequest) (eventList,
 	if asOf == nil {
 		return page, nil
 	}
-	rows, err := s.warehouse.Events(ctx, query)
+	rows, err := s.list(ctx, query)
 	if err != nil {
 		return eventList{}, err
 	}

@@ -94,7 +94,7 @@ func (s *Service) receiptPage(ctx context.Context, in *receiptsRequest, q pipeli
 	if asOf == nil {
 		return page, nil
 	}
-	rows, err := s.warehouse.Events(ctx, q)
+	rows, err := s.list(ctx, q)
 	if err != nil {
 		return receiptList{}, err
 	}

@@ -17,11 +17,13 @@ package event
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"log/slog"
 
 	"muniment.example/control/proof"
 	"muniment.example/control/store"
+	"muniment.example/gateway/auth"
 	"muniment.example/pipeline"
 )
 
@@ -47,6 +49,7 @@ type Service struct {
 	packs     *proof.Service
 	kinds     store.Kinds
 	logger    *slog.Logger
+	turns     turns
 }
 
 // New returns the service.
@@ -54,5 +57,18 @@ func New(cfg Config) (*Service, error) {
 	if cfg.DB == nil || cfg.Warehouse == nil || cfg.Log == nil || cfg.Packs == nil || cfg.Kinds == nil {
 		return nil, errors.New("cannot open events: DB, Warehouse, Log, Packs or Kinds is missing")
 	}
-	return &Service{cfg.DB, cfg.Warehouse, cfg.Log, cfg.Packs, cfg.Kinds, cmp.Or(cfg.Logger, slog.Default())}, nil
+	return &Service{
+		db: cfg.DB, warehouse: cfg.Warehouse, log: cfg.Log, packs: cfg.Packs, kinds: cfg.Kinds,
+		logger: cmp.Or(cfg.Logger, slog.Default()),
+	}, nil
+}
+
+// list reads a page of events of the caller's tenant when it is its turn.
+func (s *Service) list(ctx context.Context, q pipeline.EventQuery) ([]pipeline.Row, error) {
+	leave, err := s.turns.take(ctx, auth.PrincipalFrom(ctx))
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	return s.warehouse.Events(ctx, q)
 }

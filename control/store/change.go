@@ -37,6 +37,38 @@ func (db *DB) Change(ctx context.Context, fn func(tx *Tx) error) error {
 	return db.unavailable(db.diskFull(db.change(ctx, fn, false)))
 }
 
+// stopsFirstFor is how long after its begin a LongChange begins anew as one that stops break off: those that keep coming must not keep it
+// from being made while its caller still waits.
+const stopsFirstFor = 5 * time.Second
+
+// LongChange is Change for one that may take seconds, as one that rewrites many rows: a stop of this process does not wait for its
+// end. It is rolled back and begins anew behind the stop; one that begins anew later than stopsFirstFor is not broken off any more. So fn may run several times; its
+// side effects must be those of the last run, and it must not take long to end once a statement of tx fails.
+func (db *DB) LongChange(ctx context.Context, fn func(tx *Tx) error) error {
+	for began := time.Now(); time.Since(began) < db.cfg.stopsFirstFor; {
+		brokenOff, err := db.tryChange(ctx, fn)
+		if !brokenOff {
+			return db.unavailable(db.diskFull(err))
+		}
+	}
+	return db.Change(ctx, fn)
+}
+
+// tryChange makes one attempt at a LongChange.
+func (db *DB) tryChange(ctx context.Context, fn func(tx *Tx) error) (brokenOff bool, err error) {
+	limited, breakOff := context.WithCancel(ctx)
+	defer breakOff()
+	err = db.change(limited, func(tx *Tx) error {
+		db.queue.yields(breakOff)
+		if err := fn(tx); err != nil {
+			return err
+		}
+		db.queue.stays() // a commit is not broken off
+		return limited.Err()
+	}, false)
+	return err != nil && limited.Err() != nil && ctx.Err() == nil, err
+}
+
 // change makes one attempt, for Change or for Stop.
 func (db *DB) change(ctx context.Context, fn func(tx *Tx) error, stops bool) error {
 	leave, err := db.queue.enter(ctx, stops)

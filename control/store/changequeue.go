@@ -17,7 +17,7 @@ import (
 // An owner is a tenant, all visitors and tenants of the sandbox together, all who open a page, or the system (operators, nodes, background work). The
 // sandbox's stops are changes like its others: strangers must not get ahead of tenants.
 //
-// A rewrite of the file (DB.rewriteFile) takes its turn as a change, and is broken off for a stop.
+// A rewrite of the file (DB.rewriteFile) takes its turn as a change. It and a LongChange are broken off for a stop.
 //
 // On PostgreSQL each process has a queue of its own and one change at most waits for the lock on changes, which
 // serves in the order of arrival. So a stop waits for one change of each other process.
@@ -95,6 +95,13 @@ func (q *changeQueue) yields(yield func()) {
 	if q.yield = yield; len(q.stops.owners) > 0 {
 		yield()
 	}
+}
+
+// stays makes what runs one for whose end stops wait, again.
+func (q *changeQueue) stays() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.yield = nil
 }
 
 // WaitingChanges is how many changes of this process wait for the one that runs.

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 
@@ -149,4 +150,52 @@ func TestEndlessStops(t *testing.T) {
 	order := q.run()
 	require.Equal(t, []string{"stop", "tnt_b", "tnt_b", "stop", "", "stop", "tnt_b", "stop", "stop"}, order[:9])
 	require.Len(t, order, 104)
+}
+
+// TestStopBreaksOffALongChange: a stop doesn't wait for the end of a long change, which is made behind it, once and as a whole.
+// Stops that keep coming don't keep it from being made.
+func TestStopBreaksOffALongChange(t *testing.T) {
+	db := mustOpen(t, t.TempDir())
+	write := func(tx *Tx, kind string) error {
+		_, err := tx.ExecContext(t.Context(), `INSERT INTO feed (kind, id, revision, stopped, snapshot) VALUES ($1, 'x', 0, 0, '')`, kind)
+		return err
+	}
+	begun, runs := make(chan struct{}), 0
+	ended := make(chan error, 1)
+	go func() {
+		ended <- db.LongChange(t.Context(), func(tx *Tx) error {
+			err := write(tx, "long")
+			if runs++; runs > 1 || err != nil {
+				return err
+			}
+			close(begun)
+			for err == nil { // until it is broken off
+				_, err = tx.ExecContext(t.Context(), `UPDATE feed SET revision = 1 WHERE kind = 'long'`)
+			}
+			return err
+		})
+	}()
+	<-begun
+	require.NoError(t, db.StopUnconfirmed(t.Context(), func(tx *Tx) error {
+		found, err := One(t.Context(), tx, "what is left of a change that was broken off", Text, `SELECT kind FROM feed WHERE kind = 'long'`)
+		require.Nil(t, found)
+		return errors.Join(err, write(tx, "stop"))
+	}))
+	require.NoError(t, <-ended)
+	require.Equal(t, 2, runs)
+	kinds, err := List(t.Context(), db.Read(), "what was written", Text, `SELECT kind FROM feed WHERE id = 'x' AND revision = 0 ORDER BY kind`)
+	require.NoError(t, err)
+	require.Equal(t, []string{"long", "stop"}, kinds)
+
+	refused := errors.New("refused")
+	require.ErrorIs(t, db.LongChange(t.Context(), func(*Tx) error { return refused }), refused)
+	gone, cancel := context.WithCancel(t.Context())
+	require.ErrorIs(t, db.LongChange(gone, func(*Tx) error { cancel(); return nil }), context.Canceled)
+	db.cfg.stopsFirstFor = -1
+	require.NoError(t, db.LongChange(t.Context(), func(*Tx) error {
+		db.queue.mu.Lock()
+		defer db.queue.mu.Unlock()
+		require.Nil(t, db.queue.yield, "stops wait for it now")
+		return nil
+	}))
 }

@@ -128,6 +128,7 @@ type Config struct {
 
 	server                  *server                         // see session.go
 	confirmWithin           time.Duration                   // see stop.go
+	stopsFirstFor           time.Duration                   // see change.go
 	maxLifetime             time.Duration                   // see connection.go
 	maxKeys                 int64                           // see idempotency.go
 	pollInterval            time.Duration                   // see postgres.go
@@ -203,6 +204,9 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	}
 	if cfg.confirmWithin == 0 {
 		cfg.confirmWithin = confirmWithin
+	}
+	if cfg.stopsFirstFor == 0 {
+		cfg.stopsFirstFor = stopsFirstFor
 	}
 	if cfg.free == nil {
 		cfg.free = reserve.Free
