@@ -67,6 +67,29 @@ func TestACampaignOfSeveralRights(t *testing.T) {
 	require.Contains(t, show(Path+"/plays?campaign=lighthouse", right("rgh_1")), "a screen")
 }
 
+// TestRightsAreCalledByTheirNames where somebody has to tell them apart: in their family, and in a challenge.
+func TestRightsAreCalledByTheirNames(t *testing.T) {
+	s := answering(t, map[string]string{
+		"/v1/rights/rgh_1/provenance": `{"basis":{"title":"a licence"},"lineage":[{"id":"rgh_1","substrate":"DOOH","holderOrgId":"org_a","scope":{"description":"the city"}}],"derived":[{"id":"rgh_2","substrate":"DOOH","holderOrgId":"org_b","scope":{"description":"the station"}},{"id":"rgh_3","substrate":"DOOH","holderOrgId":"org_c","scope":{}}]}`,
+		"/v1/rights":                  `{"rights":[{"id":"rgh_2","scope":{"description":"the station"}}]}`,
+		"/v1/challenges/chg_1":        `{"challenge":{"id":"chg_1","rightId":"rgh_2","challengerOrgId":"org_d","state":"OPEN","reason":"ours"}}`,
+	})
+	s.operations()["get-challenge"] = operation{method: "GET", path: "/v1/challenges/{challengeId}"}
+	s.operations()["get-right-provenance"] = operation{method: "GET", path: "/v1/rights/{rightId}/provenance"}
+	s.operations()["get-right-propagation"] = operation{method: "GET", path: "/v1/rights/{rightId}/propagation"}
+	s.operations()["list-events"] = operation{method: "GET", path: "/v1/events"}
+	p, w := s.page(Path + "/rights/rgh_1")
+	p.r.SetPathValue("rightId", "rgh_1")
+	require.NoError(t, showRight(p))
+	for _, said := range []string{"the city: dooh of org_a", "the station: dooh of org_b", "> dooh of org_c"} {
+		require.Contains(t, strings.ReplaceAll(w.Body.String(), ">dooh", "> dooh"), said)
+	}
+	p, w = s.page(Path + "/challenges/chg_1")
+	p.r.SetPathValue("challengeId", "chg_1")
+	require.NoError(t, showChallenge(p))
+	require.Contains(t, readable(w.Body.String()), "Of the right the station")
+}
+
 // TestNumbersInFiles: a spreadsheet gets numbers as numbers, below zero, too, beside their currency and in a unit that the head names; what
 // a person wrote is no formula.
 func TestNumbersInFiles(t *testing.T) {

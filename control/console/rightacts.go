@@ -26,22 +26,22 @@ var rightActs = []*act{
 			field{Name: "jurisdiction", Label: "Where it applies", Example: "DE"},
 			field{Name: "reference", Label: "Where to read about it", Example: "https://…"},
 			field{Name: "effectiveFrom", Label: "From", Kind: "time"},
-			field{Name: "effectiveUntil", Label: "Until (exclusive)", Kind: "time"},
-			field{Name: "contentHash", Label: "SHA-256 of the document", Hint: "base64url"},
+			field{Name: "effectiveUntil", Label: "Until (exclusive)", Kind: "time", Hint: "The first moment after it: to the end of a year, 1 January, 00:00. All rights on it end then."},
+			field{Name: "contentHash", Label: "SHA-256 of the document", Hint: "A fingerprint of the signed document, in base64url, by which it can be recognised. Leave it empty if nobody gave you one."},
 		),
 		after: goTo("/bases", "basis", "basis-registered"),
 	},
 	{
 		path: "/rights/new", op: "issue-right", section: "Rights", title: "New right", submit: "Issue the right", filled: []string{"basisId", "parentRightId", "substrate"},
-		consequences: saying("/rights", "", "Nodes accept deliveries on it within seconds, from the moment when it begins."),
+		consequences: saying("/rights", "", "Nodes accept deliveries on it within seconds, from the moment when it begins.", "Single screens, weekdays and hours are no limits that are checked: your players keep to them. Write them into the labels or the words, for people to read."),
 		fields: func(p *page) ([]field, error) {
 			made, _ := fixed(
-				field{Name: "basisId", Label: "Legal basis", Required: true, Example: "bas_…"},
-				field{Name: "parentRightId", Label: "Derived from", Example: "rgh_…", Hint: "A right whose limits bind the new one, and whose end ends it."},
+				field{Name: "basisId", Label: "Legal basis", Required: true, Example: "bas_…", Hint: "Its id. “Issue a right on it”, on the page of a basis, fills it in."},
+				field{Name: "parentRightId", Label: "Derived from", Example: "rgh_…", Hint: "A right whose limits bind the new one, and whose end ends it. “Derive a right”, on its page, fills it in."},
 				field{Name: "substrate", Label: "Medium", Kind: "select", Options: substrates(), Required: true},
 				field{Name: "holderOrgId", Label: "Holder", Example: "org_…", Hint: "Your organisation, unless you name another."},
 				field{Name: "effectiveFrom", Label: "From", Kind: "time", Required: true, Value: p.zone().field(p.s.cfg.Now().Truncate(time.Hour))},
-				field{Name: "effectiveUntil", Label: "Until (exclusive)", Kind: "time"},
+				field{Name: "effectiveUntil", Label: "Until (exclusive)", Kind: "time", Hint: "With its basis, unless you name an earlier time."},
 			)(p)
 			return append(made, scopeFields()...), nil
 		},
@@ -50,7 +50,7 @@ var rightActs = []*act{
 	},
 	{
 		path: "/rights/{rightId}/suspend", op: "suspend-right", section: "Rights", title: "Suspend the right", submit: "Suspend", button: "Suspend…", on: rightIs("ACTIVE"), fields: reason(permanent),
-		consequences: stopping("Deliveries on it are refused from now on, by each node within seconds, or as soon as it can't reach the service any more. Rows of batches wait until it is resumed."),
+		consequences: stopping("Deliveries on it are refused from now on, by each node within seconds, or as soon as it can't reach the service any more. Rows of batches wait until it is resumed. It isn't resumed by itself: somebody has to."),
 		after:        goBack("/rights", "right-suspended"),
 	},
 	{

@@ -239,6 +239,7 @@ type rightPage struct {
 // branch is a right in the tree.
 type branch struct {
 	client.Right
+	Called   string // what it is for, if it says so
 	Lasts    string
 	Here     bool
 	Children []*branch
@@ -330,7 +331,7 @@ func showRight(p *page) error {
 }
 
 func (z zone) branch(r client.Right) *branch {
-	return &branch{Right: r, Lasts: z.lasts(r.EffectiveFrom, r.EffectiveUntil)}
+	return &branch{Right: r, Called: workOf(r), Lasts: z.lasts(r.EffectiveFrom, r.EffectiveUntil)}
 }
 
 // treeOf is the line from the root to the right, with what derives from it.

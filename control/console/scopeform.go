@@ -12,14 +12,14 @@ import (
 func scopeFields() []field {
 	const several = " With commas between them."
 	return []field{
-		{Name: "scope.regions", Label: "Only in the regions", Example: "DE, US-NY", Hint: "None: everywhere. Codes of ISO 3166: DE for a country, US-NY for a part of one; codes of your own go into the last field." + several},
+		{Name: "scope.regions", Label: "Only in the regions", Example: "DE, US-NY", Hint: "None: everywhere. Codes of ISO 3166: DE for a country, US-NY for a part of one, such as DE-BE for Berlin; codes of your own go into the last field." + several},
 		{Name: "scope.campaigns", Label: "Only for the campaigns", Example: "spring", Hint: "None: all." + several},
 		{Name: "scope.channels", Label: "Only on the channels", Example: "dooh", Hint: "None: all." + several},
 		{Name: "scope.maxSpeedMph", Label: "Only up to the speed, in mph", Example: "5", Hint: "None: what the gate's rules allow."},
 		{Name: "scope.bvlos", Label: "A drone beyond the line of sight", Kind: "select", Options: []string{"allowed", "not allowed"}},
 		{Name: "scope.labels", Label: "Labels", Kind: "area", Example: "venue = central-station", Hint: "One a line, with the name before the sign. Rules of settlement can match them."},
-		{Name: "scope.description", Label: "In words", Hint: "It limits nothing."},
-		{Name: "scope", Label: "More of the scope, as JSON", Kind: "json", Hint: "Members of your own, which begin with x-. What a derived right does not name it inherits."},
+		{Name: "scope.description", Label: "In words", Hint: "What the right is called in lists. It limits nothing."},
+		{Name: "scope", Label: "More of the scope, as JSON", Kind: "json", Hint: "Members of your own, which begin with x-, and what the fields above don't take. What a derived right does not name it inherits."},
 	}
 }
 
