@@ -61,7 +61,7 @@ var unitWords = map[string]string{"EVENT": "a play", "IMPRESSION": "an impressio
 // ruleSentence says what a rule pays, for what, to whom.
 func ruleSentence(r client.SettlementRule, names payees) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s %s", r.Price, r.Currency, unitWords[r.Unit])
+	fmt.Fprintf(&b, "%s %s %s", money(r.Price, r.Currency), r.Currency, unitWords[r.Unit])
 	var on []string
 	m := r.Match
 	if m.MeteringBasis != "" {
@@ -96,13 +96,13 @@ func ruleSentence(r client.SettlementRule, names payees) string {
 	}
 	b.WriteString(": " + strings.Join(shares, ", "))
 	for _, t := range r.Tiers {
-		fmt.Fprintf(&b, "; above %s in a month %s %s", count(t.Above), t.Price, r.Currency)
+		fmt.Fprintf(&b, "; above %s in a month %s %s", count(t.Above), money(t.Price, r.Currency), r.Currency)
 	}
 	if r.Minimum != "" {
-		fmt.Fprintf(&b, "; at least %s %s a month", r.Minimum, r.Currency)
+		fmt.Fprintf(&b, "; at least %s %s a month", money(r.Minimum, r.Currency), r.Currency)
 	}
 	if r.Cap != "" {
-		fmt.Fprintf(&b, "; at most %s %s a month", r.Cap, r.Currency)
+		fmt.Fprintf(&b, "; at most %s %s a month", money(r.Cap, r.Currency), r.Currency)
 	}
 	return b.String()
 }
@@ -147,7 +147,7 @@ func payoutsList() list[client.Payout] {
 	return list[client.Payout]{
 		op: "list-payouts", plural: "payouts", columns: []string{"Payee", "Amount", "Currency", "Due on", "Paid to", "Number", "Statement"},
 		row: func(o client.Payout) []cell {
-			return []cell{text(o.Payee), number(o.Amount), text(o.Currency), {Text: date(o.DueOn), value: o.DueOn}, text(o.PayoutRef), text(o.Number), id(o.StatementID, "/money/statements")}
+			return []cell{text(o.Payee), priced(o.Amount, o.Currency), text(o.Currency), {Text: date(o.DueOn), value: o.DueOn}, text(o.PayoutRef), text(o.Number), id(o.StatementID, "/money/statements")}
 		},
 	}
 }
@@ -234,7 +234,7 @@ var moneyActs = []*act{
 			field{Name: "currency", Label: "Currency", Required: true, Example: "EUR"},
 			field{Name: "orgId", Label: "Organisation", Example: "org_…"},
 			field{Name: "legalName", Label: "Name on papers"}, field{Name: "address", Label: "Address on papers", Kind: "area"}, field{Name: "email", Label: "E-mail"}, field{Name: "taxId", Label: "Tax number"},
-			field{Name: "taxBps", Label: "Tax, in hundredths of a per cent", Kind: "number", Example: "1900"},
+			field{Name: "taxBps", Label: "Tax, in per cent", Kind: "percent", Example: "19"},
 			field{Name: "payoutRef", Label: "Paid to", Hint: "As your payment system names it. In no event."},
 			field{Name: "paymentDays", Label: "Days until a paper is due", Kind: "number"},
 		),

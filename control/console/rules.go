@@ -128,7 +128,7 @@ func tryRule(p *page, body any) (trial, error) {
 		}
 		return trial{}, err
 	}
-	made := trial{Lead: fmt.Sprintf("If it had been in force in all of %s, it would have paid %s %s", monthly(month), r.Total.Amount, r.Total.Currency)}
+	made := trial{Lead: fmt.Sprintf("If it had been in force in all of %s, it would have paid %s %s", monthly(month), money(r.Total.Amount, r.Total.Currency), r.Total.Currency)}
 	var plays int64
 	for _, l := range r.Lines {
 		plays += l.Receipts
@@ -138,10 +138,10 @@ func tryRule(p *page, body any) (trial, error) {
 		made.Lines[0] = "It would have rated no play: none is what it is for, or other rules rate them before it."
 	}
 	for _, payee := range r.Total.Payees {
-		made.Lines = append(made.Lines, fmt.Sprintf("%s gets %s %s.", payee.Name, payee.Amount, r.Total.Currency))
+		made.Lines = append(made.Lines, fmt.Sprintf("%s gets %s %s.", payee.Name, money(payee.Amount, r.Total.Currency), r.Total.Currency))
 	}
 	for _, a := range r.Adjustments {
-		made.Lines = append(made.Lines, fmt.Sprintf("By its %s of %s: %s %s.", words(a.Reason), monthly(a.Month), a.Amount, r.Total.Currency))
+		made.Lines = append(made.Lines, fmt.Sprintf("By its %s of %s: %s %s.", words(a.Reason), monthly(a.Month), money(a.Amount, r.Total.Currency), r.Total.Currency))
 	}
 	for _, total := range []struct {
 		of  string
@@ -214,14 +214,15 @@ func readShares(written string, names payees) ([]client.SettlementShare, error) 
 		if line == "" {
 			continue
 		}
+		line = strings.TrimSpace(strings.TrimSuffix(line, "%"))
 		at := strings.LastIndexAny(line, " \t")
 		if at < 0 {
 			return nil, invalid("shares", "has the line “"+line+"”: write a name and a per cent number on each line")
 		}
 		payee, share := strings.TrimSpace(line[:at]), line[at+1:]
-		bps, ok := basisPoints(strings.Replace(strings.TrimSuffix(share, "%"), ",", ".", 1))
+		bps, ok := basisPoints(share)
 		if !ok {
-			return nil, invalid("shares", "has the share “"+share+"”: write per cent with at most two digits behind the point")
+			return nil, invalid("shares", "has the share “"+share+"”: write "+perCent)
 		}
 		switch named := names.called(payee); {
 		case names[payee] != "" || len(named) == 0: // it is an id
@@ -235,9 +236,13 @@ func readShares(written string, names payees) ([]client.SettlementShare, error) 
 	return shares, nil
 }
 
-// basisPoints reads per cent with at most two digits behind the point.
+// perCent is what basisPoints reads.
+const perCent = "per cent with at most two digits behind the point"
+
+// basisPoints reads per cent with at most two digits behind the point or comma, with the sign of per cent or without.
 func basisPoints(percent string) (bps int64, ok bool) {
-	whole, fraction, _ := strings.Cut(percent, ".")
+	percent = strings.TrimSpace(strings.TrimSuffix(percent, "%"))
+	whole, fraction, _ := strings.Cut(strings.Replace(percent, ",", ".", 1), ".")
 	if len(fraction) > 2 {
 		return 0, false
 	}

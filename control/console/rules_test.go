@@ -266,8 +266,8 @@ func TestARuleIsTriedInItsOwnMonths(t *testing.T) {
 	p, _ := s.page(Path)
 	made, err := tryRule(p, map[string]any{"timeZone": "America/New_York"})
 	require.NoError(t, err)
-	require.Equal(t, "If it had been in force in all of September 2026 (America/New_York), it would have paid 7 EUR", made.Lead)
-	require.Contains(t, made.Lines, "By its minimum of September 2026 (America/New_York): 3 EUR.")
+	require.Equal(t, "If it had been in force in all of September 2026 (America/New_York), it would have paid 7.00 EUR", made.Lead)
+	require.Contains(t, made.Lines, "By its minimum of September 2026 (America/New_York): 3.00 EUR.")
 	_, err = tryRule(p, map[string]any{"timeZone": "Mars"})
 	require.NotNil(t, wrong(err), "%v is said at its field", err)
 
@@ -300,5 +300,30 @@ func TestAChangeOfARuleIsTold(t *testing.T) {
 	for _, change := range history {
 		told = append(told, change.Sentence)
 	}
-	require.Equal(t, []string{"1 EUR a play on everything: ; until the end of 30 Nov 2026; prices for more are for all units of the month", "1 EUR a play on everything: ; of priority 7", "1 EUR a play on everything: "}, told)
+	require.Equal(t, []string{"1.00 EUR a play on everything: ; until the end of 30 Nov 2026; prices for more are for all units of the month", "1.00 EUR a play on everything: ; of priority 7", "1.00 EUR a play on everything: "}, told)
+}
+
+// TestFormsTakeWhatPeopleWrite: an address of several lines, as browsers send them, and per cent.
+func TestFormsTakeWhatPeopleWrite(t *testing.T) {
+	s, _ := recorded(t, nil)
+	add := actAt(t, "/money/counterparties/new")
+	form := url.Values{"name": {"Kiosk"}, "kind": {"PUBLISHER"}, "currency": {"EUR"}, "address": {"Rosenweg 2\r\n10119 Berlin\r\n"}}
+	for written, bps := range map[string]int64{"19": 1900, "19 %": 1900, "7,7%": 770, "0": 0} {
+		form.Set("taxBps", written)
+		p, _ := s.page(Path + "/money/counterparties/new")
+		p.r.PostForm = form
+		members, err := add.read(p)
+		require.NoError(t, err, written)
+		require.Equal(t, bps, members["taxBps"], written)
+		require.Equal(t, "Rosenweg 2\n10119 Berlin", members["address"])
+	}
+	form.Set("taxBps", "19.555")
+	p, _ := s.page(Path + "/money/counterparties/new")
+	p.r.PostForm = form
+	_, err := add.read(p)
+	require.ErrorContains(t, err, "per cent")
+
+	shares, err := readShares("Kiosk 60 %\r\nStudio 40%", payees{"cp_1": "Kiosk", "cp_2": "Studio"})
+	require.NoError(t, err)
+	require.Equal(t, []client.SettlementShare{{CounterpartyID: "cp_1", BPS: 6000}, {CounterpartyID: "cp_2", BPS: 4000}}, shares)
 }
