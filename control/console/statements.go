@@ -82,7 +82,7 @@ func showStatements(p *page) error {
 	}
 	return showList(p, statementsList(p, names), listed{
 		Lead: "What is owed for a period, from the draft to the payment. An issued statement never changes: a correction is another one, which states the whole period again, so add up the differences and not the totals.", Empty: "No statement is there yet. Draft one for the last month; a draft binds nobody.",
-		New: slices.Concat(p.offer("draft-statement", "New draft", "/money/statements/new"), p.offer("list-settlement-rules", "Rules", "/money"), p.offer("reconcile-settlement", "Reconciliation", "/money/reconciliation")),
+		New: slices.Concat(p.offer("draft-statement", "New draft", "/money/statements/new"), p.offer("list-settlement-rules", "Rules", "/money"), p.offer("list-payables", "Payables", "/money/payables"), p.offer("reconcile-settlement", "Reconciliation", "/money/reconciliation")),
 	}, filter{Name: "state", Label: "State", Options: []string{"DRAFT", "ISSUED", "SETTLED", "VOIDED", "DISCARDED"}}, filter{Name: "currency", Label: "Currency", Example: "EUR"}, payeeFilter(names))
 }
 
