@@ -115,7 +115,7 @@ func TestBasisPoints(t *testing.T) {
 func TestAmountsReadAsInTheirCurrency(t *testing.T) {
 	for _, c := range []struct{ decimal, currency, want string }{
 		{"8.5", "EUR", "8.50"}, {"0", "EUR", "0.00"}, {"-1234567.5", "EUR", "-1 234 567.50"}, {"4.8195", "EUR", "4.8195"},
-		{"10925", "JPY", "10 925"}, {"12.5", "JPY", "12.5"}, {"0.1", "KWD", "0.100"}, {"1000", "KWD", "1 000.000"}, {"", "EUR", ""},
+		{"10925", "JPY", "10 925"}, {"12.5", "JPY", "12.5"}, {"300.00", "JPY", "300"}, {"1.369990", "EUR", "1.36999"}, {"0.1", "KWD", "0.100"}, {"1000", "KWD", "1 000.000"}, {"", "EUR", ""},
 	} {
 		require.Equal(t, c.want, money(c.decimal, c.currency), "%s %s", c.decimal, c.currency)
 	}

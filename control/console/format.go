@@ -38,9 +38,11 @@ func money(decimal, currency string) string {
 		return ""
 	}
 	whole, fraction, _ := strings.Cut(decimal, ".")
-	if lacking := rate.Minor(currency) - len(fraction); lacking > 0 {
-		fraction += strings.Repeat("0", lacking)
+	digits := rate.Minor(currency)
+	for len(fraction) > digits && strings.HasSuffix(fraction, "0") { // a difference has the digits of both sides
+		fraction = fraction[:len(fraction)-1]
 	}
+	fraction += strings.Repeat("0", max(0, digits-len(fraction)))
 	if fraction == "" {
 		return figure(whole)
 	}

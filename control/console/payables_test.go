@@ -67,3 +67,31 @@ func TestAChangeOfACounterpartyKeepsTheRest(t *testing.T) {
 	was.ReverseCharge, was.TaxBPS = true, 0
 	require.Equal(t, "yes", counterpartyValues(was)["reverseCharge"])
 }
+
+// TestAStatementSumsUpWhatIsDue: what is open and payable of all its payees, besides the exact total, and what an auditor needs.
+func TestAStatementSumsUpWhatIsDue(t *testing.T) {
+	statement := func(more string) string {
+		return `{"statement":{"id":"stm_1","state":"ISSUED","currency":"EUR","total":"55.893929","dueAmount":"6.79","heldAmount":"0","issuedAt":"2026-11-02T00:00:00Z","from":"2026-10-01T00:00:00Z","to":"2026-11-01T00:00:00Z"` + more + `},"document":{"lines":[]}}`
+	}
+	records := map[string]string{
+		"/v1/statements/stm_1": statement(""),
+		"/v1/payables":         `{"payables":[{"counterpartyId":"cp_1","state":"DUE","gross":"5.95","net":"5.00","tax":"0.95","paidAmount":"0"},{"counterpartyId":"cp_2","state":"DUE","gross":"1.84","net":"1.84","tax":"0.00","paidAmount":"1"}]}`,
+	}
+	show := func() string {
+		s, _ := recorded(t, records)
+		s.operations()["list-payables"] = operation{method: "GET", path: "/v1/payables"}
+		s.operations()["list-payee-links"] = operation{method: "GET", path: "/v1/links"}
+		p, w := s.page(Path + "/money/statements/stm_1")
+		p.r.SetPathValue("statementId", "stm_1")
+		require.NoError(t, showStatement(p))
+		return readable(w.Body.String())
+	}
+	text := show()
+	require.Contains(t, text, "6.79 EUR open · 55.893929 EUR net, exactly")
+	require.Contains(t, text, "All 6.79 6.84 0.95 7.79")
+	require.Contains(t, text, "For an auditor: the signed file below, and these packs.")
+	records["/v1/statements/stm_1"] = strings.Replace(statement(`,"corrects":"stm_0","difference":"0"`), "ISSUED", "DRAFT", 1)
+	require.Contains(t, show(), "discard it", "a correction that changes nothing says so")
+	records["/v1/statements/stm_1"] = strings.Replace(statement(`,"corrects":"stm_0","difference":"1"`), "ISSUED", "DRAFT", 1)
+	require.NotContains(t, show(), "discard it")
+}

@@ -1,9 +1,12 @@
 package console
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -143,15 +146,38 @@ func tryRule(p *page, body any) (trial, error) {
 	for _, a := range r.Adjustments {
 		made.Lines = append(made.Lines, fmt.Sprintf("By its %s of %s: %s %s.", words(a.Reason), monthly(a.Month), money(a.Amount, r.Total.Currency), r.Total.Currency))
 	}
-	for _, total := range []struct {
-		of  string
-		all []client.SettlementTotal
-	}{{"without", r.Before}, {"with", r.After}} {
-		for _, t := range total.all {
-			made.Lines = append(made.Lines, fmt.Sprintf("All rules %s it: %s %s.", total.of, t.Amount, t.Currency))
+	made.Lines = append(made.Lines, costs(r.Before, r.After)...)
+	return made, nil
+}
+
+// costs says of each currency what all rules pay without a rule and with it, where that differs.
+func costs(before, after []client.SettlementTotal) (lines []string) {
+	with, without := map[string]string{}, map[string]string{}
+	for _, t := range after {
+		with[t.Currency] = t.Amount
+	}
+	for _, t := range before {
+		without[t.Currency] = t.Amount
+	}
+	for _, currency := range slices.Sorted(maps.Keys(with)) {
+		if _, paid := without[currency]; !paid {
+			without[currency] = "0"
 		}
 	}
-	return made, nil
+	for _, currency := range slices.Sorted(maps.Keys(without)) {
+		then, now := without[currency], cmp.Or(with[currency], "0")
+		if apart := minus(now, then); !isZero(apart) {
+			what := "more"
+			if less, negative := strings.CutPrefix(apart, "-"); negative {
+				apart, what = less, "less"
+			}
+			lines = append(lines, fmt.Sprintf("All rules together: %[1]s %[2]s with it, %[3]s %[2]s without it: %[4]s %[2]s %[5]s.", money(now, currency), currency, money(then, currency), money(apart, currency), what))
+		}
+	}
+	if len(lines) == 0 {
+		lines = append(lines, "All rules together would have paid the same without it.")
+	}
+	return append(lines, "These sums are without tiers, minimums and caps, which a statement applies to the whole month.")
 }
 
 // readMatch makes the members of a rule's match of the form's.

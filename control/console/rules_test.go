@@ -268,6 +268,7 @@ func TestARuleIsTriedInItsOwnMonths(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "If it had been in force in all of September 2026 (America/New_York), it would have paid 7.00 EUR", made.Lead)
 	require.Contains(t, made.Lines, "By its minimum of September 2026 (America/New_York): 3.00 EUR.")
+	require.Contains(t, made.Lines, "All rules together would have paid the same without it.")
 	_, err = tryRule(p, map[string]any{"timeZone": "Mars"})
 	require.NotNil(t, wrong(err), "%v is said at its field", err)
 
@@ -326,4 +327,18 @@ func TestFormsTakeWhatPeopleWrite(t *testing.T) {
 	shares, err := readShares("Kiosk 60 %\r\nStudio 40%", payees{"cp_1": "Kiosk", "cp_2": "Studio"})
 	require.NoError(t, err)
 	require.Equal(t, []client.SettlementShare{{CounterpartyID: "cp_1", BPS: 6000}, {CounterpartyID: "cp_2", BPS: 4000}}, shares)
+}
+
+// TestATrialSaysWhatItWouldHaveCost: of each currency in which it would have changed something, and by how much.
+func TestATrialSaysWhatItWouldHaveCost(t *testing.T) {
+	of := func(amount, currency string) client.SettlementTotal {
+		return client.SettlementTotal{Amount: amount, Currency: currency}
+	}
+	lines := costs([]client.SettlementTotal{of("6.821921", "EUR"), of("300", "JPY"), of("2", "KWD")}, []client.SettlementTotal{of("8.191911", "EUR"), of("300", "JPY"), of("1.5", "KWD"), of("7", "CHF")})
+	require.Equal(t, []string{
+		"All rules together: 7.00 CHF with it, 0.00 CHF without it: 7.00 CHF more.",
+		"All rules together: 8.191911 EUR with it, 6.821921 EUR without it: 1.36999 EUR more.",
+		"All rules together: 1.500 KWD with it, 2.000 KWD without it: 0.500 KWD less.",
+	}, lines[:3])
+	require.Len(t, lines, 4, "nothing is said of the yen")
 }

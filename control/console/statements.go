@@ -424,15 +424,15 @@ func (p *page) statedBy(month string) (*client.Statement, error) {
 	return nil, nil
 }
 
-// draftFields are those of a draft: of the last month, unless that is stated.
+// draftFields are those of a draft: of the last month. In what currency that is stated is said beside it.
 func draftFields(p *page) ([]field, error) {
-	month, hint := p.zone().lastMonth(p.s.cfg.Now()), "Or from and to."
+	month, hint := p.zone().lastMonth(p.s.cfg.Now()), "Or from and to: leave the month empty, then."
 	stated, err := p.statedBy(month)
 	if err != nil {
 		return nil, err
 	}
 	if stated != nil {
-		month, hint = "", hint+" "+p.zone().period(*stated)+" is stated in "+stated.Currency+": for what came later, correct that statement."
+		hint += " " + p.zone().period(*stated) + " is stated in " + stated.Currency + " already: for what came later, correct that statement."
 	}
 	return []field{
 		{Name: "currency", Label: "Currency", Required: true, Example: "EUR"}, {Name: "period", Label: "Month", Kind: "month", Value: month, Hint: hint},
