@@ -353,7 +353,7 @@ func TestAddressesFillInLittle(t *testing.T) {
 	s := served(t, func(w http.ResponseWriter, _ string) {
 		_, _ = w.Write([]byte(`{"data":{"rule":{"id":"rul_1","price":"0.005","currency":"EUR","unit":"EVENT","shares":[{"counterpartyId":"cp_1","bps":10000}]}}}`))
 	})
-	s.operations()["get-counterparty"] = operation{method: "GET", path: "/v1/counterparties/{counterpartyId}"}
+	maps.Copy(s.operations(), map[string]operation{"get-counterparty": {method: "GET", path: "/v1/counterparties/{counterpartyId}"}, "get-issuer": {method: "GET", path: "/v1/issuer"}})
 	filled := 0
 	for _, a := range acts() {
 		if a.fields == nil {

@@ -179,7 +179,7 @@ func showPayables(p *page) error {
 	return showList(p, payablesList(names), listed{
 		Lead:  "What each payee is due by each statement, correction and void, the newest first: what an accountant books. What a credit note takes back is below zero.",
 		Empty: "Nothing is issued yet. Issuing a statement makes a payable for each of its payees.",
-		New:   slices.Concat(p.offer("list-payouts", "Payouts due", "/money/payouts"), p.offer("list-statements", "Statements", "/money/statements")),
+		New:   slices.Concat(p.offer("list-payouts", "Payouts due", "/money/payouts"), p.offer("list-statements", "Statements", "/money/statements"), p.offer("set-issuer", "Who issues the papers", "/money/issuer")),
 	}, filter{Name: "state", Label: "State", Options: []string{"DUE", "PAID"}}, payeeFilter(names))
 }
 
@@ -270,6 +270,14 @@ func sendCounterparties(p *page) error {
 
 var moneyActs = []*act{
 	{
+		path: "/money/issuer", op: "set-issuer", section: "Money", title: "Who issues the papers", submit: "Save", fields: issuerFields,
+		consequences: saying("/money/payables", "", "Papers that are issued from now on show this. Those that were issued stay as they are.", "What you leave empty becomes empty."),
+		after: func(p *page, _ []string, _ json.RawMessage) error {
+			p.done(Path+"/money/payables", "issuer-set")
+			return nil
+		},
+	},
+	{
 		path: "/money/counterparties/new", op: "create-counterparty", section: "Money", title: "New counterparty", submit: "Add",
 		consequences: saying("/money/counterparties", ""),
 		fields:       fixed(counterpartyFields()...),
@@ -300,6 +308,26 @@ var moneyActs = []*act{
 		},
 		after: goBack("/money/counterparties", "counterparty-changed"),
 	},
+}
+
+// issuerFields are all that papers say of who issues them, filled in as it is now.
+func issuerFields(p *page) ([]field, error) {
+	if err := p.missing("get-issuer"); err != nil { // an empty form would empty it
+		return nil, err
+	}
+	var data struct{ Issuer *client.Issuer }
+	if err := p.get(&data, "get-issuer", nil); err != nil {
+		return nil, err
+	}
+	now := client.Issuer{PaymentDays: 30}
+	if data.Issuer != nil {
+		now = *data.Issuer
+	}
+	return []field{
+		{Name: "legalName", Label: "Name on papers", Required: true, Value: now.LegalName}, {Name: "address", Label: "Address", Kind: "area", Value: now.Address}, {Name: "taxId", Label: "Tax number", Value: now.TaxID},
+		{Name: "email", Label: "E-mail", Value: now.Email, Hint: "Where payees ask about papers."}, {Name: "note", Label: "What each paper says besides", Kind: "area", Value: now.Note, Hint: "For example that it is a self-billed invoice."},
+		{Name: "paymentDays", Label: "Days until a paper is due", Kind: "number", Value: fmt.Sprint(now.PaymentDays), Hint: "Unless the counterparty has its own."},
+	}, nil
 }
 
 // counterpartyFields are all that can be said of a counterparty.

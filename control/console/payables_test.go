@@ -90,8 +90,29 @@ func TestAStatementSumsUpWhatIsDue(t *testing.T) {
 	require.Contains(t, text, "6.79 EUR open · 55.893929 EUR net, exactly")
 	require.Contains(t, text, "All 6.79 6.84 0.95 7.79")
 	require.Contains(t, text, "For an auditor: the signed file below, and these packs.")
-	records["/v1/statements/stm_1"] = strings.Replace(statement(`,"corrects":"stm_0","difference":"0"`), "ISSUED", "DRAFT", 1)
+	records["/v1/statements/stm_1"] = strings.NewReplacer("ISSUED", "DRAFT", `"issuedAt":"2026-11-02T00:00:00Z",`, "").Replace(statement(`,"corrects":"stm_0","difference":"0"`))
+	require.Contains(t, show(), "0.00 EUR difference · 55.893929 EUR net of the whole period")
 	require.Contains(t, show(), "discard it", "a correction that changes nothing says so")
 	records["/v1/statements/stm_1"] = strings.Replace(statement(`,"corrects":"stm_0","difference":"1"`), "ISSUED", "DRAFT", 1)
 	require.NotContains(t, show(), "discard it")
+}
+
+// TestWhoIssuesThePapers: the form sends all that is there, as what is absent becomes empty.
+func TestWhoIssuesThePapers(t *testing.T) {
+	records := map[string]string{"/v1/issuer": `{"issuer":{"legalName":"Screens AG","address":"Lindenweg 3\n10115 Berlin","taxId":"DE9","email":"a@example.com","note":"Self-billing","paymentDays":21}}`}
+	set := actAt(t, "/money/issuer")
+	read := func() map[string]any {
+		s, _ := recorded(t, records)
+		s.operations()["get-issuer"] = operation{method: "GET", path: "/v1/issuer"}
+		p, _ := s.page(Path + "/money/issuer")
+		fields, err := set.fields(p)
+		require.NoError(t, err)
+		p.r.PostForm = sent(fields)
+		members, err := set.read(p)
+		require.NoError(t, err)
+		return members
+	}
+	require.Equal(t, map[string]any{"legalName": "Screens AG", "address": "Lindenweg 3\n10115 Berlin", "taxId": "DE9", "email": "a@example.com", "note": "Self-billing", "paymentDays": int64(21)}, read())
+	records["/v1/issuer"] = `{}`
+	require.Equal(t, map[string]any{"paymentDays": int64(30)}, read())
 }

@@ -118,6 +118,7 @@ var deeds = map[string]string{
 	"dismissed":            "They are dismissed.",
 	"rule-made":            "The rule is made.",
 	"rule-retired":         "The rule is retired.",
+	"issuer-set":           "Saved: papers from now on show it.",
 	"counterparty-changed": "The counterparty is changed: papers from now on show it.",
 	"counterparty-added":   "The counterparty is added. A rule can give it a share.",
 	"statement-drafted":    "The draft is made. Look at it, then issue or discard it.",
