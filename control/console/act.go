@@ -383,6 +383,12 @@ func (a *act) read(p *page) (map[string]any, error) {
 				return nil, invalid(f.Name, "must be a whole number")
 			}
 			members[f.Name] = n
+		case "percent":
+			bps, ok := basisPoints(value)
+			if !ok {
+				return nil, invalid(f.Name, "must be "+perCent+", such as 19 or 7.7")
+			}
+			members[f.Name] = bps
 		case "decimal", "money":
 			if members[f.Name], err = decimal(f.Name, value, f.Kind == "money"); err != nil {
 				return nil, err

@@ -34,6 +34,9 @@ func readLines(document json.RawMessage) (l statementLines, err error) {
 	return l, err
 }
 
+// shownRows is how many lines of a statement, or rights of a comparison, a page has; the file has all.
+const shownRows = 500
+
 // comparison is a statement beside another in its currency, right by right.
 type comparison struct {
 	Now, Then       client.Statement
@@ -41,6 +44,7 @@ type comparison struct {
 	With            filter // the choice of the other
 	Difference      string
 	Table           table
+	All             int // rows, of which the page has the first shownRows
 	Problem         *problem
 }
 
@@ -115,12 +119,12 @@ func (p *page) compare(statementID string) (c comparison, err error) {
 	if err != nil {
 		return c, err
 	}
-	c.Table, err = p.compared(earlier, document, rights)
+	c.Table, err = p.compared(now.Currency, earlier, document, rights)
 	return c, err
 }
 
-// compared has a row for each right of two statements, and for each reason of adjustments, the largest difference first.
-func (p *page) compared(then, now json.RawMessage, rights works) (table, error) {
+// compared has a row for each right of two statements in a currency, and for each reason of adjustments, the largest difference first.
+func (p *page) compared(currency string, then, now json.RawMessage, rights works) (table, error) {
 	t := table{Columns: []string{"Right", "Difference", "Amount then", "Amount now", "Plays then", "Plays now", "Price then", "Price now"}}
 	type side struct {
 		plays  int64
@@ -146,7 +150,7 @@ func (p *page) compared(then, now json.RawMessage, rights works) (table, error) 
 		for _, line := range l.Lines {
 			s := of(line.RightID, p.allowed(rights.cell(line.RightID)), i)
 			s.plays, s.amount = s.plays+line.Receipts, plus(s.amount, line.Amount)
-			if price := line.Price + " " + unitWords[line.Unit]; !slices.Contains(s.prices, price) {
+			if price := money(line.Price, currency) + " " + unitWords[line.Unit]; !slices.Contains(s.prices, price) {
 				s.prices = append(s.prices, price)
 			}
 		}
@@ -170,7 +174,7 @@ func (p *page) compared(then, now json.RawMessage, rights works) (table, error) 
 	for _, key := range keys {
 		b := found[key]
 		before, after := b.sides[0], b.sides[1]
-		t.Rows = append(t.Rows, []cell{b.of, number(difference(after.amount, before.amount)), number(cmp.Or(before.amount, "0")), number(cmp.Or(after.amount, "0")), amount(before.plays), amount(after.plays), shown(before.prices), shown(after.prices)})
+		t.Rows = append(t.Rows, []cell{b.of, priced(difference(after.amount, before.amount), currency), priced(cmp.Or(before.amount, "0"), currency), priced(cmp.Or(after.amount, "0"), currency), amount(before.plays), amount(after.plays), shown(before.prices), shown(after.prices)})
 	}
 	return t, nil
 }
@@ -185,9 +189,8 @@ func showComparison(p *page) error {
 		p.answers(c.Problem)
 	}
 	c.Table.File = addressed(p.Path+".csv", url.Values{"with": {c.With.Value}})
-	if len(c.Table.Rows) > 500 {
-		c.Table.Rows = c.Table.Rows[:500]
-	}
+	c.All = len(c.Table.Rows)
+	c.Table.Rows = c.Table.Rows[:min(c.All, shownRows)]
 	p.render("comparison", c)
 	return nil
 }

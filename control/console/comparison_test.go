@@ -41,7 +41,7 @@ func TestAStatementAgainstTheOneBefore(t *testing.T) {
 	text, w := open(showComparison, "")
 	require.Contains(t, text, "Statement October 2026, against Correction 1 of September 2026")
 	require.Contains(t, text, "0.90 EUR now · 1.50 EUR then · difference -0.60")
-	require.Contains(t, text, "rgh_3 -1.00 1.00 0 5 0 0.01 a second – rgh_2 0.50 0 0.50 0 4 – 0.01 a second rgh_1 -0.10 0.50 0.40 5 5 0.005 a second 0.004 a second", "the largest difference first")
+	require.Contains(t, text, "rgh_3 -1.00 1.00 0.00 5 0 0.01 a second – rgh_2 0.50 0.00 0.50 0 4 – 0.01 a second rgh_1 -0.10 0.50 0.40 5 5 0.005 a second 0.004 a second", "the largest difference first")
 	require.Contains(t, text, "Statement September 2026, issued, for Song Rights")
 	require.NotContains(t, w.Body.String(), "stm_vod")
 	require.Contains(t, w.Body.String(), "comparison.csv?with=stm_cor")
@@ -56,4 +56,30 @@ func TestAStatementAgainstTheOneBefore(t *testing.T) {
 	records["/v1/statements"] = `{"statements":[` + list[1] + `]}`
 	text, _ = open(showComparison, "")
 	require.Contains(t, text, "No statement before it")
+}
+
+// TestAPageSaysHowMuchOfAComparisonItShows: never less than all without saying so, and nothing where it has all.
+func TestAPageSaysHowMuchOfAComparisonItShows(t *testing.T) {
+	for rights, hint := range map[int]string{shownRows: "", shownRows + 1: "The 500 largest differences of 501"} {
+		var lines []string
+		for i := range rights {
+			lines = append(lines, fmt.Sprintf(`{"rightId":"rgh_%d","price":"1","unit":"EVENT","amount":"1","receipts":1}`, i))
+		}
+		of := func(id, month, end string) string {
+			return fmt.Sprintf(`{"id":"%s","state":"ISSUED","currency":"EUR","total":"1","heldAmount":"0","from":"2026-%s-01T00:00:00Z","to":"2026-%s-01T00:00:00Z"}`, id, month, end)
+		}
+		now, then := of("stm_2", "10", "11"), of("stm_1", "09", "10")
+		s, _ := recorded(t, map[string]string{
+			"/v1/counterparties": `{}`, "/v1/statements": `{"statements":[` + now + "," + then + `]}`,
+			"/v1/statements/stm_1": `{"statement":` + then + `}`, "/v1/statements/stm_2": `{"statement":` + now + `,"document":{"lines":[` + strings.Join(lines, ",") + `]}}`,
+		})
+		p, w := s.page(Path + "/money/statements/stm_2/comparison")
+		p.r.SetPathValue("statementId", "stm_2")
+		require.NoError(t, showComparison(p))
+		if hint == "" {
+			require.NotContains(t, readable(w.Body.String()), "largest differences of")
+			continue
+		}
+		require.Contains(t, readable(w.Body.String()), hint)
+	}
 }

@@ -90,9 +90,9 @@ func TestRuleSentence(t *testing.T) {
 	names := payees{"cp_1": "Song Rights Ltd", "cp_2": "Venue Media"}
 	shares := []client.SettlementShare{{CounterpartyID: "cp_1", BPS: 6000}, {CounterpartyID: "cp_2", BPS: 3950}, {CounterpartyID: "cp_3", BPS: 50}}
 	for want, rule := range map[string]client.SettlementRule{
-		"0.005 EUR a second on everything: 60 % to Song Rights Ltd, 39.5 % to Venue Media, 0.5 % to cp_3":                                                                         {Unit: "SECOND", Price: "0.005", Currency: "EUR"},
-		"4 EUR a thousand impressions on dooh, the campaign “w”: 60 % to Song Rights Ltd, 39.5 % to Venue Media, 0.5 % to cp_3; at least 10 EUR a month; at most 500 EUR a month": {Unit: "CPM", Price: "4", Currency: "EUR", Minimum: "10", Cap: "500", Match: client.SettlementMatch{Substrate: "DOOH", Campaign: "w"}},
-		"1 EUR a play on everything: 60 % to Song Rights Ltd, 39.5 % to Venue Media, 0.5 % to cp_3; above 1 000 in a month 0.5 EUR":                                               {Unit: "EVENT", Price: "1", Currency: "EUR", Tiers: []client.Tier{{Above: 1000, Price: "0.5"}}, Match: client.SettlementMatch{Substrate: "ANY"}},
+		"0.005 EUR a second on everything: 60 % to Song Rights Ltd, 39.5 % to Venue Media, 0.5 % to cp_3":                                                                                  {Unit: "SECOND", Price: "0.005", Currency: "EUR"},
+		"4.00 EUR a thousand impressions on dooh, the campaign “w”: 60 % to Song Rights Ltd, 39.5 % to Venue Media, 0.5 % to cp_3; at least 10.00 EUR a month; at most 500.00 EUR a month": {Unit: "CPM", Price: "4", Currency: "EUR", Minimum: "10", Cap: "500", Match: client.SettlementMatch{Substrate: "DOOH", Campaign: "w"}},
+		"1.00 EUR a play on everything: 60 % to Song Rights Ltd, 39.5 % to Venue Media, 0.5 % to cp_3; above 1 000 in a month 0.50 EUR":                                                    {Unit: "EVENT", Price: "1", Currency: "EUR", Tiers: []client.Tier{{Above: 1000, Price: "0.5"}}, Match: client.SettlementMatch{Substrate: "ANY"}},
 	} {
 		rule.Shares = shares
 		require.Equal(t, want, ruleSentence(rule, names))
@@ -109,6 +109,21 @@ func TestBasisPoints(t *testing.T) {
 		_, ok := basisPoints(text)
 		require.False(t, ok, text)
 	}
+}
+
+// TestAmountsReadAsInTheirCurrency: the digits of the minor unit at least, and no digit of an exact amount is lost.
+func TestAmountsReadAsInTheirCurrency(t *testing.T) {
+	for _, c := range []struct{ decimal, currency, want string }{
+		{"8.5", "EUR", "8.50"}, {"0", "EUR", "0.00"}, {"-1234567.5", "EUR", "-1 234 567.50"}, {"4.8195", "EUR", "4.8195"},
+		{"10925", "JPY", "10 925"}, {"12.5", "JPY", "12.5"}, {"300.00", "JPY", "300"}, {"1.369990", "EUR", "1.36999"}, {"0.1", "KWD", "0.100"}, {"1000", "KWD", "1 000.000"}, {"", "EUR", ""},
+	} {
+		require.Equal(t, c.want, money(c.decimal, c.currency), "%s %s", c.decimal, c.currency)
+	}
+	shown := priced("1234.5", "EUR")
+	require.Equal(t, "1 234.50", shown.Text)
+	require.Equal(t, "1234.5", shown.Value(), "a file has the decimal of the API")
+	draft := priced("", "EUR")
+	require.Empty(t, draft.Value())
 }
 
 func TestNumbersForPeople(t *testing.T) {
@@ -338,6 +353,7 @@ func TestAddressesFillInLittle(t *testing.T) {
 	s := served(t, func(w http.ResponseWriter, _ string) {
 		_, _ = w.Write([]byte(`{"data":{"rule":{"id":"rul_1","price":"0.005","currency":"EUR","unit":"EVENT","shares":[{"counterpartyId":"cp_1","bps":10000}]}}}`))
 	})
+	maps.Copy(s.operations(), map[string]operation{"get-counterparty": {method: "GET", path: "/v1/counterparties/{counterpartyId}"}, "get-issuer": {method: "GET", path: "/v1/issuer"}})
 	filled := 0
 	for _, a := range acts() {
 		if a.fields == nil {

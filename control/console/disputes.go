@@ -137,7 +137,7 @@ var disputeActs = []*act{
 	},
 	{
 		path: "/disputes/{disputeId}/resolve", op: "resolve-dispute", section: "Disputes", title: "Resolve the dispute", submit: "Resolve", danger: true, button: "Resolve…", main: true, on: disputeIs("OPEN", "INVESTIGATING", "RESPONDED"),
-		consequences: aboutDispute("Upheld: the plays are out of settlement for good.", "Rejected: they are settled like all others.", "Statements that were issued do not change; a correction can state the difference."),
+		consequences: aboutDispute("Upheld: the plays are out of settlement for good.", "Rejected: they are settled like all others.", "It is about all of its plays alike. To agree in part, open a dispute about the plays that you agree to, uphold that one, and reject this one.", "Statements that were issued do not change; a correction can state the difference."),
 		fields:       fixed(field{Name: "outcome", Label: "Outcome", Kind: "select", Options: []string{"UPHELD", "REJECTED"}, Required: true}, field{Name: "resolution", Label: "Why", Kind: "area", Hint: permanent}),
 		after:        goBack("/disputes", "dispute-resolved"),
 	},

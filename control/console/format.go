@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"muniment.example/sealer/canonical"
+	"muniment.example/sealer/rate"
 )
 
 // stamp is a time for programs; empty for none.
@@ -29,17 +30,41 @@ func short(id string) string {
 }
 
 // count is a number with its thousands apart.
-func count(n int64) string {
-	if n < 0 {
-		return "-" + count(-n)
+func count(n int64) string { return figure(strconv.FormatInt(n, 10)) }
+
+// money is an amount as people read it in its currency: with the digits of the minor unit at least, and all of one that is exact.
+func money(decimal, currency string) string {
+	if decimal == "" {
+		return ""
 	}
-	text := strconv.FormatInt(n, 10)
+	whole, fraction, _ := strings.Cut(decimal, ".")
+	digits := rate.Minor(currency)
+	for len(fraction) > digits && strings.HasSuffix(fraction, "0") { // a difference has the digits of both sides
+		fraction = fraction[:len(fraction)-1]
+	}
+	fraction += strings.Repeat("0", max(0, digits-len(fraction)))
+	if fraction == "" {
+		return figure(whole)
+	}
+	return figure(whole + "." + fraction)
+}
+
+// figure is a decimal with its thousands apart.
+func figure(decimal string) string {
+	if positive, negative := strings.CutPrefix(decimal, "-"); negative {
+		return "-" + figure(positive)
+	}
+	text, fraction, exact := strings.Cut(decimal, ".")
 	var parts []string
 	for len(text) > 3 {
 		parts = append([]string{text[len(text)-3:]}, parts...)
 		text = text[:len(text)-3]
 	}
-	return strings.Join(append([]string{text}, parts...), " ")
+	text = strings.Join(append([]string{text}, parts...), " ")
+	if exact {
+		text += "." + fraction
+	}
+	return text
 }
 
 // counted is how many there are of something.

@@ -61,7 +61,7 @@ var unitWords = map[string]string{"EVENT": "a play", "IMPRESSION": "an impressio
 // ruleSentence says what a rule pays, for what, to whom.
 func ruleSentence(r client.SettlementRule, names payees) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s %s", r.Price, r.Currency, unitWords[r.Unit])
+	fmt.Fprintf(&b, "%s %s %s", money(r.Price, r.Currency), r.Currency, unitWords[r.Unit])
 	var on []string
 	m := r.Match
 	if m.MeteringBasis != "" {
@@ -96,13 +96,13 @@ func ruleSentence(r client.SettlementRule, names payees) string {
 	}
 	b.WriteString(": " + strings.Join(shares, ", "))
 	for _, t := range r.Tiers {
-		fmt.Fprintf(&b, "; above %s in a month %s %s", count(t.Above), t.Price, r.Currency)
+		fmt.Fprintf(&b, "; above %s in a month %s %s", count(t.Above), money(t.Price, r.Currency), r.Currency)
 	}
 	if r.Minimum != "" {
-		fmt.Fprintf(&b, "; at least %s %s a month", r.Minimum, r.Currency)
+		fmt.Fprintf(&b, "; at least %s %s a month", money(r.Minimum, r.Currency), r.Currency)
 	}
 	if r.Cap != "" {
-		fmt.Fprintf(&b, "; at most %s %s a month", r.Cap, r.Currency)
+		fmt.Fprintf(&b, "; at most %s %s a month", money(r.Cap, r.Currency), r.Currency)
 	}
 	return b.String()
 }
@@ -129,7 +129,7 @@ func showMoney(p *page) error {
 		Lead:  "What a play is worth, and who gets it. A rule rates the plays that are shown between its beginning and its end. If it is changed, the plays that no issued statement states yet are rated by what it is now.",
 		Empty: "No rule is there yet. Make the counterparties who are paid first, then a rule that gives each a share.",
 		New: slices.Concat(p.offer("list-statements", "Statements", "/money/statements"), p.offer("create-settlement-rule", "New rule", "/money/rules/new"),
-			p.offer("list-counterparties", "Counterparties", "/money/counterparties"), p.offer("list-payouts", "Payouts due", "/money/payouts"), p.offer("reconcile-settlement", "Reconciliation", "/money/reconciliation")),
+			p.offer("list-counterparties", "Counterparties", "/money/counterparties"), p.offer("list-payouts", "Payouts due", "/money/payouts"), p.offer("list-payables", "Payables", "/money/payables"), p.offer("reconcile-settlement", "Reconciliation", "/money/reconciliation")),
 	}, filter{Name: "state", Label: "State", Options: []string{"ACTIVE", "RETIRED"}}, filter{Name: "rightId", Label: "Right", Example: "rgh_…"}, payeeFilter(names))
 }
 
@@ -147,15 +147,59 @@ func payoutsList() list[client.Payout] {
 	return list[client.Payout]{
 		op: "list-payouts", plural: "payouts", columns: []string{"Payee", "Amount", "Currency", "Due on", "Paid to", "Number", "Statement"},
 		row: func(o client.Payout) []cell {
-			return []cell{text(o.Payee), number(o.Amount), text(o.Currency), {Text: date(o.DueOn), value: o.DueOn}, text(o.PayoutRef), text(o.Number), id(o.StatementID, "/money/statements")}
+			return []cell{text(o.Payee), priced(o.Amount, o.Currency), text(o.Currency), {Text: date(o.DueOn), value: o.DueOn}, text(o.PayoutRef), text(o.Number), id(o.StatementID, "/money/statements")}
 		},
 	}
 }
 
+// payablesList is what payees are due by the papers that were issued, as an accountant books it.
+func payablesList(names payees) list[due] {
+	return list[due]{
+		op: "list-payables", plural: "payables", columns: []string{"Number", "Kind", "Payee", "State", "Open", "Net", "Tax", "Gross", "Currency", "Issued", "Due on", "Corrects", "Exactly", "Statement"},
+		row: func(d due) []cell {
+			day := func(written string) cell { return cell{Text: date(written), value: written} }
+			on := day(d.DueOn)
+			if d.IsCredit() {
+				on = cell{Text: "–", value: " "}
+			}
+			return []cell{
+				text(d.Number), text(words(d.Kind)), {Text: names.Name(d.CounterpartyID), Href: Path + "/money/counterparties/" + url.PathEscape(d.CounterpartyID)}, state(d.State), priced(d.Open(), d.Currency), priced(d.Net, d.Currency), priced(d.Tax, d.Currency), priced(d.Gross, d.Currency), text(d.Currency),
+				day(d.IssuedOn), on, text(d.Corrects), priced(d.Exact, d.Currency), id(d.StatementID, "/money/statements"),
+			}
+		},
+	}
+}
+
+func showPayables(p *page) error {
+	p.show("Money", "Payables")
+	names, err := readPayees(p)
+	if err != nil {
+		return err
+	}
+	return showList(p, payablesList(names), listed{
+		Lead:  "What each payee is due by each statement, correction and void, the newest first: what an accountant books. What a credit note takes back is below zero.",
+		Empty: "Nothing is issued yet. Issuing a statement makes a payable for each of its payees.",
+		New:   slices.Concat(p.offer("list-payouts", "Payouts due", "/money/payouts"), p.offer("list-statements", "Statements", "/money/statements"), p.offer("set-issuer", "Who issues the papers", "/money/issuer")),
+	}, filter{Name: "state", Label: "State", Options: []string{"DUE", "PAID"}}, payeeFilter(names))
+}
+
+func sendPayables(p *page) error {
+	names, err := readPayees(p)
+	if err != nil {
+		return err
+	}
+	l := payablesList(names)
+	l.query = p.filters("state", "counterpartyId")
+	return l.csv(p, "payables")
+}
+
 func showPayouts(p *page) error {
 	p.show("Money", "Payouts due")
-	return showList(p, payoutsList(), listed{Lead: "What is to be paid, the longest due first. Record each payment on its statement.", Empty: "Nothing is due today."},
-		filter{Name: "dueBy", Label: "Due until", Kind: "date"}, filter{Name: "currency", Label: "Currency", Example: "EUR"})
+	return showList(p, payoutsList(), listed{
+		Lead:  "What is to be paid by today, or by a day that you choose, the longest due first; a day of 30 days ago shows what is overdue for longer. Credits are set off already. Record each payment on its statement.",
+		Empty: "Nothing is due by today. Choose a later day to see what is due until then.",
+		New:   p.offer("list-payables", "All that is open", "/money/payables?state=DUE"),
+	}, filter{Name: "dueBy", Label: "Due until", Kind: "date"}, filter{Name: "currency", Label: "Currency", Example: "EUR"})
 }
 
 // sendPayouts sends the operation's own file, which payment systems read.
@@ -226,21 +270,94 @@ func sendCounterparties(p *page) error {
 
 var moneyActs = []*act{
 	{
+		path: "/money/issuer", op: "set-issuer", section: "Money", title: "Who issues the papers", submit: "Save", fields: issuerFields,
+		consequences: saying("/money/payables", "", "Papers that are issued from now on show this. Those that were issued stay as they are.", "What you leave empty becomes empty."),
+		after: func(p *page, _ []string, _ json.RawMessage) error {
+			p.done(Path+"/money/payables", "issuer-set")
+			return nil
+		},
+	},
+	{
 		path: "/money/counterparties/new", op: "create-counterparty", section: "Money", title: "New counterparty", submit: "Add",
 		consequences: saying("/money/counterparties", ""),
-		fields: fixed(
-			field{Name: "name", Label: "Name", Required: true, Hint: "A business name or a pseudonym. " + permanent},
-			field{Name: "kind", Label: "Kind", Kind: "select", Options: []string{"RIGHTS_HOLDER", "PUBLISHER", "PLATFORM", "AGENCY", "OTHER"}, Required: true},
-			field{Name: "currency", Label: "Currency", Required: true, Example: "EUR"},
-			field{Name: "orgId", Label: "Organisation", Example: "org_…"},
-			field{Name: "legalName", Label: "Name on papers"}, field{Name: "address", Label: "Address on papers", Kind: "area"}, field{Name: "email", Label: "E-mail"}, field{Name: "taxId", Label: "Tax number"},
-			field{Name: "taxBps", Label: "Tax, in hundredths of a per cent", Kind: "number", Example: "1900"},
-			field{Name: "payoutRef", Label: "Paid to", Hint: "As your payment system names it. In no event."},
-			field{Name: "paymentDays", Label: "Days until a paper is due", Kind: "number"},
-		),
+		fields:       fixed(counterpartyFields()...),
 		after: func(p *page, _ []string, _ json.RawMessage) error {
 			p.done(Path+"/money/counterparties", "counterparty-added")
 			return nil
 		},
 	},
+	{
+		path: "/money/counterparties/{counterpartyId}/change", op: "change-counterparty", section: "Money", title: "Change the counterparty", submit: "Save", button: "Change…", main: true,
+		on: states("counterparty", func(c client.Counterparty) string { return c.State }, "ACTIVE"),
+		consequences: func(_ *page, params []string) (consequences, error) {
+			return consequences{Back: Path + "/money/counterparties/" + url.PathEscape(params[0]), Lines: []string{"Papers that are issued from now on show this. Those that were issued stay as they are.", "What you leave empty becomes empty."}}, nil
+		},
+		fields: func(p *page) ([]field, error) {
+			if err := p.missing("get-counterparty"); err != nil { // an empty form would empty it
+				return nil, err
+			}
+			var data struct{ Counterparty client.Counterparty }
+			if err := p.get(&data, "get-counterparty", nil, p.r.PathValue("counterpartyId")); err != nil {
+				return nil, err
+			}
+			fields, filled := counterpartyFields(), counterpartyValues(data.Counterparty)
+			for i := range fields {
+				fields[i].Value = filled[fields[i].Name]
+			}
+			return fields, nil
+		},
+		after: goBack("/money/counterparties", "counterparty-changed"),
+	},
+}
+
+// issuerFields are all that papers say of who issues them, filled in as it is now.
+func issuerFields(p *page) ([]field, error) {
+	if err := p.missing("get-issuer"); err != nil { // an empty form would empty it
+		return nil, err
+	}
+	var data struct{ Issuer *client.Issuer }
+	if err := p.get(&data, "get-issuer", nil); err != nil {
+		return nil, err
+	}
+	now := client.Issuer{PaymentDays: 30}
+	if data.Issuer != nil {
+		now = *data.Issuer
+	}
+	return []field{
+		{Name: "legalName", Label: "Name on papers", Required: true, Value: now.LegalName}, {Name: "address", Label: "Address", Kind: "area", Value: now.Address}, {Name: "taxId", Label: "Tax number", Value: now.TaxID},
+		{Name: "email", Label: "E-mail", Value: now.Email, Hint: "Where payees ask about papers."}, {Name: "note", Label: "What each paper says besides", Kind: "area", Value: now.Note, Hint: "For example that it is a self-billed invoice."},
+		{Name: "paymentDays", Label: "Days until a paper is due", Kind: "number", Value: fmt.Sprint(now.PaymentDays), Hint: "Unless the counterparty has its own."},
+	}, nil
+}
+
+// counterpartyFields are all that can be said of a counterparty.
+func counterpartyFields() []field {
+	return []field{
+		{Name: "name", Label: "Name", Required: true, Hint: "A business name or a pseudonym. " + permanent},
+		{Name: "kind", Label: "Kind", Kind: "select", Options: []string{"RIGHTS_HOLDER", "PUBLISHER", "PLATFORM", "AGENCY", "OTHER"}, Required: true},
+		{Name: "currency", Label: "Currency", Required: true, Example: "EUR"},
+		{Name: "orgId", Label: "Organisation", Example: "org_…"},
+		{Name: "legalName", Label: "Name on papers"}, {Name: "address", Label: "Address on papers", Kind: "area"}, {Name: "email", Label: "E-mail"}, {Name: "taxId", Label: "Tax number"},
+		{Name: "taxBps", Label: "Tax, in per cent", Kind: "percent", Example: "19", Hint: "None with reverse charge: the tax is owed by you, then."},
+		{Name: "reverseCharge", Label: "Reverse charge", Kind: "bool", Options: []string{"no", "yes"}, Value: "no", Required: true},
+		{Name: "payoutRef", Label: "Paid to", Example: "DE89 3704 0044 0532 0130 00", Hint: "Its bank account, as your payment system names it. It is in no event."},
+		{Name: "paymentDays", Label: "Days until a paper is due", Kind: "number", Example: "30"},
+	}
+}
+
+// counterpartyValues are the values of counterpartyFields.
+func counterpartyValues(c client.Counterparty) map[string]string {
+	values := map[string]string{
+		"name": c.Name, "kind": c.Kind, "currency": c.Currency, "orgId": c.OrgID, "legalName": c.LegalName, "address": c.Address, "email": c.Email, "taxId": c.TaxID, "payoutRef": c.PayoutRef, "reverseCharge": "no",
+	}
+	if c.TaxBPS != 0 {
+		values["taxBps"] = percent(c.TaxBPS)
+	}
+	if c.ReverseCharge {
+		values["reverseCharge"] = "yes"
+	}
+	if c.PaymentDays != nil {
+		values["paymentDays"] = fmt.Sprint(*c.PaymentDays)
+	}
+	return values
 }

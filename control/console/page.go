@@ -144,8 +144,11 @@ func (p *page) done(to, deed string) {
 	p.redirect(to)
 }
 
-// value is a trimmed value of the form.
-func (p *page) value(name string) string { return strings.TrimSpace(p.r.PostForm.Get(name)) }
+// value is a trimmed value of the form. Its lines end as the API has them: browsers send those of a text area with a carriage
+// return each.
+func (p *page) value(name string) string {
+	return strings.TrimSpace(strings.ReplaceAll(p.r.PostForm.Get(name), "\r\n", "\n"))
+}
 
 // filters are those of a list that the address has, trimmed, without empty ones.
 func (p *page) filters(names ...string) url.Values {

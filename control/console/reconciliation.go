@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"muniment.example/gateway/api"
@@ -116,41 +117,52 @@ func (p *page) reconciled(s client.ReconciledStatement, names payees) string {
 	return called
 }
 
+// sideCount is what packs have of something, and what the warehouse has of it: decimals.
+type sideCount struct {
+	shown, unit    string // what it is called on the page, and in the file
+	sealed, loaded string
+	as             func(string) cell // on the page
+}
+
+// counts are what packs and warehouse are compared by.
+func (r *reconciliation) counts() []sideCount {
+	sealed, loaded := r.Packs.Sealed, r.Packs.Loaded
+	return []sideCount{
+		{"Entries of the log", "entries", fmt.Sprint(sealed.Entries), fmt.Sprint(loaded.Entries), tally},
+		{"Plays", "plays", fmt.Sprint(sealed.Receipts), fmt.Sprint(loaded.Receipts), tally},
+		{"Plays that are billed", "billed plays", fmt.Sprint(sealed.Metered), fmt.Sprint(loaded.Metered), tally},
+		{"Billed time", "billed milliseconds", fmt.Sprint(sealed.QuantityMs), fmt.Sprint(loaded.QuantityMs), func(ms string) cell { n, _ := strconv.ParseInt(ms, 10, 64); return milliseconds(n) }},
+		{"Billed impressions", "billed impressions", sealed.Impressions, loaded.Impressions, tally},
+	}
+}
+
 // tables are the numbers of both sides.
 func (r *reconciliation) tables(p *page, names payees, rights works) {
-	sealed, loaded := r.Packs.Sealed, r.Packs.Loaded
 	r.Of.Columns = []string{"What", "Difference", "Packs", "Warehouse"}
-	for _, line := range []struct {
-		what        string
-		signed, now int64
-		as          func(int64) cell
-	}{
-		{"Entries of the log", sealed.Entries, loaded.Entries, amount}, {"Plays", sealed.Receipts, loaded.Receipts, amount}, {"Plays that are billed", sealed.Metered, loaded.Metered, amount}, {"Billed time", sealed.QuantityMs, loaded.QuantityMs, milliseconds},
-	} {
-		apart := line.as(line.now - line.signed)
-		if line.now == line.signed {
-			apart = number("0")
+	for _, c := range r.counts() {
+		apart := number("0")
+		if d := difference(c.loaded, c.sealed); d != "0" {
+			apart = c.as(d)
 		}
-		r.Of.Rows = append(r.Of.Rows, []cell{text(line.what), apart, line.as(line.signed), line.as(line.now)})
+		r.Of.Rows = append(r.Of.Rows, []cell{text(c.shown), apart, c.as(c.sealed), c.as(c.loaded)})
 	}
-	r.Of.Rows = append(r.Of.Rows, []cell{text("Billed impressions"), number(difference(loaded.Impressions, sealed.Impressions)), number(sealed.Impressions), number(loaded.Impressions)})
 
 	r.Stated.Columns = []string{"Statement", "Difference", "Stated", "Recomputed", "Currency", "Came later", "Plays", "Recomputed plays", "State"}
 	r.Due.Columns = []string{"Statement", "Month", "Because of", "Stated", "Now", "Currency"}
 	for _, s := range r.Statements {
 		of := p.allowed(cell{Text: p.reconciled(s, names), Href: Path + "/money/statements/" + url.PathEscape(s.StatementID), value: s.StatementID})
-		row := []cell{of, number("–"), number(s.Stated.Total), number("–"), text(s.Currency), amount(s.Late), amount(s.Stated.Receipts), number("–"), state(s.State)}
+		row := []cell{of, number("–"), priced(s.Stated.Total, s.Currency), number("–"), text(s.Currency), amount(s.Late), amount(s.Stated.Receipts), number("–"), state(s.State)}
 		if now := s.Recomputed; now != nil {
-			row[1], row[3], row[7] = number(difference(now.Total, s.Stated.Total)), number(now.Total), amount(now.Receipts)
+			row[1], row[3], row[7] = number(difference(now.Total, s.Stated.Total)), priced(now.Total, s.Currency), amount(now.Receipts)
 		}
 		r.Stated.Rows = append(r.Stated.Rows, row)
 		for _, m := range s.Months {
-			r.Due.Rows = append(r.Due.Rows, []cell{of, text(m.Month + " (" + m.TimeZone + ")"), text(words(m.Reason)), number(m.Stated), number(m.Now), text(s.Currency)})
+			r.Due.Rows = append(r.Due.Rows, []cell{of, text(m.Month + " (" + m.TimeZone + ")"), text(words(m.Reason)), priced(m.Stated, s.Currency), priced(m.Now, s.Currency), text(s.Currency)})
 		}
 	}
 	r.Missing.Columns = []string{"Right", "Plays", "Amount", "Currency"}
 	for _, l := range r.Unstated {
-		r.Missing.Rows = append(r.Missing.Rows, []cell{p.allowed(rights.cell(l.RightID)), amount(l.Receipts), number(l.Amount), text(l.Currency)})
+		r.Missing.Rows = append(r.Missing.Rows, []cell{p.allowed(rights.cell(l.RightID)), amount(l.Receipts), priced(l.Amount, l.Currency), text(l.Currency)})
 	}
 }
 
@@ -204,15 +216,10 @@ func sendReconciliation(p *page) error {
 	pair := func(what, of, id, signed, now, unit string) {
 		rows = append(rows, []cell{text(what), text(of), text(id), number(signed), number(now), number(difference(now, signed)), text(unit)})
 	}
-	sealed, loaded := r.Packs.Sealed, r.Packs.Loaded
 	packs := fmt.Sprintf("%d packs", r.Packs.Count)
-	for _, n := range []struct {
-		what        string
-		signed, now int64
-	}{{"entries", sealed.Entries, loaded.Entries}, {"plays", sealed.Receipts, loaded.Receipts}, {"billed plays", sealed.Metered, loaded.Metered}, {"billed milliseconds", sealed.QuantityMs, loaded.QuantityMs}} {
-		pair("packs and warehouse", packs, r.Packs.LastPackID, fmt.Sprint(n.signed), fmt.Sprint(n.now), n.what)
+	for _, c := range r.counts() {
+		pair("packs and warehouse", packs, r.Packs.LastPackID, c.sealed, c.loaded, c.unit)
 	}
-	pair("packs and warehouse", packs, r.Packs.LastPackID, sealed.Impressions, loaded.Impressions, "billed impressions")
 	for _, s := range r.Statements {
 		called := p.reconciled(s, names)
 		if now := s.Recomputed; now != nil {

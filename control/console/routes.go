@@ -40,6 +40,8 @@ func (s *Service) routes() {
 
 	s.in("GET /money", showMoney)
 	s.in("GET /money.csv", sendRules)
+	s.in("GET /money/payables", showPayables)
+	s.in("GET /money/payables.csv", sendPayables)
 	s.in("GET /money/payouts", showPayouts)
 	s.in("GET /money/payouts.csv", sendPayouts)
 	s.in("GET /money/reconciliation", showReconciliation)
@@ -119,6 +121,8 @@ var deeds = map[string]string{
 	"dismissed":            "They are dismissed.",
 	"rule-made":            "The rule is made.",
 	"rule-retired":         "The rule is retired.",
+	"issuer-set":           "Saved: papers from now on show it.",
+	"counterparty-changed": "The counterparty is changed: papers from now on show it.",
 	"counterparty-added":   "The counterparty is added. A rule can give it a share.",
 	"statement-drafted":    "The draft is made. Look at it, then issue or discard it.",
 	"statement-issued":     "The statement is issued and signed. Below are its papers.",

@@ -1,9 +1,12 @@
 package console
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -128,7 +131,7 @@ func tryRule(p *page, body any) (trial, error) {
 		}
 		return trial{}, err
 	}
-	made := trial{Lead: fmt.Sprintf("If it had been in force in all of %s, it would have paid %s %s", monthly(month), r.Total.Amount, r.Total.Currency)}
+	made := trial{Lead: fmt.Sprintf("If it had been in force in all of %s, it would have paid %s %s", monthly(month), money(r.Total.Amount, r.Total.Currency), r.Total.Currency)}
 	var plays int64
 	for _, l := range r.Lines {
 		plays += l.Receipts
@@ -138,20 +141,43 @@ func tryRule(p *page, body any) (trial, error) {
 		made.Lines[0] = "It would have rated no play: none is what it is for, or other rules rate them before it."
 	}
 	for _, payee := range r.Total.Payees {
-		made.Lines = append(made.Lines, fmt.Sprintf("%s gets %s %s.", payee.Name, payee.Amount, r.Total.Currency))
+		made.Lines = append(made.Lines, fmt.Sprintf("%s gets %s %s.", payee.Name, money(payee.Amount, r.Total.Currency), r.Total.Currency))
 	}
 	for _, a := range r.Adjustments {
-		made.Lines = append(made.Lines, fmt.Sprintf("By its %s of %s: %s %s.", words(a.Reason), monthly(a.Month), a.Amount, r.Total.Currency))
+		made.Lines = append(made.Lines, fmt.Sprintf("By its %s of %s: %s %s.", words(a.Reason), monthly(a.Month), money(a.Amount, r.Total.Currency), r.Total.Currency))
 	}
-	for _, total := range []struct {
-		of  string
-		all []client.SettlementTotal
-	}{{"without", r.Before}, {"with", r.After}} {
-		for _, t := range total.all {
-			made.Lines = append(made.Lines, fmt.Sprintf("All rules %s it: %s %s.", total.of, t.Amount, t.Currency))
+	made.Lines = append(made.Lines, costs(r.Before, r.After)...)
+	return made, nil
+}
+
+// costs says of each currency what all rules pay without a rule and with it, where that differs.
+func costs(before, after []client.SettlementTotal) (lines []string) {
+	with, without := map[string]string{}, map[string]string{}
+	for _, t := range after {
+		with[t.Currency] = t.Amount
+	}
+	for _, t := range before {
+		without[t.Currency] = t.Amount
+	}
+	for _, currency := range slices.Sorted(maps.Keys(with)) {
+		if _, paid := without[currency]; !paid {
+			without[currency] = "0"
 		}
 	}
-	return made, nil
+	for _, currency := range slices.Sorted(maps.Keys(without)) {
+		then, now := without[currency], cmp.Or(with[currency], "0")
+		if apart := minus(now, then); !isZero(apart) {
+			what := "more"
+			if less, negative := strings.CutPrefix(apart, "-"); negative {
+				apart, what = less, "less"
+			}
+			lines = append(lines, fmt.Sprintf("All rules together: %[1]s %[2]s with it, %[3]s %[2]s without it: %[4]s %[2]s %[5]s.", money(now, currency), currency, money(then, currency), money(apart, currency), what))
+		}
+	}
+	if len(lines) == 0 {
+		lines = append(lines, "All rules together would have paid the same without it.")
+	}
+	return append(lines, "These sums are without tiers, minimums and caps, which a statement applies to the whole month.")
 }
 
 // readMatch makes the members of a rule's match of the form's.
@@ -214,14 +240,15 @@ func readShares(written string, names payees) ([]client.SettlementShare, error) 
 		if line == "" {
 			continue
 		}
+		line = strings.TrimSpace(strings.TrimSuffix(line, "%"))
 		at := strings.LastIndexAny(line, " \t")
 		if at < 0 {
 			return nil, invalid("shares", "has the line “"+line+"”: write a name and a per cent number on each line")
 		}
 		payee, share := strings.TrimSpace(line[:at]), line[at+1:]
-		bps, ok := basisPoints(strings.Replace(strings.TrimSuffix(share, "%"), ",", ".", 1))
+		bps, ok := basisPoints(share)
 		if !ok {
-			return nil, invalid("shares", "has the share “"+share+"”: write per cent with at most two digits behind the point")
+			return nil, invalid("shares", "has the share “"+share+"”: write "+perCent)
 		}
 		switch named := names.called(payee); {
 		case names[payee] != "" || len(named) == 0: // it is an id
@@ -235,9 +262,13 @@ func readShares(written string, names payees) ([]client.SettlementShare, error) 
 	return shares, nil
 }
 
-// basisPoints reads per cent with at most two digits behind the point.
+// perCent is what basisPoints reads.
+const perCent = "per cent with at most two digits behind the point"
+
+// basisPoints reads per cent with at most two digits behind the point or comma, with the sign of per cent or without.
 func basisPoints(percent string) (bps int64, ok bool) {
-	whole, fraction, _ := strings.Cut(percent, ".")
+	percent = strings.TrimSpace(strings.TrimSuffix(percent, "%"))
+	whole, fraction, _ := strings.Cut(strings.Replace(percent, ",", ".", 1), ".")
 	if len(fraction) > 2 {
 		return 0, false
 	}

@@ -266,8 +266,9 @@ func TestARuleIsTriedInItsOwnMonths(t *testing.T) {
 	p, _ := s.page(Path)
 	made, err := tryRule(p, map[string]any{"timeZone": "America/New_York"})
 	require.NoError(t, err)
-	require.Equal(t, "If it had been in force in all of September 2026 (America/New_York), it would have paid 7 EUR", made.Lead)
-	require.Contains(t, made.Lines, "By its minimum of September 2026 (America/New_York): 3 EUR.")
+	require.Equal(t, "If it had been in force in all of September 2026 (America/New_York), it would have paid 7.00 EUR", made.Lead)
+	require.Contains(t, made.Lines, "By its minimum of September 2026 (America/New_York): 3.00 EUR.")
+	require.Contains(t, made.Lines, "All rules together would have paid the same without it.")
 	_, err = tryRule(p, map[string]any{"timeZone": "Mars"})
 	require.NotNil(t, wrong(err), "%v is said at its field", err)
 
@@ -300,5 +301,44 @@ func TestAChangeOfARuleIsTold(t *testing.T) {
 	for _, change := range history {
 		told = append(told, change.Sentence)
 	}
-	require.Equal(t, []string{"1 EUR a play on everything: ; until the end of 30 Nov 2026; prices for more are for all units of the month", "1 EUR a play on everything: ; of priority 7", "1 EUR a play on everything: "}, told)
+	require.Equal(t, []string{"1.00 EUR a play on everything: ; until the end of 30 Nov 2026; prices for more are for all units of the month", "1.00 EUR a play on everything: ; of priority 7", "1.00 EUR a play on everything: "}, told)
+}
+
+// TestFormsTakeWhatPeopleWrite: an address of several lines, as browsers send them, and per cent.
+func TestFormsTakeWhatPeopleWrite(t *testing.T) {
+	s, _ := recorded(t, nil)
+	add := actAt(t, "/money/counterparties/new")
+	form := url.Values{"name": {"Kiosk"}, "kind": {"PUBLISHER"}, "currency": {"EUR"}, "address": {"Rosenweg 2\r\n10119 Berlin\r\n"}}
+	for written, bps := range map[string]int64{"19": 1900, "19 %": 1900, "7,7%": 770, "0": 0} {
+		form.Set("taxBps", written)
+		p, _ := s.page(Path + "/money/counterparties/new")
+		p.r.PostForm = form
+		members, err := add.read(p)
+		require.NoError(t, err, written)
+		require.Equal(t, bps, members["taxBps"], written)
+		require.Equal(t, "Rosenweg 2\n10119 Berlin", members["address"])
+	}
+	form.Set("taxBps", "19.555")
+	p, _ := s.page(Path + "/money/counterparties/new")
+	p.r.PostForm = form
+	_, err := add.read(p)
+	require.ErrorContains(t, err, "per cent")
+
+	shares, err := readShares("Kiosk 60 %\r\nStudio 40%", payees{"cp_1": "Kiosk", "cp_2": "Studio"})
+	require.NoError(t, err)
+	require.Equal(t, []client.SettlementShare{{CounterpartyID: "cp_1", BPS: 6000}, {CounterpartyID: "cp_2", BPS: 4000}}, shares)
+}
+
+// TestATrialSaysWhatItWouldHaveCost: of each currency in which it would have changed something, and by how much.
+func TestATrialSaysWhatItWouldHaveCost(t *testing.T) {
+	of := func(amount, currency string) client.SettlementTotal {
+		return client.SettlementTotal{Amount: amount, Currency: currency}
+	}
+	lines := costs([]client.SettlementTotal{of("6.821921", "EUR"), of("300", "JPY"), of("2", "KWD")}, []client.SettlementTotal{of("8.191911", "EUR"), of("300", "JPY"), of("1.5", "KWD"), of("7", "CHF")})
+	require.Equal(t, []string{
+		"All rules together: 7.00 CHF with it, 0.00 CHF without it: 7.00 CHF more.",
+		"All rules together: 8.191911 EUR with it, 6.821921 EUR without it: 1.36999 EUR more.",
+		"All rules together: 1.500 KWD with it, 2.000 KWD without it: 0.500 KWD less.",
+	}, lines[:3])
+	require.Len(t, lines, 4, "nothing is said of the yen")
 }

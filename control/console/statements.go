@@ -47,7 +47,7 @@ func statementsList(p *page, names payees) list[client.Statement] {
 				payee = names.Name(s.CounterpartyID)
 			}
 			return []cell{
-				{Text: p.zone().titled(s), Href: Path + "/money/statements/" + url.PathEscape(s.ID)}, state(s.State), number(s.DueAmount), number(adds(s)), number(s.Total), number(s.HeldAmount), text(s.Currency),
+				{Text: p.zone().titled(s), Href: Path + "/money/statements/" + url.PathEscape(s.ID)}, state(s.State), priced(s.DueAmount, s.Currency), priced(adds(s), s.Currency), priced(s.Total, s.Currency), priced(s.HeldAmount, s.Currency), text(s.Currency),
 				text(payee), amount(s.Receipts), corrected(s), moment(s.CreatedAt), reference(s.ID),
 			}
 		},
@@ -82,7 +82,7 @@ func showStatements(p *page) error {
 	}
 	return showList(p, statementsList(p, names), listed{
 		Lead: "What is owed for a period, from the draft to the payment. An issued statement never changes: a correction is another one, which states the whole period again, so add up the differences and not the totals.", Empty: "No statement is there yet. Draft one for the last month; a draft binds nobody.",
-		New: slices.Concat(p.offer("draft-statement", "New draft", "/money/statements/new"), p.offer("list-settlement-rules", "Rules", "/money"), p.offer("reconcile-settlement", "Reconciliation", "/money/reconciliation")),
+		New: slices.Concat(p.offer("draft-statement", "New draft", "/money/statements/new"), p.offer("list-settlement-rules", "Rules", "/money"), p.offer("list-payables", "Payables", "/money/payables"), p.offer("reconcile-settlement", "Reconciliation", "/money/reconciliation")),
 	}, filter{Name: "state", Label: "State", Options: []string{"DRAFT", "ISSUED", "SETTLED", "VOIDED", "DISCARDED"}}, filter{Name: "currency", Label: "Currency", Example: "EUR"}, payeeFilter(names))
 }
 
@@ -171,6 +171,7 @@ type statementPage struct {
 	statementRecord
 	Called      string
 	Lines       []client.SettlementLine
+	AllLines    int // of which the page has the first shownRows
 	Adjusted    []adjustment
 	Corrections []client.Statement // of it, and what voids it
 	Links       []payeeLink
@@ -180,8 +181,21 @@ type statementPage struct {
 	Rights        works
 	Steps         []step
 	Buttons       []button
+	// Sums are those of Payables; MorePayables is whether there are others.
+	Sums         dueTotals
+	MorePayables bool
 	// Early says why a draft can't be issued; empty if it can.
 	Early string
+}
+
+// dueTotals are what several payables add up to, exactly.
+type dueTotals struct{ Open, Net, Tax, Gross string }
+
+func totalsOf(all []due) (s dueTotals) {
+	for _, d := range all {
+		s = dueTotals{plus(s.Open, d.Open()), plus(s.Net, d.Net), plus(s.Tax, d.Tax), plus(s.Gross, d.Gross)}
+	}
+	return s
 }
 
 // step is a state in the life of a statement.
@@ -208,10 +222,12 @@ func showStatement(p *page) error {
 	if err != nil {
 		return err
 	}
-	s.Lines, s.Adjusted = said.Lines[:min(len(said.Lines), 500)], said.Adjustments
+	s.Lines, s.Adjusted = said.Lines[:min(len(said.Lines), shownRows)], said.Adjustments
+	s.AllLines = len(said.Lines)
 	if s.Rights, err = p.readWorks(); err != nil {
 		return err
 	}
+	s.Sums, s.MorePayables = totalsOf(s.Payables), p.payables[statementID].NextCursor != ""
 	if s.State == "DRAFT" {
 		s.Early = issuable(p, record)
 	} else if s.State != "DISCARDED" {
@@ -266,10 +282,10 @@ func aboutStatement(lines ...string) func(*page, []string) (consequences, error)
 		if err != nil {
 			return c, err
 		}
-		c.Lead = p.zone().titled(s.Statement) + ": " + s.Total + " " + s.Currency + " net, " + counted(s.Receipts, "play")
+		c.Lead = p.zone().titled(s.Statement) + ": " + money(s.Total, s.Currency) + " " + s.Currency + " net, " + counted(s.Receipts, "play")
 		c.record = s
 		if s.HeldAmount != "" && s.HeldAmount != "0" {
-			c.Lines = append(slices.Clone(lines), "Disputes hold "+s.HeldAmount+" "+s.Currency+" out of it. Once they are resolved a correction can state it.")
+			c.Lines = append(slices.Clone(lines), "Disputes hold "+money(s.HeldAmount, s.Currency)+" "+s.Currency+" out of it. Once they are resolved a correction can state it.")
 		}
 		return c, nil
 	}
@@ -360,7 +376,7 @@ func paymentFields(p *page) ([]field, error) {
 		}
 		payee.Kind, payee.Names = "select", map[string]string{}
 		var open []string
-		sum := "0"
+		total := "0"
 		for _, d := range of.Payables {
 			if rate.Minor(d.Currency) > 2 { // an amount may have three digits behind the point
 				fields[1].Kind = "decimal"
@@ -369,9 +385,9 @@ func paymentFields(p *page) ([]field, error) {
 				continue
 			}
 			payee.Options = append(payee.Options, d.CounterpartyID)
-			payee.Names[d.CounterpartyID] = fmt.Sprintf("%s: %s %s open", names.Name(d.CounterpartyID), d.Open(), d.Currency)
+			payee.Names[d.CounterpartyID] = fmt.Sprintf("%s: %s %s open", names.Name(d.CounterpartyID), money(d.Open(), d.Currency), d.Currency)
 			if !d.IsCredit() && !isZero(d.Open()) {
-				open, sum = append(open, d.CounterpartyID), plus(sum, d.Open())
+				open, total = append(open, d.CounterpartyID), plus(total, d.Open())
 			}
 		}
 		slices.SortFunc(payee.Options, func(a, b string) int { return strings.Compare(payee.Names[a], payee.Names[b]) })
@@ -385,7 +401,7 @@ func paymentFields(p *page) ([]field, error) {
 			payee.Value = open[0]
 		case len(open) > 1:
 			payee.Options = append(payee.Options, everyone)
-			payee.Names[everyone] = fmt.Sprintf("all of them: %s %s open", sum, of.Payables[0].Currency)
+			payee.Names[everyone] = fmt.Sprintf("all of them: %s %s open", money(total, of.Payables[0].Currency), of.Payables[0].Currency)
 		}
 	}
 	return append([]field{payee}, fields...), nil
@@ -408,15 +424,15 @@ func (p *page) statedBy(month string) (*client.Statement, error) {
 	return nil, nil
 }
 
-// draftFields are those of a draft: of the last month, unless that is stated.
+// draftFields are those of a draft: of the last month. In what currency that is stated is said beside it.
 func draftFields(p *page) ([]field, error) {
-	month, hint := p.zone().lastMonth(p.s.cfg.Now()), "Or from and to."
+	month, hint := p.zone().lastMonth(p.s.cfg.Now()), "Or from and to: leave the month empty, then."
 	stated, err := p.statedBy(month)
 	if err != nil {
 		return nil, err
 	}
 	if stated != nil {
-		month, hint = "", hint+" "+p.zone().period(*stated)+" is stated in "+stated.Currency+": for what came later, correct that statement."
+		hint += " " + p.zone().period(*stated) + " is stated in " + stated.Currency + " already: for what came later, correct that statement."
 	}
 	return []field{
 		{Name: "currency", Label: "Currency", Required: true, Example: "EUR"}, {Name: "period", Label: "Month", Kind: "month", Value: month, Hint: hint},

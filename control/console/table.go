@@ -37,6 +37,7 @@ type cell struct {
 
 func text(s string) cell        { return cell{Text: s} }
 func number(s string) cell      { return cell{Text: s, Number: true} }
+func tally(n string) cell       { return cell{Text: figure(n), Number: true, value: n + " "} }
 func amount(n int64) cell       { return cell{Text: count(n), Number: true, value: fmt.Sprint(n)} }
 func moment(t time.Time) cell   { return timed(t, zone.when) }
 func minute(t time.Time) cell   { return timed(t, zone.minute) }
@@ -46,6 +47,11 @@ func reference(id string) cell  { return cell{Text: short(id), value: id} }
 func state(name string) cell    { return cell{Text: words(name), State: name, value: name} }
 func id(s, under string) cell   { return link(short(s), s, under) }
 func milliseconds(n int64) cell { return cell{Text: long(n), Number: true, value: fmt.Sprint(n)} }
+
+// priced is an amount as people read it; a file has the decimal of the API.
+func priced(decimal, currency string) cell {
+	return cell{Text: money(decimal, currency), Number: true, value: decimal + " "}
+}
 
 // timed is a cell of a time that show writes.
 func timed(t time.Time, show func(zone, time.Time) string) cell {

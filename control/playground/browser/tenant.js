@@ -160,7 +160,7 @@ class Visit extends Looking {
   }
 
   async pages() {
-    for (const path of ['/offers', '/challenges', '/money', '/money/statements', '/money/counterparties', '/money/payouts', '/money/reconciliation', '/money/reconciliation?month=2020-01', '/proof?month=2020-01', '/plays?receiptId=ZZZZZZ',  '/money/rules/new', '/money/statements/new', '/disputes', '/proof', '/webhooks', '/kinds', '/kinds/right.issued', '/keys', '/requests', '/requests?code=RESOURCE_NOT_FOUND', '/data', '/erasures', '/held', '/rejected', '/bases', '/rights/new', '/webhooks/new', '/data/new', '/erasures/new', '/disputes/new']) {
+    for (const path of ['/offers', '/challenges', '/money', '/money/statements', '/money/counterparties', '/money/payouts', '/money/payables', '/money/payables?state=PAID', '/money/reconciliation', '/money/reconciliation?month=2020-01', '/proof?month=2020-01', '/plays?receiptId=ZZZZZZ',  '/money/rules/new', '/money/statements/new', '/disputes', '/proof', '/webhooks', '/kinds', '/kinds/right.issued', '/keys', '/requests', '/requests?code=RESOURCE_NOT_FOUND', '/data', '/erasures', '/held', '/rejected', '/bases', '/rights/new', '/webhooks/new', '/data/new', '/erasures/new', '/disputes/new']) {
       await this.open(path);
       await this.look(path.slice(1).replaceAll(/[/?=]/g, '-'));
     }
