@@ -320,7 +320,7 @@ type DSARDelivery struct {
 	BundleURL string `json:"bundleUrl"`
 	// When it was last downloaded completely.
 	DownloadedAt time.Time `json:"downloadedAt"`
-	// The API key that requested the link.
+	// The API key or member that requested the link.
 	DownloadedBy string `json:"downloadedBy"`
 	// When the bundle is deleted.
 	ExpiresAt time.Time `json:"expiresAt"`

@@ -343,7 +343,7 @@ class DSARDelivery(TypedDict):
     bundleUrl: str | None
     # When it was last downloaded completely.
     downloadedAt: str | None
-    # The API key that requested the link.
+    # The API key or member that requested the link.
     downloadedBy: str | None
     # When the bundle is deleted.
     expiresAt: str

@@ -841,7 +841,7 @@ export interface components {
              * @description When it was last downloaded completely.
              */
             downloadedAt: string | null;
-            /** @description The API key that requested the link. */
+            /** @description The API key or member that requested the link. */
             downloadedBy: string | null;
             /**
              * Format: date-time
