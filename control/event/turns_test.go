@@ -2,6 +2,8 @@ package event
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -15,15 +17,22 @@ import (
 // reading is a warehouse whose lists take until they are told to end.
 type reading struct {
 	pipeline.Warehouse
+	mu  sync.Mutex
 	now map[string]int // lists that it reads, by tenant
 	end chan struct{}
 }
 
 func (w *reading) Events(_ context.Context, q pipeline.EventQuery) ([]pipeline.Row, error) {
-	w.now[q.TenantID]++
+	w.count(q.TenantID, 1)
 	<-w.end
-	w.now[q.TenantID]--
+	w.count(q.TenantID, -1)
 	return nil, nil
+}
+
+func (w *reading) count(tenantID string, lists int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.now[tenantID] += lists
 }
 
 // TestListsOfOneTenantLeaveRoom: a tenant's lists take few of the warehouse's readers, as do those of all the sandbox's
@@ -32,12 +41,12 @@ func TestListsOfOneTenantLeaveRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &reading{now: map[string]int{}, end: make(chan struct{})}
 		s := &Service{warehouse: w}
-		failed := 0
+		var failed atomic.Int64
 		list := func(ctx context.Context, key api.Key) {
 			ctx = auth.WithPrincipal(ctx, auth.Principal{Key: &key})
 			go func() {
 				if _, err := s.list(ctx, pipeline.EventQuery{TenantID: key.TenantID}); err != nil {
-					failed++
+					failed.Add(1)
 				}
 			}()
 			synctest.Wait()
@@ -54,7 +63,7 @@ func TestListsOfOneTenantLeaveRoom(t *testing.T) {
 		require.Equal(t, map[string]int{"greedy": listsAtOnce, "other": 1, "a": 1, "b": 1, "c": 1}, w.now)
 		cancel()
 		synctest.Wait()
-		require.Equal(t, 9, failed, "all of the impatient that were waiting")
+		require.EqualValues(t, 9, failed.Load(), "all of the impatient that were waiting")
 		close(w.end)
 		synctest.Wait()
 		require.Equal(t, map[string]int{"greedy": 0, "other": 0, "a": 0, "b": 0, "c": 0, "d": 0, "e": 0}, w.now)

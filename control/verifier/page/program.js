@@ -72,6 +72,8 @@ async function judgeUnder(root, files, keysAt) {
   let [anchor, report] = ['root', keys && parsed(await run([`--root=${root}`, `--keys=${path}`], files, [[path, keys]]))];
   // Without a file's report the program has refused the keys, or the root key itself.
   if (!report || report.files.length === 0) [anchor, report] = ['alone', parsed(await run([`--root=${root}`], files))];
-  const next = report.files.length === 0 && { next: 'copy the root key whole into its field, as the operator of the service gave it to you' };
-  return { anchor: report.verdict === 'sound' ? anchor : 'tried', ...report, ...next };
+  const refused = report.files.length === 0 && { // where the program has an option the page has a field
+    message: report.message.replace(/^--root: /, ''), next: 'copy the root key whole into its field, as the operator of the service gave it to you',
+  };
+  return { anchor: report.verdict === 'sound' ? anchor : 'tried', ...report, ...refused };
 }
