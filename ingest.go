@@ -111,8 +111,8 @@ func apiKeyOf(file string) (string, error) {
 		return "", fmt.Errorf("cannot read the API key: %w", err)
 	}
 	key := strings.TrimSpace(string(text))
-	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r >= 0x7f }) { // as remote.Base has it, which knows no file
-		return "", fmt.Errorf("%s holds no API key: a key is visible ASCII, in one line", file)
+	if !strings.HasPrefix(key, "mun_") || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+		return "", fmt.Errorf("%s holds no API key: a key is one line that begins with mun_", file)
 	}
 	return key, nil
 }

@@ -64,7 +64,7 @@ func TestTenantConsoleAnswersFinance(t *testing.T) {
 
 	suspend := "/console/rights/" + right + "/suspend"
 	text = get(suspend)
-	require.Contains(t, text, "<b>2 EUR</b>")
+	require.Contains(t, text, "<b>2.00 EUR</b>")
 	require.Contains(t, text, "What was played before the stop stays rated")
 	made := systemtest.Call(t, s.Client.API, s.Client.Key, systemtest.Operation{Method: "POST", Path: "/v1/api-keys", Body: `{"label":"no money","scopes":["rights:read","rights:write","metering:read"]}`})
 	b = signIn(t, s.Client.API, systemtest.TextAt(t, made.Body, "data.apiKey"))
