@@ -112,9 +112,9 @@ func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	return json.NewEncoder(out).Encode(w.got)
 }
 
-// Process is an abuse that is under way in a process of its own, with the lowest
-// priority: abusers have machines of their own, and here their work must not take
-// the server's CPU away.
+// Process is an abuse that is under way in a process of its own, in the class of idle work: abusers
+// have machines of their own, and here their work must not take the server's CPU away. One of the lowest priority
+// would: whatever wakes waits for the end of its slice, of 3 ms.
 type Process struct {
 	cmd *exec.Cmd
 	in  io.Closer
@@ -124,7 +124,7 @@ type Process struct {
 // Launch starts the abuse in a process, the command abuse of the binary exe, and returns when it
 // is under way. Stop ends it.
 func (a *Abuse) Launch(ctx context.Context, exe string) (*Process, error) {
-	cmd := exec.CommandContext(ctx, "nice", "-n", "19", exe, "abuse")
+	cmd := exec.CommandContext(ctx, "chrt", "--idle", "0", exe, "abuse")
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err

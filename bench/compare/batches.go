@@ -205,7 +205,7 @@ func (c *Comparison) besideBatches(ctx context.Context, t *target, b *Batched) e
 		if err != nil {
 			return err
 		}
-		// In a process of its own, of the lowest priority: uploaders have machines of their own.
+		// In a process of its own, of idle work: uploaders have machines of their own.
 		load := &abuse.Abuse{
 			Kind: abuse.Batches, Addr: system.HostOf(t.server.API), Connections: b.Connections, Key: s.Key, Rows: b.Rows, Requests: s.Bodies,
 			From: t.callers.Add(uint32(b.Connections)) - uint32(b.Connections),

@@ -139,6 +139,9 @@ func shape(t *testing.T, text json.RawMessage) (lines []string) {
 		if strings.HasSuffix(at, ".failingSince") {
 			v = "or null: attempts go on meanwhile"
 		}
+		if strings.HasSuffix(at, ".lastUsedAt") {
+			v = "or null: nodes tell uses when they poll"
+		}
 		lines = append(lines, fmt.Sprintf("%s %T", at, v))
 		switch v := v.(type) {
 		case map[string]any:

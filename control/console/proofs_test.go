@@ -64,9 +64,11 @@ func TestProofSaysWhatWaits(t *testing.T) {
 // TestFilesOfAnAuditor have every page of what they list: who did what to a right, and what the gate refused.
 func TestFilesOfAnAuditor(t *testing.T) {
 	s, asked := recorded(t, map[string]string{
-		"/v1/events":   `{"events":[{"event":{"eventId":"evt_1","at":"2026-10-05T08:00:00Z","type":"right.suspended","actor":{"kind":"member","id":"mbr_1"},"data":{"stateReason":"=check"}}}],"nextCursor":null}`,
-		"/v1/refusals": `{"rows":[{"bucket":"2026-10-05T00:00:00Z","rule":"messaging-optout","rightId":"rgh_1","refusals":3}],"nextCursor":null}`,
+		"/v1/events":       `{"events":[{"event":{"eventId":"evt_1","at":"2026-10-05T08:00:00Z","type":"right.suspended","actor":{"kind":"member","id":"mbr_1"},"data":{"stateReason":"=check"}}}],"nextCursor":null}`,
+		"/v1/rights/rgh_1": `{}`,
+		"/v1/refusals":     `{"rows":[{"bucket":"2026-10-05T00:00:00Z","rule":"messaging-optout","rightId":"rgh_1","refusals":3}],"nextCursor":null}`,
 	})
+	s.operations()["get-right"] = operation{method: "GET", path: "/v1/rights/{rightId}"}
 	s.operations()["list-events"] = operation{method: "GET", path: "/v1/events"}
 	s.operations()["get-refusals"] = operation{method: "GET", path: "/v1/refusals"}
 	p, w := s.page(Path + "/rights/rgh_1/acts.csv")
@@ -74,7 +76,7 @@ func TestFilesOfAnAuditor(t *testing.T) {
 	p.Session.Actor.ID, p.Session.Name = "mbr_1", "Ada"
 	require.NoError(t, sendActsOn(p))
 	require.Contains(t, w.Body.String(), "2026-10-05T08:00:00.000Z,suspended,mbr_1,Ada,'=check,evt_1\n")
-	require.Contains(t, (*asked)[0], "subjectId=rgh_1&subjectKind=right&type=right.issued")
+	require.Contains(t, (*asked)[1], "subjectId=rgh_1&subjectKind=right&type=right.issued")
 	p, w = s.page(Path + "/refusals.csv?from=2026-10-01T00:00:00Z&to=2026-10-08T00:00:00Z")
 	require.NoError(t, sendRefusals(p))
 	require.Contains(t, w.Body.String(), "Day,Rule,Right,Refused\n2026-10-05T00:00:00.000Z,messaging-optout,rgh_1,3\n")

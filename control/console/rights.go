@@ -366,6 +366,10 @@ func actsOn(rightID string) list[actOnRight] {
 
 func sendActsOn(p *page) error {
 	rightID := p.r.PathValue("rightId")
+	var data struct{}
+	if err := p.get(&data, "get-right", nil, rightID); err != nil { // events of a right of nobody are none, and no 404
+		return err
+	}
 	return actsOn(rightID).csv(p, "acts-"+rightID)
 }
 

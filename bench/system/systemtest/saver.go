@@ -38,7 +38,7 @@ func (s *Saver) Evidence() (packs []string, keys string) {
 	var tenant struct{ Rights []struct{ ID string } }
 	s.Save("tenant", "POST", "/tenant", "", &tenant)
 	first, _ := s.Play(`{"eventCount":30,"seed":4}`, 30)
-	s.Save("suspended", "POST", "/rights/suspend", `{"rightId":"`+tenant.Rights[0].ID+`","reason":"<&>\u2028\u00e9😀\"\\"}`, new(struct{}))
+	s.Save("suspended", "POST", "/rights/suspend", `{"rightId":"`+tenant.Rights[0].ID+`","reason":"<&>\u00e9😀\"\\"}`, new(struct{}))
 	second, _ := s.Play("", 12)
 	return []string{first, second}, s.Save("runtime-keys.json", "GET", "/runtime-keys", "", new(struct{}))
 }
