@@ -62,7 +62,7 @@ func (s *Scale) Run(ctx context.Context) (_ []measure.Verdict, err error) {
 		}
 	}()
 	for _, step := range []func(context.Context) error{
-		s.start, s.register, s.deliver, s.kill, s.backup, s.queries, s.pages, s.seal, s.verify,
+		s.start, s.register, s.deliver, s.kill, s.backup, s.seal, s.queries, s.pages, s.verify,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, err

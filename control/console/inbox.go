@@ -236,7 +236,7 @@ var inboxActs = []*act{
 	{
 		path: "/challenges/{challengeId}/resolve", op: "resolve-challenge", section: "Challenges", title: "Resolve the challenge", submit: "Resolve", danger: true, button: "Resolve…", main: true, on: open,
 		consequences: aboutChallenge("Upheld: the right is revoked for good, with all that derives from it. That needs the scope rights:write as well.", "Not upheld: the right goes on."),
-		fields:       fixed(field{Name: "upheld", Label: "Is it upheld?", Kind: "bool", Options: []string{"no", "yes"}, Required: true}, field{Name: "resolution", Label: "Why", Kind: "area", Hint: "Your answer, with where its evidence is: the page of a play has a link that proves it. " + permanent}),
+		fields:       fixed(field{Name: "upheld", Label: "Is it upheld?", Kind: "bool", Options: []string{"no", "yes"}, Required: true}, field{Name: "resolution", Label: "Why", Kind: "area", Hint: "Your answer, with where its evidence is: the page of a play has a file that proves it. " + permanent}),
 		after:        goBack("/challenges", "challenge-resolved"),
 	},
 	{
