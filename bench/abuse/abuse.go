@@ -113,8 +113,7 @@ func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 }
 
 // Process is an abuse that is under way in a process of its own, in the class of idle work: abusers
-// have machines of their own, and here their work must not take the server's CPU away. One of the lowest priority
-// would: whatever wakes waits for the end of its slice, of 3 ms.
+// have machines of their own, and here their work must not take the server's CPU away.
 type Process struct {
 	cmd *exec.Cmd
 	in  io.Closer
