@@ -14,6 +14,7 @@ import (
 
 	"muniment.example/control/route"
 	"muniment.example/control/route/routetest"
+	"muniment.example/control/store"
 	"muniment.example/gate"
 	"muniment.example/gateway/api"
 	"muniment.example/pipeline"
@@ -103,7 +104,7 @@ func TestEventsOverHTTP(t *testing.T) {
 func TestEventPagesWhileEventsArrive(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := &conform.MemoryWarehouse{}
-		server := serve(t, &Service{warehouse: w, log: &conform.MemoryLog{}, kinds: kinds})
+		server := serve(t, &Service{warehouse: w, turns: store.NewTurns(listsAtOnce), log: &conform.MemoryLog{}, kinds: kinds})
 		var all []pipeline.Row
 		arrive := func() {
 			for range rapid.IntRange(0, 5).Draw(rt, "arriving") {

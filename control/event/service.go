@@ -49,7 +49,7 @@ type Service struct {
 	packs     *proof.Service
 	kinds     store.Kinds
 	logger    *slog.Logger
-	turns     turns
+	turns     *store.Turns // in which lists are read
 }
 
 // New returns the service.
@@ -59,13 +59,23 @@ func New(cfg Config) (*Service, error) {
 	}
 	return &Service{
 		db: cfg.DB, warehouse: cfg.Warehouse, log: cfg.Log, packs: cfg.Packs, kinds: cfg.Kinds,
-		logger: cmp.Or(cfg.Logger, slog.Default()),
+		logger: cmp.Or(cfg.Logger, slog.Default()), turns: store.NewTurns(listsAtOnce),
 	}, nil
 }
 
+// listsAtOnce is how many lists of one tenant, or of all the sandbox's, are read from the warehouse at a time: the filters of one may leave nothing
+// to find in all that the tenant has. Further ones wait for their turn, and not at the warehouse, where other tenants' would wait behind
+// them. With a tenant's Heavy operations (control's tenantHeavyLimit) they are fewer than the readers of the embedded warehouse.
+const listsAtOnce = 3
+
 // list reads a page of events of the caller's tenant when it is its turn.
 func (s *Service) list(ctx context.Context, q pipeline.EventQuery) ([]pipeline.Row, error) {
-	leave, err := s.turns.take(ctx, auth.PrincipalFrom(ctx))
+	caller := auth.PrincipalFrom(ctx)
+	owner := caller.TenantID
+	if caller.Sandbox {
+		owner = store.SandboxOwner
+	}
+	leave, err := s.turns.Take(ctx, owner)
 	if err != nil {
 		return nil, err
 	}

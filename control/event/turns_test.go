@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/auth"
 	"muniment.example/pipeline"
@@ -40,7 +41,7 @@ func (w *reading) count(tenantID string, lists int) {
 func TestListsOfOneTenantLeaveRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &reading{now: map[string]int{}, end: make(chan struct{})}
-		s := &Service{warehouse: w}
+		s := &Service{warehouse: w, turns: store.NewTurns(listsAtOnce)}
 		var failed atomic.Int64
 		list := func(ctx context.Context, key api.Key) {
 			ctx = auth.WithPrincipal(ctx, auth.Principal{Key: &key})
@@ -67,6 +68,6 @@ func TestListsOfOneTenantLeaveRoom(t *testing.T) {
 		close(w.end)
 		synctest.Wait()
 		require.Equal(t, map[string]int{"greedy": 0, "other": 0, "a": 0, "b": 0, "c": 0, "d": 0, "e": 0}, w.now)
-		require.Empty(t, s.turns.of)
+		require.Empty(t, s.turns.Users())
 	})
 }

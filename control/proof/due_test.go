@@ -265,7 +265,7 @@ func TestAProcessLeavesABacklogToAnother(t *testing.T) {
 		if others = append(others, name); name == "answer" && len(h.packs()) == 1 { // four are left
 			close(sealed)
 			own := h.service // which has its turn
-			waittest.Until(t, func() bool { own.sealing.mu.Lock(); defer own.sealing.mu.Unlock(); return len(own.sealing.held) == 0 })
+			waittest.Until(t, func() bool { return len(own.sealing.Users()) == 0 })
 		}
 		return nil
 	}

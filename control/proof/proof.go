@@ -270,7 +270,7 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	if a.codec, err = sums.NewCodec(); err != nil {
 		return nil, fmt.Errorf("cannot open proof packs: %w", err)
 	}
-	p := &packer{archive: a, sealing: locks{held: map[string]*lock{}}}
+	p := &packer{archive: a, sealing: store.NewTurns(1)}
 	s := &Service{a, p, &prover{a}, &quarantine{archive: a}, newSums(a.db, a.warehouse, a.codec)}
 	s.Sums.mend, s.Sums.unread = a.MendSums, a.unreadSums
 	if err := s.open(ctx); err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/pipeline/trace"
 	"muniment.example/sealer"
@@ -45,7 +46,9 @@ const (
 // packer seals packs.
 type packer struct {
 	*archive
-	sealing locks
+	// sealing lets one seal of a tenant work at a time in this process. It only prevents duplicate work: between
+	// processes the head's compare-and-set decides, and the loser continues behind the winner's pack.
+	sealing *store.Turns
 	due     schedule
 }
 
@@ -160,7 +163,7 @@ func (s *session) work(ctx context.Context, workFor time.Duration, upTo sealer.P
 		if workFor > 0 && !first && pack.Sub(began)+longest > workFor {
 			return s.left(ctx, upTo)
 		}
-		release, err := s.sealing.acquire(in, s.tenantID)
+		release, err := s.sealing.Take(in, s.tenantID)
 		if err != nil && in.Err() != nil && ctx.Err() == nil {
 			return s.left(ctx, upTo) // another call seals the tenant
 		}

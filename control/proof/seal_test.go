@@ -151,16 +151,12 @@ func TestSealsAtOnceYieldTheSamePacks(t *testing.T) {
 			require.Equal(t, answers[0], a)
 		}
 		require.Len(t, h.check(), 40)
-		require.Empty(t, h.service.sealing.held)
+		require.Empty(t, h.service.sealing.Users())
 	}
 }
 
 // waiting is how many calls seal a tenant or wait for it.
-func waiting(r *Service, tenantID string) int {
-	r.sealing.mu.Lock()
-	defer r.sealing.mu.Unlock()
-	return r.sealing.held[tenantID].users
-}
+func waiting(r *Service, tenantID string) int { return r.sealing.Users()[tenantID] }
 
 // sealAtOnce has two services seal, which get the same answer: both have built their pack before the first of
 // them commits.
