@@ -268,10 +268,13 @@ func sendCounterparties(p *page) error {
 	return l.csv(p, "counterparties")
 }
 
+// onPapers is what follows from changing what papers say.
+var onPapers = []string{"Papers that are issued from now on show this. Those that were issued stay as they are.", "What you leave empty becomes empty."}
+
 var moneyActs = []*act{
 	{
 		path: "/money/issuer", op: "set-issuer", section: "Money", title: "Who issues the papers", submit: "Save", fields: issuerFields,
-		consequences: saying("/money/payables", "", "Papers that are issued from now on show this. Those that were issued stay as they are.", "What you leave empty becomes empty."),
+		consequences: saying("/money/payables", "", onPapers...),
 		after: func(p *page, _ []string, _ json.RawMessage) error {
 			p.done(Path+"/money/payables", "issuer-set")
 			return nil
@@ -290,7 +293,7 @@ var moneyActs = []*act{
 		path: "/money/counterparties/{counterpartyId}/change", op: "change-counterparty", section: "Money", title: "Change the counterparty", submit: "Save", button: "Change…", main: true,
 		on: states("counterparty", func(c client.Counterparty) string { return c.State }, "ACTIVE"),
 		consequences: func(_ *page, params []string) (consequences, error) {
-			return consequences{Back: Path + "/money/counterparties/" + url.PathEscape(params[0]), Lines: []string{"Papers that are issued from now on show this. Those that were issued stay as they are.", "What you leave empty becomes empty."}}, nil
+			return consequences{Back: Path + "/money/counterparties/" + url.PathEscape(params[0]), Lines: onPapers}, nil
 		},
 		fields: func(p *page) ([]field, error) {
 			if err := p.missing("get-counterparty"); err != nil { // an empty form would empty it

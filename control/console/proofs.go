@@ -52,9 +52,6 @@ func (p *page) packsOf() (query, shown url.Values, about string, err error) {
 // clocksApart is how much earlier than a play a pack may be sealed that has it, by clocks that differ.
 const clocksApart = time.Hour
 
-// Waiting is how many events no pack has yet.
-func (u unsealed) Waiting() int64 { return u.Events - u.Sealed }
-
 // unsealed is what no pack has yet.
 type unsealed struct {
 	listed
@@ -68,6 +65,9 @@ type unsealed struct {
 	Events      int64     // of the tenant
 	Known       bool
 }
+
+// Waiting is how many events no pack has yet.
+func (u unsealed) Waiting() int64 { return u.Events - u.Sealed }
 
 func showProof(p *page) error {
 	p.show("Proof", "Proof")

@@ -159,13 +159,10 @@ func costs(before, after []client.SettlementTotal) (lines []string) {
 	for _, t := range before {
 		without[t.Currency] = t.Amount
 	}
-	for _, currency := range slices.Sorted(maps.Keys(with)) {
-		if _, paid := without[currency]; !paid {
-			without[currency] = "0"
-		}
-	}
-	for _, currency := range slices.Sorted(maps.Keys(without)) {
-		then, now := without[currency], cmp.Or(with[currency], "0")
+	both := maps.Clone(with)
+	maps.Copy(both, without)
+	for _, currency := range slices.Sorted(maps.Keys(both)) {
+		then, now := cmp.Or(without[currency], "0"), cmp.Or(with[currency], "0")
 		if apart := minus(now, then); !isZero(apart) {
 			what := "more"
 			if less, negative := strings.CutPrefix(apart, "-"); negative {
