@@ -133,6 +133,9 @@ func hasReceipt(place map[string]jsontext.Value) bool {
 	return there && signature["keyId"] != nil || slices.ContainsFunc(receiptMembers, func(name string) bool { return receipt[name] != nil })
 }
 
+// giveSigned says where the signed file of a statement is.
+const giveSigned = "give its signed file, by that name on its page in the console, or by GET /v1/settlement/statements/{statementId} with ?format=signed"
+
 // whatInstead describes what a file is that is of no kind that can be judged, and what to do; next is empty for
 // the usual.
 func whatInstead(text []byte) (message, next string) {
@@ -154,13 +157,13 @@ func whatInstead(text []byte) (message, next string) {
 	case len(start) == 0:
 		return "it is empty", ""
 	case bytes.HasPrefix(start, []byte("<")), bytes.HasPrefix(start, []byte("%pdf-")):
-		return "a page for people, which nothing signs", "of a statement give its signed file, by that name on its page in the console, or by GET /v1/settlement/statements/{statementId} with ?format=signed; of anything else the file that it was made from"
+		return "a page for people, which nothing signs", "of a statement " + giveSigned + "; of anything else the file that it was made from"
 	case err == nil && answer.refused() != nil:
 		return answer.refused().Error(), "repeat the request"
 	case whole != "":
 		return "a proof pack or a key directory in another form", "save the response unchanged: every byte counts"
 	case answer.Statement != nil || answer.Data.Statement != nil:
-		return "a statement as a program reads it, which nothing signs", "give its signed file, by that name on its page in the console, or by GET /v1/settlement/statements/{statementId} with ?format=signed"
+		return "a statement as a program reads it, which nothing signs", giveSigned
 	}
 	return "no receipt with its signature, and nothing else that can be verified", ""
 }
