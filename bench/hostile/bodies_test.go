@@ -21,7 +21,7 @@ import (
 
 // TestBodiesOfStrangersOnEveryPath: on each path of the document and of the pages beside it, a body without a key, or with one that
 // isn't valid, is refused before it is read: too large by its length or by a chunk's; and half-sent while strangers of the
-// address have as many as they may, with a time to come again. Whoever has a key is served all the while.
+// address have as many as they may, with a time to come again. A caller with a key is served all the while.
 func TestBodiesOfStrangersOnEveryPath(t *testing.T) {
 	server := systemtest.NewService(t).Server
 	tenant := systemtest.SettleIn(t, server)

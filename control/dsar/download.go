@@ -179,7 +179,7 @@ func (s *downloads) let(c huma.Context) (context.Context, error) {
 	if scopes, err := s.scopes(ctx, s.db.Read(), t.maker, now); err != nil {
 		return nil, err
 	} else if !scopes.Allows(api.AuditRead) || j.readableBy(scopes) != nil {
-		return nil, errNoLink // whoever made it may no longer read the bundle
+		return nil, errNoLink // its maker may no longer read the bundle
 	}
 	return context.WithValue(ctx, linkKey{}, link{j, t.maker, text, t.until}), nil
 }

@@ -47,7 +47,7 @@
 // export is accepted or written while the folder's disk has less free space than Config.MinFree.
 //
 // A link to it is a token that names job, end, and the key or member that made it, signed by HMAC-SHA256 under a
-// secret of the job. It works for 15 minutes, and only while whoever made it may read the bundle. Each download, of the whole or of a part, is an event before its
+// secret of the job. It works for 15 minutes, and only while its maker may read the bundle. Each download, of the whole or of a part, is an event before its
 // first byte. After the last byte of the whole there is a second event, and the job gets another secret
 // with it, which ends all its links: one that breaks off, a HEAD and one of a part use up none. A Range
 // that is ignored, or that names all of the bundle, is one of the whole. Nor does one use up a link whose

@@ -46,7 +46,7 @@ type fixture struct {
 	clock     *clock
 	// unconfirmed says that callers have not signed in a moment ago.
 	unconfirmed bool
-	// scopes are those of whoever made a link, when it is used.
+	// scopes are those of the maker of a link, when it is used.
 	scopes api.Scopes
 	// caller makes the requests.
 	caller string

@@ -43,7 +43,7 @@ type Config struct {
 	// Tables are the tables of all services, where an export of a person looks for texts that name
 	// the person.
 	Tables store.Tables
-	// Scopes are those of who has made a link.
+	// Scopes are those of the maker of a link.
 	Scopes Scopes
 	// Nodes counts the records that are not in the log yet; nil: no node has a spool.
 	Nodes Nodes
