@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
@@ -88,6 +89,38 @@ func packSums(tb testing.TB, w *Warehouse, tenantID string, number uint64, after
 		})
 	}
 	return lines
+}
+
+// TestViewReadsNoRowsForIdleTenants: the copy of a tenant that is idle ends before all that others have delivered since,
+// and reads none of that.
+func TestViewReadsNoRowsForIdleTenants(t *testing.T) {
+	w := mustOpen(t, fresh(t, stacktest.ClickHouse(t)))
+	const others = 20_000
+	rows := []pipeline.Row{delivery("tnt_a", 0, midnight, "")}
+	for offset := int64(1); offset <= others; offset++ {
+		rows = append(rows, delivery("tnt_b", offset, midnight.Add(time.Duration(offset)*time.Millisecond), ""))
+	}
+	require.NoError(t, w.Load(t.Context(), batch(rows)))
+	want := hourlyOfRows(t, w, "tnt_a")
+	read := func() (n uint64) {
+		ctx := clickhouse.Context(t.Context(), clickhouse.WithProgress(func(p *clickhouse.Progress) { n += p.Rows }))
+		found, err := w.conn.Query(ctx, `SELECT hour, receipts FROM metering_hourly WHERE tenant_id = ?`, "tnt_a")
+		require.NoError(t, err)
+		for found.Next() {
+		}
+		require.NoError(t, found.Close())
+		return n
+	}
+	for tenant, upTo := range map[string]int64{"tnt_a": 0, "tnt_b": others} {
+		require.NoError(t, w.AddPackSums(t.Context(), packSums(t, w, tenant, 1, -1, upTo)))
+		require.NoError(t, w.SetPackSumsCopied(t.Context(), []pipeline.PackSumsCopied{{TenantID: tenant, Copy: 1, PackID: "ppk_" + tenant, Position: at(upTo)}}))
+	}
+	require.Equal(t, want, hourly(t, w, "tnt_a"))
+	require.Less(t, read(), uint64(others/4))
+	// Nor where it delivers again.
+	require.NoError(t, w.Load(t.Context(), batch([]pipeline.Row{delivery("tnt_a", others+1, midnight, "")})))
+	require.Equal(t, hourlyOfRows(t, w, "tnt_a"), hourly(t, w, "tnt_a"))
+	require.Less(t, read(), uint64(others/4))
 }
 
 // TestCopyOfPackSums: the view for analysts counts lines up to where the newest copy of a tenant goes and rows behind

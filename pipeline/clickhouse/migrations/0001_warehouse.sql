@@ -69,11 +69,12 @@ CREATE TABLE IF NOT EXISTS events (
 	INDEX by_subject subject_id TYPE bloom_filter GRANULARITY 4,
 	INDEX by_right right_id TYPE bloom_filter GRANULARITY 4,
 	INDEX by_anchor spatial_anchor_id TYPE bloom_filter GRANULARITY 4,
-	INDEX by_correlation correlation_id TYPE bloom_filter GRANULARITY 4
+	INDEX by_correlation correlation_id TYPE bloom_filter GRANULARITY 4,
+	PROJECTION ends (SELECT tenant_id, min(version) GROUP BY tenant_id) -- how far each tenant's events reach
 ) ENGINE = ReplacingMergeTree(version)
 PARTITION BY toYYYYMM(at)
 ORDER BY (tenant_id, event_id)
-SETTINGS index_granularity = 1024,
+SETTINGS index_granularity = 1024, deduplicate_merge_projection_mode = 'rebuild', lightweight_mutation_projection_mode = 'rebuild',
 	min_age_to_force_merge_seconds = 86400, min_age_to_force_merge_on_partition_only = 1, enable_max_bytes_limit_for_min_age_to_force_merge = 1,
 	fsync_after_insert = 1, fsync_part_directory = 1,
 	min_rows_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_merge = 1, min_compressed_bytes_to_fsync_after_fetch = 1;

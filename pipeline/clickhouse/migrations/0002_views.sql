@@ -43,13 +43,18 @@ WHERE e.type = 'delivery.recorded';
 
 -- Sums by hour of rendered_at: of what is sealed and copied by the copy (see pack_sums), of everything behind
 -- it by rows. The rows of a tenant without a copy are summed by narrow columns first, and by texts what is
--- left. All parts go by one answer of how far copies go, so that none is missing or twice.
+-- left. All parts go by one answer of how far copies go, so that none is missing or twice. Only tenants with events
+-- behind their copies have rows searched for: from the copy of one that was idle for a year on, that is a year of everyone's.
 CREATE OR REPLACE VIEW metering_hourly AS
 WITH
 (
 	SELECT (groupArray(tenant_id), groupArray(copy), groupArray(generation), groupArray(position),
-		min(bitShiftLeft(toUInt128(generation), 64) + toUInt128(position)))
-	FROM (SELECT tenant_id, copy, generation, position FROM pack_sums_copied FINAL WHERE pack_id != '')
+		groupArrayIf(tenant_id, place < end), minIf(place, place < end))
+	FROM (
+		SELECT c.tenant_id AS tenant_id, copy, generation, position, bitShiftLeft(toUInt128(generation), 64) + toUInt128(position) AS place, end
+		FROM (SELECT tenant_id, copy, generation, position FROM pack_sums_copied FINAL WHERE pack_id != '') AS c
+		LEFT JOIN (SELECT tenant_id, bitNot(min(version)) AS end FROM events GROUP BY tenant_id) AS e ON c.tenant_id = e.tenant_id
+	)
 ) AS copied,
 rows AS (
 	SELECT r.tenant_id AS tenant_id, toStartOfHour(r.rendered_at) AS hour, r.duplicate AS duplicate,
@@ -68,7 +73,7 @@ rows AS (
 	WHERE (r.tenant_id, r.event_id) IN (
 			-- Copies of an event at higher positions are here too.
 			SELECT e.tenant_id, e.event_id FROM events AS e
-			WHERE e.version < bitNot(copied.5) AND e.tenant_id IN (SELECT arrayJoin(copied.1)) AND e.type = 'delivery.recorded'
+			WHERE e.version < bitNot(copied.6) AND e.tenant_id IN (SELECT arrayJoin(copied.5)) AND e.type = 'delivery.recorded'
 				AND (e.generation, e.position) > (copied.3[transform(e.tenant_id, copied.1, arrayEnumerate(copied.1), 0)], copied.4[transform(e.tenant_id, copied.1, arrayEnumerate(copied.1), 0)]))
 		AND (r.generation, r.position) > (copied.3[transform(r.tenant_id, copied.1, arrayEnumerate(copied.1), 0)], copied.4[transform(r.tenant_id, copied.1, arrayEnumerate(copied.1), 0)])
 	GROUP BY tenant_id, hour, duplicate, r.line
