@@ -175,7 +175,7 @@ func rejectedList() list[client.RejectedPlay] {
 			if string(sent) == "null" || len(sent) == 0 {
 				sent = r.Play
 			}
-			return []cell{text(r.ID), moment(r.CreatedAt), text(r.Format), text(string(r.Error.Code)), text(r.Error.Message), actor(r.KeyID), text(string(sent))}
+			return []cell{text(r.ID), moment(r.CreatedAt), text(r.Format), state(string(r.Error.Code)), text(r.Error.Message), actor(r.KeyID), text(string(sent))}
 		},
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math/big"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -124,8 +125,12 @@ func date(text string) string {
 	return text
 }
 
-// long is a number of milliseconds for people.
+// long is a number of milliseconds for people. No page shows a time that something takes in another way, but for the columns
+// of seconds that amounts are computed from.
 func long(ms int64) string {
+	if ms < 0 { // a difference
+		return "-" + long(-ms)
+	}
 	d := time.Duration(ms) * time.Millisecond
 	switch {
 	case d < time.Minute:
@@ -151,5 +156,27 @@ func mood(state string) string {
 	return ""
 }
 
+// spoken are names of the contract that people say otherwise than in small letters.
+var spoken = map[string]string{
+	"DOOH": "DOOH", "CTV": "CTV", "HUD": "HUD", "AR_CONTACTS": "AR contacts", "JSON": "JSON", "CSV": "CSV", "NDJSON": "NDJSON", "PARQUET": "Parquet",
+	"DATA_SUBJECT": "one person’s data", "TENANT_FULL": "all data of the tenant", "TENANT_SLICE": "the tenant’s data of a time",
+}
+
 // words is a name of the contract for people: NOT_AUDIBLE is "not audible".
-func words(name string) string { return strings.ToLower(strings.ReplaceAll(name, "_", " ")) }
+func words(name string) string {
+	if said, other := spoken[name]; other {
+		return said
+	}
+	return strings.ToLower(strings.ReplaceAll(name, "_", " "))
+}
+
+// coded is a name of the contract.
+var coded = regexp.MustCompile(`^[A-Z][A-Z0-9]*(_[A-Z0-9]+)+$`)
+
+// plain is a text for people that may be a name of the contract, as the note about a job that failed.
+func plain(text string) string {
+	if coded.MatchString(text) {
+		return words(text)
+	}
+	return text
+}

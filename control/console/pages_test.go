@@ -81,8 +81,8 @@ func TestRightsAreCalledByTheirNames(t *testing.T) {
 	p, w := s.page(Path + "/rights/rgh_1")
 	p.r.SetPathValue("rightId", "rgh_1")
 	require.NoError(t, showRight(p))
-	for _, said := range []string{"the city: dooh of org_a", "the station: dooh of org_b", "> dooh of org_c"} {
-		require.Contains(t, strings.ReplaceAll(w.Body.String(), ">dooh", "> dooh"), said)
+	for _, said := range []string{"the city: DOOH of org_a", "the station: DOOH of org_b", "> DOOH of org_c"} {
+		require.Contains(t, strings.ReplaceAll(w.Body.String(), ">DOOH", "> DOOH"), said)
 	}
 	p, w = s.page(Path + "/challenges/chg_1")
 	p.r.SetPathValue("challengeId", "chg_1")
