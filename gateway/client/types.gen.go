@@ -546,6 +546,26 @@ type DisputedAmount struct {
 	Currency string `json:"currency"`
 }
 
+// DisputedPlay is a part of PricedDispute.
+type DisputedPlay struct {
+	// How long it was rendered, in milliseconds.
+	DwellMs float64 `json:"dwellMs"`
+	// Whether it was recorded as billed. One that repeats another is billed by that alone.
+	Metered bool `json:"metered"`
+	// The receipt: GET /v1/receipts/{receiptId} returns it.
+	ReceiptID string `json:"receiptId"`
+	// When it was rendered.
+	RenderedAt time.Time `json:"renderedAt"`
+	// The right that it was delivered on.
+	RightID string `json:"rightId"`
+	// Where it was rendered: the receipt's anchor.
+	SpatialAnchorID string `json:"spatialAnchorId"`
+	// What it is worth alone, by currency, as heldAmount: empty if it is not billed or no rule rates it; null
+	// while it can't be computed. Lines round several together, so these may add up to something else than
+	// heldAmount in the sixth fractional digit.
+	Worth []DisputedAmount `json:"worth"`
+}
+
 // DryRun is the body of POST /v1/settlement/rules/dry-run: compute what a rule would have paid.
 type DryRun struct {
 	// Start of the period, by renderedAt; without period.
@@ -1538,6 +1558,17 @@ type PayableFilter struct {
 	Number string `json:"number"`
 	// Only those in this state. One of DUE, PAID.
 	State string `json:"state"`
+	// Only what was issued on this day or later, in the tenant's time zone.
+	IssuedSince string `json:"issuedSince"`
+	// Only what was issued on this day or before.
+	IssuedBy string `json:"issuedBy"`
+	// Only what is due on this day or later, in the tenant's time zone.
+	DueSince string `json:"dueSince"`
+	// Only what is due on this day or before.
+	DueBy string `json:"dueBy"`
+	// True: only what is still open although it was due before today, in the tenant's time zone; no credits, which
+	// nobody pays. One of true, false.
+	Overdue string `json:"overdue"`
 }
 
 // PayableParty is a part of Payable.
@@ -1683,6 +1714,9 @@ type PricedDispute struct {
 	// How it was resolved; null until it is. UPHELD excludes the deliveries from settlement permanently. One of
 	// UPHELD, REJECTED.
 	Outcome string `json:"outcome"`
+	// With plays=true: the disputed receipts that the warehouse has, in the order of receiptIds. Absent for a
+	// dispute about a right and a window, whose receipts GET /v1/receipts lists.
+	Plays []DisputedPlay `json:"plays,omitempty"`
 	// The organisation that raised the dispute.
 	RaisedByOrgID string `json:"raisedByOrgId"`
 	// The reason that it gave.
