@@ -148,7 +148,7 @@ func mood(state string) string {
 		return "good"
 	case "SUSPENDED", "PROPOSED", "OPEN", "HELD", "INVESTIGATING", "RESPONDED", "PAUSED", "PENDING", "INVITED", "NOT_BEGUN", "DRAFT", "DUE":
 		return "warn"
-	case "REVOKED", "REMOVED", "FAILED", "DISABLED", "UPHELD":
+	case "REVOKED", "REMOVED", "FAILED", "DISABLED", "UPHELD", "OVERDUE", "STALE":
 		return "bad"
 	case "ISSUED", "COUNTERED", "REQUESTED", "COLLECTING", "PACKAGING":
 		return "info"

@@ -138,6 +138,29 @@ func TestStatementsAddUp(t *testing.T) {
 	require.Equal(t, []string{"", "", "stm_1", "stm_1", ""}, corrects)
 }
 
+// TestStaleDraftsAreNoFreshOnes: a draft that something has overtaken says what, and leads to a new one; nobody is offered to issue it.
+func TestStaleDraftsAreNoFreshOnes(t *testing.T) {
+	for stale, says := range map[string]string{"CORRECTED": "what it corrects was corrected or voided", "DISPUTED": "a dispute of its time was opened or resolved", "": ""} {
+		draft := `{"id":"stm_2","state":"DRAFT","stale":"` + stale + `","corrects":"stm_1","correction":1,"period":"2026-10","from":"2026-10-01T00:00:00Z","to":"2026-11-01T00:00:00Z","createdAt":"2026-11-01T08:00:00Z","currency":"EUR","total":"3","difference":"1","heldAmount":"0"}`
+		s, _ := recorded(t, map[string]string{"/v1/counterparties": `{"counterparties":[]}`, "/v1/statements": `{"statements":[` + draft + `]}`, "/v1/statements/stm_2": `{"statement":` + draft + `,"document":{"lines":[]}}`})
+		maps.Copy(s.operations(), map[string]operation{"issue-statement": {method: "POST", path: "/v1/statements/{statementId}/issue"}, "discard-statement": {method: "DELETE", path: "/v1/statements/{statementId}"}})
+		p, w := s.page(Path + "/money/statements/stm_2")
+		p.r.SetPathValue("statementId", "stm_2")
+		require.NoError(t, showStatement(p))
+		one := w.Body.String()
+		p, w = s.page(Path + "/money/statements")
+		require.NoError(t, showStatements(p))
+		list := w.Body.String()
+		require.Equal(t, stale == "", strings.Contains(one, "Issue…"))
+		require.Contains(t, one, "Discard…")
+		for _, text := range []string{one, list} {
+			require.Equal(t, stale != "", strings.Contains(text, `<span class="tag bad">stale draft</span>`))
+			require.Contains(t, text, says)
+		}
+		require.Equal(t, stale != "", strings.Contains(one, `<a href="/console/money/statements/stm_1/correct">New draft of the correction…</a>`))
+	}
+}
+
 // TestStatementSaysWhoGetsAMinimum: what a rule's minimum adds has its rule, its month's time zone and who gets it, as a line has.
 func TestStatementSaysWhoGetsAMinimum(t *testing.T) {
 	s := answering(t, map[string]string{

@@ -2471,6 +2471,11 @@ type Statement struct {
 	SettledAt time.Time `json:"settledAt"`
 	// SHA-256 of the signed file, base64url; null until it is ISSUED.
 	SHA256 string `json:"sha256"`
+	// Where a statement is read or listed, of a DRAFT that was overtaken, so that it can't be issued any more:
+	// CORRECTED: what it corrects was corrected or voided since; OVERLAPPED: another statement of its time was
+	// issued or voided; DISPUTED: a dispute of its time was opened or resolved. Draft it again. A list says it of
+	// its newest 100 drafts. One of CORRECTED, OVERLAPPED, DISPUTED.
+	Stale string `json:"stale,omitempty"`
 	// The record's own state. One of DRAFT, DISCARDED, ISSUED, SETTLED, VOIDED.
 	State string `json:"state"`
 	// The IANA time zone of its dates.
