@@ -79,7 +79,7 @@ var exempt = func() map[string]string {
 		},
 		"a word of the service's own": {
 			"state", "kind", "currency", "unit", "tiers_mode", "time_zone", "period", "outcome", "format", "failure_code", "from_state", "to_state", "substrate", "substrates", "event_type", "jobs.code", "scopes", "webhooks.events", "held_rows.reason",
-			"counts", "progress", "payload", "idempotency.state", "mail_state", "mail_code", "mail_detail", "webhooks.state_reason", "webhooks.wait_reason", "env", "role", "operation", "refused_requests.code", "cause",
+			"counts", "progress", "payload", "idempotency.state", "mail_state", "mail_code", "mail_detail", "webhooks.state_reason", "webhooks.wait_reason", "env", "role", "operation", "refused_requests.code", "cause", "bundle_ended",
 		},
 		"a hash, a secret, a position, an amount, a time or a signature": {
 			"secret_hash", "prefix", "content_hash", "root_hash", "hashes", "position", "first_position", "sha256", "file_sha256", "header", "bundle_sha256", "download_secret", "subject_hash", "identity_hash", "key_hash", "token_hash",

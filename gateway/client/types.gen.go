@@ -318,11 +318,14 @@ type DSARDelivery struct {
 	// The operation that gives a link to download the bundle; in its own response, that link. Null once the
 	// bundle is deleted, and in events.
 	BundleURL string `json:"bundleUrl"`
+	// Why the bundle is deleted: its time was over, or it may have had data of a person who was erased. Null while
+	// it is kept. One of EXPIRED, ERASURE.
+	DeletedBecause string `json:"deletedBecause"`
 	// When it was last downloaded completely.
 	DownloadedAt time.Time `json:"downloadedAt"`
 	// The API key or member that requested the link.
 	DownloadedBy string `json:"downloadedBy"`
-	// When the bundle is deleted.
+	// When the bundle is deleted; once an erasure has ended it, when that was.
 	ExpiresAt time.Time `json:"expiresAt"`
 }
 
