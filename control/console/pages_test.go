@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment.example/control"
 	"muniment.example/control/route"
 	"muniment.example/gateway/client"
 )
@@ -136,6 +137,62 @@ func TestStatementsAddUp(t *testing.T) {
 	}
 	require.Equal(t, "2.0", sum)
 	require.Equal(t, []string{"", "", "stm_1", "stm_1", ""}, corrects)
+}
+
+// TestExportsWhoseBundlesAreGone say when and why, on list and page, and lead to no bundle.
+func TestExportsWhoseBundlesAreGone(t *testing.T) {
+	for delivery, says := range map[string]string{
+		`"bundleStoreKey":null,"deletedBecause":"ERASURE","expiresAt":"2026-11-01T00:00:00Z"`:          "because a person was erased whose data it may have had",
+		`"bundleStoreKey":"tnt_a/1.zip","deletedBecause":"ERASURE","expiresAt":"2026-11-01T00:00:00Z"`: "because a person was erased whose data it may have had",
+		`"bundleStoreKey":null,"deletedBecause":"EXPIRED","expiresAt":"2026-11-01T00:00:00Z"`:          "because its time was over",
+		`"bundleStoreKey":"tnt_a/1.zip","deletedBecause":null,"expiresAt":"2026-11-09T00:00:00Z"`:      "",
+	} {
+		job := `{"id":"dsar:1","state":"READY","scope":{"kind":"DATA_SUBJECT"},"format":"CSV","delivery":{"bundleSizeBytes":1234,` + delivery + `}}`
+		s, _ := recorded(t, map[string]string{"/v1/dsar": `{"jobs":[` + job + `]}`, "/v1/dsar/dsar:1": `{"job":` + job + `}`})
+		maps.Copy(s.operations(), map[string]operation{"list-dsar-jobs": {method: "GET", path: "/v1/dsar"}, "get-dsar-job": {method: "GET", path: "/v1/dsar/{jobId}"}, "get-dsar-bundle": {method: "POST", path: "/v1/dsar/{jobId}/bundle"}, "create-dsar-job": {method: "POST", path: "/v1/dsar"}})
+		p, w := s.page(Path + "/data/dsar:1")
+		p.r.SetPathValue("jobId", "dsar:1")
+		require.NoError(t, showJob(p))
+		one := w.Body.String()
+		p, w = s.page(Path + "/data")
+		require.NoError(t, showData(p))
+		for _, text := range []string{one, w.Body.String()} {
+			require.Equal(t, says == "", strings.Contains(text, `<span class="tag good">ready</span>`))
+			require.Equal(t, says != "", strings.Contains(text, "1 Nov 2026, 00:00:00"))
+			require.Contains(t, text, strings.TrimPrefix(says, "because "))
+			require.Contains(t, strings.ToLower(text), "one person’s data")
+		}
+		require.Contains(t, one, says)
+		require.Equal(t, says == "", strings.Contains(one, "Download the bundle"))
+	}
+}
+
+// TestErasuresSpeakToPeople: what an erasure finds is said in words, of every kind of record and event there is.
+func TestErasuresSpeakToPeople(t *testing.T) {
+	s := answering(t, nil)
+	s.cfg.Kinds = control.Kinds
+	counts := client.ErasureCounts{PrivateParts: 3, SetAside: 1, Bundles: 2, Statements: []string{"stm_1"}, Records: map[string]int64{}, Permanent: map[string]int64{"telemetry": 1, "quarantined": 1, "heldRow": 1, "rejectedPlay": 1}}
+	for _, kind := range control.Tables.Kinds() {
+		require.Contains(t, recordNames, kind)
+		counts.Records[kind] = 1
+	}
+	for _, kind := range control.Kinds.OfTenants() {
+		counts.Permanent[kind.Type] = 1
+	}
+	p, w := s.page(Path + "/erasures/new")
+	found, err := p.previewed(counts)
+	require.NoError(t, err)
+	require.Len(t, found.Deleted, len(counts.Records)+3)
+	require.Len(t, found.Stays, len(counts.Permanent)+1)
+	p.render("erase", erase{Subject: "ann", Token: "token", Found: found})
+	text := readable(w.Body.String())
+	for _, said := range []string{"Private parts of plays and other events: 3", "Exports that were requested: 1", "Bundles of exports: 2", "Issued statements with the name of a counterparty, as they are signed: 1", "Events of the kind “A dispute was opened” (dispute.opened): 1"} {
+		require.Contains(t, text, said)
+	}
+	for kind := range counts.Records {
+		require.NotRegexp(t, `\b`+kind+`: `, text)
+	}
+	require.NotContains(t, text, "Events of the kind “” ")
 }
 
 // TestStaleDraftsAreNoFreshOnes: a draft that something has overtaken says what, and leads to a new one; nobody is offered to issue it.
