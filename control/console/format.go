@@ -33,21 +33,12 @@ func short(id string) string {
 // count is a number with its thousands apart.
 func count(n int64) string { return figure(strconv.FormatInt(n, 10)) }
 
-// money is an amount as people read it in its currency: with the digits of the minor unit at least, and all of one that is exact.
+// money is an amount as people read it in its currency, as papers have it, too.
 func money(decimal, currency string) string {
 	if decimal == "" {
 		return ""
 	}
-	whole, fraction, _ := strings.Cut(decimal, ".")
-	digits := rate.Minor(currency)
-	for len(fraction) > digits && strings.HasSuffix(fraction, "0") { // a difference has the digits of both sides
-		fraction = fraction[:len(fraction)-1]
-	}
-	fraction += strings.Repeat("0", max(0, digits-len(fraction)))
-	if fraction == "" {
-		return figure(whole)
-	}
-	return figure(whole + "." + fraction)
+	return figure(rate.Shown(decimal, currency))
 }
 
 // figure is a decimal with its thousands apart.
