@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
@@ -171,6 +172,18 @@ func (f form) Opened() bool {
 	return slices.ContainsFunc(f.Fields, func(one field) bool { return one.More && (one.Value != "" || one.Fault != "") })
 }
 
+// said is what is wrong, with what can be chosen in the form as people see it there.
+func (f form) said(fault string) string {
+	for _, one := range f.Fields {
+		for _, option := range one.Options {
+			if coded.MatchString(option) {
+				fault = strings.ReplaceAll(fault, option, "“"+cmp.Or(one.Names[option], words(option))+"”")
+			}
+		}
+	}
+	return fault
+}
+
 // params are the values of the path's parameters, in their order.
 func (a *act) params(p *page) []string {
 	var values []string
@@ -293,6 +306,9 @@ func (a *act) refused(p *page, e *problem) error {
 	}
 	for i := range f.Fields {
 		f.Fields[i].keep(p.r.PostForm, e)
+	}
+	for i := range f.Fields {
+		f.Fields[i].Fault = f.said(f.Fields[i].Fault)
 	}
 	if e.Code == api.ValidationFailed { // each fault is said once, beside its field
 		e.Message = "this can't be sent yet"

@@ -43,7 +43,7 @@ func jobsList(p *page) list[client.DSARJob] {
 	return list[client.DSARJob]{
 		op: "list-dsar-jobs", plural: "jobs", columns: []string{"Export", "Of", "State", "Format", "Rows", "For", "Made"},
 		row: func(j client.DSARJob) []cell {
-			return []cell{id(j.ID, "/data"), text(words(j.Scope.Kind)), p.jobState(j), text(j.Format), amount(j.Progress.RowsCollected), text(j.RequestedBy), moment(j.CreatedAt)}
+			return []cell{id(j.ID, "/data"), text(words(j.Scope.Kind)), p.jobState(j), text(words(j.Format)), amount(j.Progress.RowsCollected), text(j.RequestedBy), moment(j.CreatedAt)}
 		},
 	}
 }
@@ -268,7 +268,7 @@ func aboutJob(lines ...string) func(*page, []string) (consequences, error) {
 		c := consequences{Back: Path + "/data/" + url.PathEscape(params[0]), Lines: lines}
 		var data struct{ Job client.DSARJob }
 		err := p.get(&data, "get-dsar-job", nil, params[0])
-		c.Lead, c.record = "Export of "+words(data.Job.Scope.Kind)+", "+words(data.Job.State), data.Job
+		c.Lead, c.record = "Export of "+words(data.Job.Scope.Kind)+", "+p.jobState(data.Job).Text, data.Job
 		return c, err
 	}
 }
@@ -278,8 +278,8 @@ var dataActs = []*act{
 		path: "/data/new", op: "create-dsar-job", section: "Data", title: "New export", submit: "Prepare the export", consequences: saying("/data", "", "Nothing is read until you run it.", "An export of the tenant has what you may read: its README says what was left out. For one of all you need to have signed in within the last 10 minutes."),
 		fields: fixed(
 			field{Name: "kind", Label: "Of", Kind: "select", Options: []string{"DATA_SUBJECT", "TENANT_FULL", "TENANT_SLICE"}, Required: true},
-			field{Name: "dataSubjectId", Label: "The person", Hint: "Of DATA_SUBJECT: as deliveries name them."},
-			field{Name: "windowStart", Label: "From", Kind: "time", Hint: "Of TENANT_SLICE."}, field{Name: "windowEnd", Label: "To (exclusive)", Kind: "time", Hint: "Of TENANT_SLICE."}, field{Name: "campaignIds", Label: "Only campaigns", Kind: "list", Hint: "Of TENANT_SLICE."},
+			field{Name: "dataSubjectId", Label: "The person", Hint: "For one person’s data: as deliveries name them."},
+			field{Name: "windowStart", Label: "From", Kind: "time", Hint: "For the tenant’s data of a time."}, field{Name: "windowEnd", Label: "To (exclusive)", Kind: "time", Hint: "For the tenant’s data of a time."}, field{Name: "campaignIds", Label: "Only campaigns", Kind: "list", Hint: "For the tenant’s data of a time."},
 			field{Name: "format", Label: "Format", Kind: "select", Options: []string{"JSON", "CSV", "NDJSON", "PARQUET"}, Value: "CSV", Required: true}, field{Name: "requestNotes", Label: "Why", Kind: "area"},
 		),
 		body: func(_ *page, members map[string]any) (any, error) {

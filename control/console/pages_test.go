@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -165,6 +166,35 @@ func TestExportsWhoseBundlesAreGone(t *testing.T) {
 		require.Contains(t, one, says)
 		require.Equal(t, says == "", strings.Contains(one, "Download the bundle"))
 	}
+}
+
+// TestNoNameOfTheContractIsAChoice: no form or filter shows one as it is in the contract, and what is wrong with a field names none of
+// the choices so.
+func TestNoNameOfTheContractIsAChoice(t *testing.T) {
+	s, _ := recorded(t, map[string]string{"/v1/counterparties": `{"counterparties":[]}`})
+	maps.Copy(s.operations(), map[string]operation{"get-counterparty": {method: "GET", path: "/v1/counterparties/{counterpartyId}"}, "get-issuer": {method: "GET", path: "/v1/issuer"}})
+	shown := regexp.MustCompile(`(?s)<option[^>]*>(.*?)</option>`)
+	choices, said := 0, map[string]string{} // what people say so, too
+	for _, name := range spoken {
+		said[name] = name
+	}
+	for _, a := range acts() {
+		if a.fields == nil {
+			continue
+		}
+		p, w := s.page(Path)
+		fields, err := a.fields(p)
+		require.NoError(t, err, a.path)
+		p.render("form", form{Fields: fields})
+		for _, option := range shown.FindAllStringSubmatch(w.Body.String(), -1) {
+			choices++
+			require.NotRegexp(t, `^[A-Z][A-Z_]+$`, strings.TrimSuffix(option[1], said[option[1]]), a.path)
+		}
+	}
+	require.Greater(t, choices, 50)
+
+	f := form{Fields: []field{{Name: "kind", Options: []string{"DATA_SUBJECT", "TENANT_FULL"}}}}
+	require.Equal(t, "is not for a job of kind “all data of the tenant”", f.said("is not for a job of kind TENANT_FULL"))
 }
 
 // TestErasuresSpeakToPeople: what an erasure finds is said in words, of every kind of record and event there is.
