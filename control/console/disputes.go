@@ -183,7 +183,7 @@ var disputeActs = []*act{
 		path: "/disputes/new", op: "open-dispute", section: "Disputes", title: "New dispute", submit: "Open the dispute", filled: []string{"receiptId"},
 		consequences: saying("/disputes", "", "The plays are held out of settlement until it is resolved, and the held amount is shown."),
 		fields: fixed(slices.Concat([]field{
-			{Name: "receiptId", Label: "Receipts", Example: "rcp_…", Hint: "One or several, separated by blanks. Or a right and a window."},
+			{Name: "receiptId", Label: "Plays, by their receipts", Example: "rcp_…", Hint: "One or several, separated by blanks. Or a right and a window."},
 			{Name: "rightId", Label: "Or all plays on the right", Example: "rgh_…"}, {Name: "from", Label: "Rendered from", Kind: "time"}, {Name: "to", Label: "Rendered before", Kind: "time"},
 			{Name: "raisedByOrgId", Label: "Raised by", Example: "org_…", Hint: "Your organisation, unless you name another."}, {Name: "reason", Label: "Reason", Kind: "area", Required: true, Hint: permanent},
 		}, evidenceFields)...),
