@@ -16,6 +16,7 @@ import (
 
 	"muniment.example/control"
 	"muniment.example/control/route"
+	"muniment.example/gateway/api"
 	"muniment.example/gateway/client"
 )
 
@@ -166,6 +167,44 @@ func TestExportsWhoseBundlesAreGone(t *testing.T) {
 		require.Contains(t, one, says)
 		require.Equal(t, says == "", strings.Contains(one, "Download the bundle"))
 	}
+}
+
+// TestPlaysOfADisputeAreShown: with time, place and worth, each with its page, in the tenant's zone, and in a file; by their receipts
+// alone to who may read no more.
+func TestPlaysOfADisputeAreShown(t *testing.T) {
+	s, asked := recorded(t, map[string]string{
+		"/v1/rights": `{"rights":[{"id":"rgh_1","scope":{"description":"the station"}}]}`,
+		"/v1/disputes/dsp_1": `{"dispute":{"id":"dsp_1","state":"OPEN","raisedByOrgId":"org_a","reason":"dark","receiptIds":["rcp_1","rcp_2","rcp_3","rcp_4"],"plays":[
+			{"receiptId":"rcp_1","rightId":"rgh_1","spatialAnchorId":"screen-7","renderedAt":"2026-11-01T23:30:00Z","dwellMs":8000,"metered":true,"worth":[{"currency":"EUR","amount":"0.04"}]},
+			{"receiptId":"rcp_2","rightId":"rgh_1","spatialAnchorId":"screen-8","renderedAt":"2026-11-01T23:31:00Z","dwellMs":432000,"metered":false,"worth":[]},
+			{"receiptId":"rcp_3","rightId":"rgh_1","spatialAnchorId":"screen-9","renderedAt":"2026-11-01T23:32:00Z","dwellMs":1500,"metered":true,"worth":null}]}}`,
+		"/v1/disputes/dsp_2": `{"dispute":{"id":"dsp_2","state":"OPEN","receiptIds":[],"rightId":"rgh_1","window":{"from":"2026-11-01T00:00:00Z","to":"2026-11-02T00:00:00Z"}}}`,
+	})
+	maps.Copy(s.operations(), map[string]operation{"get-dispute": {method: "GET", path: "/v1/disputes/{disputeId}"}, "list-receipts": {method: "GET", path: "/v1/receipts", scopes: []api.Scope{api.AuditRead}}})
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	require.NoError(t, err)
+	get := func(show handler, id string, scopes api.Scope) string {
+		p, w := s.page(Path + "/disputes/" + id)
+		p.Session.Zone, p.Session.Caller.Key.Scopes = berlin, api.Scopes(scopes)
+		p.r.SetPathValue("disputeId", id)
+		require.NoError(t, show(p))
+		return w.Body.String()
+	}
+	page := get(showDispute, "dsp_1", api.Wildcard)
+	require.Contains(t, *asked, "/v1/disputes/dsp_1?plays=true")
+	require.Contains(t, page, `<a href="/console/plays/rcp_1" title="2026-11-01T23:30:00.000Z">2 Nov 2026, 00:30:00</a>`)
+	require.Contains(t, page, `href="/console/disputes/dsp_1/plays.csv" download`)
+	text := readable(page)
+	for _, said := range []string{"screen-7 the station rgh_1 8 s 0.04 EUR rcp_1", "screen-8 the station rgh_1 7 min 12 s not billed rcp_2", "screen-9 the station rgh_1 1.5 s not known now rcp_3", "Of 1 receipt of it nothing is loaded now."} {
+		require.Contains(t, text, said)
+	}
+	require.Contains(t, get(sendDisputedPlays, "dsp_1", api.Wildcard), "2026-11-01T23:30:00.000Z,screen-7,rgh_1,8000,0.04 EUR,rcp_1\n")
+	require.Contains(t, get(showDispute, "dsp_2", api.Wildcard), `href="/console/plays?from=2026-11-01T00%3A00%3A00.000Z&amp;rightId=rgh_1&amp;to=2026-11-02T00%3A00%3A00.000Z">see them</a>`)
+
+	*asked = nil
+	page = get(showDispute, "dsp_1", api.DisputesRead)
+	require.NotContains(t, strings.Join(*asked, " "), "plays=true")
+	require.NotContains(t, page, `href="/console/plays`)
 }
 
 // TestNoNameOfTheContractIsAChoice: no form or filter shows one as it is in the contract, and what is wrong with a field names none of
