@@ -101,7 +101,7 @@ func showPlay(p *page) error {
 			return err
 		}
 	}
-	p.render("play", l)
+	p.render("play", &l)
 	return nil
 }
 

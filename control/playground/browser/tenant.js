@@ -1,6 +1,6 @@
 // Visits to a tenant's console, in Chromium: what a rights manager, finance and an auditor do there, at two widths and in
 // two colour schemes. URL is the API of a service, KEY a key of the tenant with all scopes, READER one that only
-// reads. The tenant has plays on each right, one of which is disputed, a rule, a draft of a statement, and a pack.
+// reads. The tenant has plays on each right, one of which is disputed, a rule, an issued statement and drafts, and a pack.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
