@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -138,7 +139,7 @@ type trial struct {
 }
 
 // field is a field of a form. Its kind is one of text, area, select, list (a line for each value), choices
-// (any number of Options), json, number, decimal, money, bool, secret, time (of the page's zone), date, month or hidden.
+// (any number of Options), json, number, hours (of which the operation takes the seconds), decimal, money, bool, secret, time (of the page's zone), date, month or hidden.
 type field struct {
 	Name, Label, Kind, Value, Hint, Example string
 	Options                                 []string
@@ -399,6 +400,12 @@ func (a *act) read(p *page) (map[string]any, error) {
 				return nil, invalid(f.Name, "must be a whole number")
 			}
 			members[f.Name] = n
+		case "hours":
+			hours, err := strconv.ParseFloat(strings.Replace(value, ",", ".", 1), 64)
+			if err != nil || !(hours >= 0 && hours <= 1e6) { // nor NaN
+				return nil, invalid(f.Name, "must be a number of hours, such as 24 or 0.5")
+			}
+			members[f.Name] = int64(math.Round(hours * 3600))
 		case "percent":
 			bps, ok := basisPoints(value)
 			if !ok {

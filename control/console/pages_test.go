@@ -236,6 +236,32 @@ func TestNoNameOfTheContractIsAChoice(t *testing.T) {
 	require.Equal(t, "is not for a job of kind “all data of the tenant”", f.said("is not for a job of kind TENANT_FULL"))
 }
 
+// TestHoursAreSentAsSeconds: a person says for how many hours an old key works on.
+func TestHoursAreSentAsSeconds(t *testing.T) {
+	rotate := actAt(t, "/keys/{keyId}/rotate")
+	send := func(hours string) (any, error) {
+		p, _ := answering(t, nil).page(Path)
+		p.r.PostForm = url.Values{"overlapSeconds": {hours}}
+		members, err := rotate.read(p)
+		if err != nil {
+			return nil, err
+		}
+		return rotate.body(p, members)
+	}
+	for hours, seconds := range map[string]int64{"24": 86_400, "0,5": 1800, "0": 0, "720": 2_592_000} {
+		body, err := send(hours)
+		require.NoError(t, err, hours)
+		require.Equal(t, map[string]any{"overlapSeconds": seconds}, body)
+	}
+	body, err := send("")
+	require.NoError(t, err)
+	require.Empty(t, body)
+	for _, hours := range []string{"NaN", "-1", "a day", "721", "1e9"} {
+		_, err := send(hours)
+		require.ErrorContains(t, err, "overlapSeconds", hours)
+	}
+}
+
 // TestErasuresSpeakToPeople: what an erasure finds is said in words, of every kind of record and event there is.
 func TestErasuresSpeakToPeople(t *testing.T) {
 	s := answering(t, nil)
