@@ -8,6 +8,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -26,8 +27,9 @@ func TestPlaysOfADispute(t *testing.T) {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)
 	signer := &sealer.Signer{KeyID: "key", Key: key}
+	issued := time.Date(2026, 11, 21, 21, 25, 29, 728_000_000, time.UTC) // the time of the ids
 	for i, id := range ids {
-		receipt := sealer.Receipt{ReceiptID: id, SpatialAnchorID: "screen \"7\"", IssuedAt: at(i).Time, RenderedAt: at(i).Time, DwellMs: 8000.5, Nonce: base64.RawURLEncoding.EncodeToString(make([]byte, 16))}
+		receipt := sealer.Receipt{ReceiptID: id, SpatialAnchorID: "screen \"7\"", IssuedAt: issued, RenderedAt: issued, DwellMs: 8000.5, Nonce: base64.RawURLEncoding.EncodeToString(make([]byte, 16))}
 		text, err := signer.SealDelivery(nil, &sealer.Delivery{TenantID: tenantID, Actor: sealer.Ref{Kind: "key", ID: "key_a"}, RightID: "rgh_a", RightRevision: 1, BasisID: "bas_a", Substrate: gate.DOOH}, &receipt)
 		require.NoError(t, err)
 		event := "evt_" + strings.TrimPrefix(id, "rcp_")

@@ -103,7 +103,7 @@ func TestWorth(t *testing.T) {
 	require.Equal(t, []string{"1 EUR", "2 EUR", "", "1 EUR"}, first[:4])
 	require.ElementsMatch(t, []string{"2 EUR", ""}, []string{first[4], first[8]}, "one of both repeats the other")
 	h.mustIssue(statementFor(0, 3))
-	h.change(`UPDATE settlement_rules SET effective_until = effective_from`)
+	h.change(`UPDATE settlement_rules SET effective_until = effective_from + 1`)
 	require.Equal(t, first, amounts(), "what is stated keeps its rule")
 	none, err := h.Worth(t.Context(), tenantID, nil)
 	require.NoError(t, err)
