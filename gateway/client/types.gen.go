@@ -318,8 +318,8 @@ type DSARDelivery struct {
 	// The operation that gives a link to download the bundle; in its own response, that link. Null once the
 	// bundle is deleted, and in events.
 	BundleURL string `json:"bundleUrl"`
-	// Why the bundle is deleted: its time was over, or it may have had data of a person who was erased. Null while
-	// it is kept. One of EXPIRED, ERASURE.
+	// Why the bundle is deleted: its time was over, or it may have had data of a person who was erased. Null
+	// while it is kept. One of EXPIRED, ERASURE.
 	DeletedBecause string `json:"deletedBecause"`
 	// When it was last downloaded completely.
 	DownloadedAt time.Time `json:"downloadedAt"`
@@ -541,7 +541,7 @@ type DisputeWindow struct {
 	To time.Time `json:"to"`
 }
 
-// DisputedAmount is a part of PricedDispute.
+// DisputedAmount is a part of PricedDispute and DisputedPlay.
 type DisputedAmount struct {
 	// Decimal.
 	Amount string `json:"amount"`
@@ -1569,9 +1569,9 @@ type PayableFilter struct {
 	DueSince string `json:"dueSince"`
 	// Only what is due on this day or before.
 	DueBy string `json:"dueBy"`
-	// True: only what is still open although it was due before today, in the tenant's time zone; no credits, which
-	// nobody pays. One of true, false.
-	Overdue string `json:"overdue"`
+	// true: only what is still open although it was due before today, in the tenant's time zone; no credits,
+	// which nobody pays. One of true, false.
+	Overdue bool `json:"overdue"`
 }
 
 // PayableParty is a part of Payable.
