@@ -152,7 +152,7 @@ func TestDocumentedOperations(t *testing.T) {
 	d.visit("list-disputes", "?receiptId={receiptId}&state=OPEN", "")
 	d.visit("investigate-dispute", "", "")
 	d.visit("respond-to-dispute", "", `{"evidence": [{"text": "the camera of that hour shows it lit"}]}`)
-	d.visit("get-dispute", "?plays=true", "")
+	d.visit("get-dispute", "", "")
 	d.visit("resolve-dispute", "", `{"outcome": "REJECTED", "resolution": "both saw the camera's pictures"}`)
 	d.statement(strings.Replace(fmt.Sprintf(rule, "0.025", "null"), `"priority": 10`, `"priority": 20`, 1))
 	d.visit("list-receipts", "?correlationId=play-0001&rightId={rightId}", "")

@@ -34,7 +34,11 @@ func (p *page) jobState(j client.DSARJob) cell {
 		shown.Note = words(j.Failure.Code)
 	}
 	if why, at := p.gone(j); why != "" {
-		shown.Text, shown.State, shown.Note = "deleted", "DELETED", p.zone().when(at)+": "+why
+		by := ", its time was over"
+		if j.Delivery.DeletedBecause == "ERASURE" {
+			by = ", by an erasure"
+		}
+		shown.Text, shown.State, shown.Note = "deleted", "DELETED", p.zone().when(at)+by
 	}
 	return shown
 }

@@ -75,7 +75,7 @@ func (p *page) disputedPlays(d client.PricedDispute, names works) table {
 		}
 		return t
 	}
-	t := table{Columns: []string{"Played", "Screen or place", "Right", "Shown for", "Worth", "Receipt"}}
+	t := table{Columns: []string{"Played", "Where", "Worth", "Shown for", "Right", "Receipt"}}
 	for _, of := range d.Plays {
 		at := moment(of.RenderedAt)
 		at.Href = Path + "/plays/" + url.PathEscape(of.ReceiptID)
@@ -93,7 +93,7 @@ func (p *page) disputedPlays(d client.PricedDispute, names works) table {
 		default:
 			price.Text = "nothing"
 		}
-		row := []cell{at, text(of.SpatialAnchorID), names.cell(of.RightID), milliseconds(int64(of.DwellMs)), price, id(of.ReceiptID, "/plays")}
+		row := []cell{at, text(of.SpatialAnchorID), price, milliseconds(int64(of.DwellMs)), names.cell(of.RightID), id(of.ReceiptID, "/plays")}
 		for i := range row {
 			row[i] = p.shown(row[i])
 		}

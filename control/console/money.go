@@ -186,7 +186,7 @@ func showPayables(p *page) error {
 		return err
 	}
 	return showList(p, payablesList(p, names), listed{
-		Lead:  "What each payee is due by each statement, correction and void, the newest first: what an accountant books. What a credit note takes back is below zero. Days that you filter by are counted with those between them.",
+		Lead:  "What each payee is due by each statement, correction and void, the newest first: what an accountant books. What a credit note takes back is below zero. A filter by days takes in both of them.",
 		Empty: "Nothing is issued yet. Issuing a statement makes a payable for each of its payees.",
 		New:   slices.Concat(p.offer("list-payouts", "Payouts due", "/money/payouts"), p.offer("list-payables", "Overdue", overduePath), p.offer("list-statements", "Statements", "/money/statements"), p.offer("set-issuer", "Who issues the papers", "/money/issuer")),
 	}, append(slices.Clone(payableFilters), payeeFilter(names))...)

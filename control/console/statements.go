@@ -57,6 +57,7 @@ func statementsList(p *page, names payees) list[client.Statement] {
 // overtaken says what has overtaken a stale draft, for what.
 var overtaken = map[string]string{
 	"CORRECTED":  "what it corrects was corrected or voided",
+	"STATED":     "another statement of the same was issued",
 	"OVERLAPPED": "another statement of its time was issued or voided",
 	"DISPUTED":   "a dispute of its time was opened or resolved",
 }
@@ -65,7 +66,7 @@ var overtaken = map[string]string{
 func statementState(s client.Statement) cell {
 	shown := state(s.State)
 	if s.Stale != "" {
-		shown.Text, shown.State, shown.Note = "stale draft", "STALE", cmp.Or(overtaken[s.Stale], words(s.Stale))+" since: draft it again"
+		shown.Text, shown.State, shown.Note = "stale draft", "STALE", cmp.Or(overtaken[s.Stale], words(s.Stale))+" since"
 	}
 	return shown
 }
@@ -368,7 +369,11 @@ func issuable(p *page, s statementRecord) string {
 	case s.State != "DRAFT":
 		return "The statement is " + words(s.State) + ": only a draft can be issued."
 	case s.Stale != "":
-		return "Since it was drafted, " + cmp.Or(overtaken[s.Stale], "something has overtaken it") + ". It can't be issued any more: discard it, and draft it again."
+		next := "draft it again"
+		if s.Stale == "STATED" {
+			next = "correct that statement for what came later"
+		}
+		return "Since it was drafted, " + cmp.Or(overtaken[s.Stale], "something has overtaken it") + ". It can’t be issued any more: discard it, and " + next + "."
 	case s.To.After(p.s.cfg.Now()):
 		return "Its period lasts until " + p.zone().end(s.To) + ". Draft it again after that, and issue the new draft."
 	case s.CreatedAt.Before(s.To):
@@ -381,6 +386,8 @@ func issuable(p *page, s statementRecord) string {
 func (p *page) anew(s client.Statement) button {
 	switch {
 	case s.Stale == "" && !s.CreatedAt.Before(s.To) || s.To.After(p.s.cfg.Now()):
+	case s.Stale == "STATED":
+		return button{Text: "Issued statements", Href: addressed(Path+"/money/statements", url.Values{"state": {"ISSUED"}, "currency": {s.Currency}})}
 	case s.Corrects != "" && p.can("correct-statement"):
 		return button{Text: "New draft of the correction…", Href: Path + "/money/statements/" + url.PathEscape(s.Corrects) + "/correct"}
 	case s.Corrects == "" && p.can("draft-statement"):

@@ -199,7 +199,7 @@ type Delivery struct {
 	BundleSHA256    string        `json:"bundleSha256" doc:"Base64url."`
 	BundleURL       *string       `json:"bundleUrl" doc:"The operation that gives a link to download the bundle; in its own response, that link. Null once the bundle is deleted, and in events."`
 	ExpiresAt       store.Instant `json:"expiresAt" doc:"When the bundle is deleted; once an erasure has ended it, when that was."`
-	DeletedBecause  *Ended        `json:"deletedBecause" enum:"EXPIRED,ERASURE" nullable:"true" doc:"Why the bundle is deleted: its time was over, or it may have had data of a person who was erased. Null while it is kept."`
+	DeletedBecause  *Ended        `json:"deletedBecause,omitempty" enum:"EXPIRED,ERASURE" doc:"Why the bundle is deleted: its time was over, or it may have had data of a person who was erased. Absent while it is kept."`
 	DownloadedAt    store.Instant `json:"downloadedAt" nullable:"true" doc:"When it was last downloaded completely."`
 	DownloadedBy    *string       `json:"downloadedBy" doc:"The API key or member that requested the link."`
 }

@@ -20,6 +20,9 @@ type Stale string
 const (
 	// Corrected: the statement that a draft corrects was corrected or voided.
 	Corrected Stale = "CORRECTED"
+	// StatedElsewhere: another statement that was issued pays the same counterparties for the same time in this currency. It is
+	// corrected instead.
+	StatedElsewhere Stale = "STATED"
 	// Overlapped: another statement that overlaps with what the draft depends on was issued or voided.
 	Overlapped Stale = "OVERLAPPED"
 	// Disputed: a dispute of that time was opened or resolved.
@@ -102,6 +105,8 @@ func (c *core) markStale(ctx context.Context, tenantID string, list []Statement)
 			return draft.Corrects != nil && s.first() == draft.first() && (s.Correction >= draft.Correction || s.VoidReason != nil)
 		}):
 			draft.Stale = new(Corrected)
+		case then.statements != now.statements && draft.Corrects == nil && refuseOverlap(issued, draft) != nil:
+			draft.Stale = new(StatedElsewhere)
 		case then.statements != now.statements:
 			draft.Stale = new(Overlapped)
 		case then.disputes != now.disputes:

@@ -37,7 +37,7 @@ func TestStaleDrafts(t *testing.T) {
 		conflict(t, err, "draft it again")
 	}
 	played := h.play("rgh_a", on(1))
-	euros := h.mustDraft(statementFor(0, 3))
+	euros, same := h.mustDraft(statementFor(0, 3)), h.mustDraft(statementFor(1, 4))
 	dollars := statementFor(2, 5)
 	dollars.Currency = "USD"
 	beside := h.mustDraft(dollars)
@@ -49,6 +49,10 @@ func TestStaleDrafts(t *testing.T) {
 	require.Empty(t, stale(first.ID), "what is issued never is")
 	require.Equal(t, "OVERLAPPED", stale(beside.ID))
 	refused(beside.ID)
+	require.Equal(t, "STATED", stale(same.ID))
+	refused(same.ID)
+	_, err := h.draft(t.Context(), statementFor(1, 4), byKey)
+	conflict(t, err, "Correct that statement")
 	require.Empty(t, stale(apart.ID))
 
 	h.play("rgh_a", on(2))

@@ -318,9 +318,9 @@ type DSARDelivery struct {
 	// The operation that gives a link to download the bundle; in its own response, that link. Null once the
 	// bundle is deleted, and in events.
 	BundleURL string `json:"bundleUrl"`
-	// Why the bundle is deleted: its time was over, or it may have had data of a person who was erased. Null
+	// Why the bundle is deleted: its time was over, or it may have had data of a person who was erased. Absent
 	// while it is kept. One of EXPIRED, ERASURE.
-	DeletedBecause string `json:"deletedBecause"`
+	DeletedBecause string `json:"deletedBecause,omitempty"`
 	// When it was last downloaded completely.
 	DownloadedAt time.Time `json:"downloadedAt"`
 	// The API key or member that requested the link.
@@ -2474,10 +2474,11 @@ type Statement struct {
 	SettledAt time.Time `json:"settledAt"`
 	// SHA-256 of the signed file, base64url; null until it is ISSUED.
 	SHA256 string `json:"sha256"`
-	// Where a statement is read or listed, of a DRAFT that was overtaken, so that it can't be issued any more:
+	// Where a statement is read or listed, of a DRAFT that was overtaken, so that it can't be issued any more.
 	// CORRECTED: what it corrects was corrected or voided since; OVERLAPPED: another statement of its time was
-	// issued or voided; DISPUTED: a dispute of its time was opened or resolved. Draft it again. A list says it of
-	// its newest 100 drafts. One of CORRECTED, OVERLAPPED, DISPUTED.
+	// issued or voided; DISPUTED: a dispute of its time was opened or resolved: draft it again. STATED: another
+	// statement of the same was issued: correct that. A list says it of its newest 100 drafts. One of CORRECTED,
+	// STATED, OVERLAPPED, DISPUTED.
 	Stale string `json:"stale,omitempty"`
 	// The record's own state. One of DRAFT, DISCARDED, ISSUED, SETTLED, VOIDED.
 	State string `json:"state"`

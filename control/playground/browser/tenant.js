@@ -265,12 +265,12 @@ class Visit extends Looking {
     await page.getByRole('heading', { name: 'Nothing fits' }).waitFor();
     await this.look('overdue');
     await this.open('/money/statements?state=DRAFT');
-    await page.locator('tr', { hasText: 'another statement of its time was issued or voided since' }).getByRole('link').first().click();
-    await page.getByText('It can\'t be issued any more: discard it, and draft it again.').waitFor();
+    await page.locator('tr', { hasText: 'another statement of the same was issued since' }).getByRole('link').first().click();
+    await page.getByText('It can’t be issued any more: discard it, and correct that statement').waitFor();
     assert.equal(await page.getByRole('link', { name: 'Issue…' }).count(), 0);
     await this.look('stale');
-    await this.link('New draft…').click();
-    await page.getByRole('heading', { name: 'New draft of a statement' }).waitFor();
+    await this.link('Issued statements').click();
+    await page.waitForURL(/state=ISSUED/);
   }
 
   // person is what is exported of a person, until an erasure deletes it.
@@ -303,7 +303,7 @@ class Visit extends Looking {
     assert.equal(await bundle.count(), 0);
     await this.look('export-deleted');
     await this.open('/data');
-    await page.getByText('a person was erased whose data it may have had').first().waitFor();
+    await page.getByText(', by an erasure').first().waitFor();
     await this.look('exports');
   }
 
@@ -319,7 +319,7 @@ class Visit extends Looking {
     await plays.getByText('4.2 s').waitFor();
     const address = page.url();
     const [sheet] = await Promise.all([page.waitForEvent('download'), this.link('CSV').click()]);
-    assert.match(readFileSync(await sheet.path(), 'utf8'), /,Shown for \(ms\),Worth,Receipt\n.*,4200,0\.021 EUR,rcp_/);
+    assert.match(readFileSync(await sheet.path(), 'utf8'), /,Worth,Shown for \(ms\),Right,Receipt\n.*,0\.021 EUR,4200,rgh_.*,rcp_/);
     await plays.getByRole('link').first().click();
     await page.getByText('shown for 4.2 s, all of it billed').waitFor();
     await page.goto(address);
