@@ -125,6 +125,8 @@ func newFixtureOn(t *testing.T, dir string, nodes node.Config, now ...func() tim
 	var statements *statement.Service
 	disputes, err := dispute.New(dispute.Config{DB: h.db, Warehouse: &h.receipts, AwaitLoaded: func(context.Context, string) error { return h.arrive() }, HeldAmount: func(ctx context.Context, tenantID string, x *dispute.Exclusion) ([]dispute.Amount, error) {
 		return statements.HeldAmount(ctx, tenantID, x)
+	}, Worth: func(ctx context.Context, tenantID string, deliveries []pipeline.Row) ([][]dispute.Amount, error) {
+		return statements.Worth(ctx, tenantID, deliveries)
 	}, Stated: statement.StatedPeriods})
 	require.NoError(t, err)
 	egress, err := webhook.NewEgress(nil)

@@ -445,8 +445,11 @@ var forms = map[string]object{
 var queryForms = map[string]object{
 	"from": {"pattern": orEmpty(route.TimePattern)}, "to": {"pattern": orEmpty(route.TimePattern)},
 	"after": {"pattern": orEmpty(position)}, "before": {"pattern": orEmpty(position)}, "asOf": {"pattern": orEmpty(position)}, "upTo": {"pattern": orEmpty(position)},
-	"currency": {"pattern": orEmpty(`^[A-Z]{3}$`)}, "dueBy": {"pattern": orEmpty(`^\d{4}-\d{2}-\d{2}$`)},
+	"currency": {"pattern": orEmpty(`^[A-Z]{3}$`)}, "dueBy": {"pattern": orEmpty(dayForm)}, "dueSince": {"pattern": orEmpty(dayForm)}, "issuedBy": {"pattern": orEmpty(dayForm)}, "issuedSince": {"pattern": orEmpty(dayForm)},
 }
+
+// dayForm is the form of a day.
+const dayForm = `^\d{4}-\d{2}-\d{2}$`
 
 // orEmpty is a pattern that takes the empty text, too.
 func orEmpty(pattern string) string { return "^(" + strings.Trim(pattern, "^$") + ")?$" }

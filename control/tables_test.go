@@ -79,11 +79,11 @@ var exempt = func() map[string]string {
 		},
 		"a word of the service's own": {
 			"state", "kind", "currency", "unit", "tiers_mode", "time_zone", "period", "outcome", "format", "failure_code", "from_state", "to_state", "substrate", "substrates", "event_type", "jobs.code", "scopes", "webhooks.events", "held_rows.reason",
-			"counts", "progress", "payload", "idempotency.state", "mail_state", "mail_code", "mail_detail", "webhooks.state_reason", "webhooks.wait_reason", "env", "role", "operation", "refused_requests.code", "cause",
+			"counts", "progress", "payload", "idempotency.state", "mail_state", "mail_code", "mail_detail", "webhooks.state_reason", "webhooks.wait_reason", "env", "role", "operation", "refused_requests.code", "cause", "bundle_ended",
 		},
 		"a hash, a secret, a position, an amount, a time or a signature": {
 			"secret_hash", "prefix", "content_hash", "root_hash", "hashes", "position", "first_position", "sha256", "file_sha256", "header", "bundle_sha256", "download_secret", "subject_hash", "identity_hash", "key_hash", "token_hash",
-			"request_hash", "token", "secret", "replaced_secrets", "price", "minimum", "cap", "shares", "number", "exact", "net", "tax", "gross", "issued_on", "due_on", "paid_amount", "due_amount", "carried", "total", "held_amount", "difference", "as_of", "first_at", "last_at", "certificate", "line", "place", "confirmation", "tiers",
+			"request_hash", "token", "secret", "replaced_secrets", "price", "minimum", "cap", "shares", "number", "exact", "net", "tax", "gross", "issued_on", "due_on", "paid_amount", "due_amount", "carried", "premises", "total", "held_amount", "difference", "as_of", "first_at", "last_at", "certificate", "line", "place", "confirmation", "tiers",
 		},
 		"what is made of permanent records":                        {"statements.document"},
 		"ids of players and places, times and numbers":             {"rejected_plays.play_text"},

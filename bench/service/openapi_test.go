@@ -222,7 +222,7 @@ func (d *day) statement(rule string) {
 	d.visit("get-issuer", "", "")
 	d.visit("issue-statement", "", "")
 	d.visit("get-statement", "", "")
-	d.visit("list-payables", "?statementId={statementId}", "")
+	d.visit("list-payables", "?statementId={statementId}&issuedSince=2026-11-01&dueBy=2099-12-31", "")
 	d.visit("get-payable", "", "")
 	d.visit("list-payouts", "?dueBy=2027-12-31", "")
 	d.visit("reconcile-settlement", "?from=2026-11-01T00:00:00Z&to="+now, "")

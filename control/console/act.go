@@ -1,9 +1,11 @@
 package console
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -137,7 +139,7 @@ type trial struct {
 }
 
 // field is a field of a form. Its kind is one of text, area, select, list (a line for each value), choices
-// (any number of Options), json, number, decimal, money, bool, secret, time (of the page's zone), date, month or hidden.
+// (any number of Options), json, number, hours (of which the operation takes the seconds), decimal, money, bool, secret, time (of the page's zone), date, month or hidden.
 type field struct {
 	Name, Label, Kind, Value, Hint, Example string
 	Options                                 []string
@@ -169,6 +171,18 @@ func (f form) More() bool {
 // Opened belongs to More.
 func (f form) Opened() bool {
 	return slices.ContainsFunc(f.Fields, func(one field) bool { return one.More && (one.Value != "" || one.Fault != "") })
+}
+
+// said is what is wrong, with what can be chosen in the form as people see it there.
+func (f form) said(fault string) string {
+	for _, one := range f.Fields {
+		for _, option := range one.Options {
+			if coded.MatchString(option) {
+				fault = strings.ReplaceAll(fault, option, "“"+cmp.Or(one.Names[option], words(option))+"”")
+			}
+		}
+	}
+	return fault
 }
 
 // params are the values of the path's parameters, in their order.
@@ -294,6 +308,9 @@ func (a *act) refused(p *page, e *problem) error {
 	for i := range f.Fields {
 		f.Fields[i].keep(p.r.PostForm, e)
 	}
+	for i := range f.Fields {
+		f.Fields[i].Fault = f.said(f.Fields[i].Fault)
+	}
 	if e.Code == api.ValidationFailed { // each fault is said once, beside its field
 		e.Message = "this can't be sent yet"
 	}
@@ -383,6 +400,12 @@ func (a *act) read(p *page) (map[string]any, error) {
 				return nil, invalid(f.Name, "must be a whole number")
 			}
 			members[f.Name] = n
+		case "hours":
+			hours, err := strconv.ParseFloat(strings.Replace(value, ",", ".", 1), 64)
+			if err != nil || !(hours >= 0 && hours <= 1e6) { // nor NaN
+				return nil, invalid(f.Name, "must be a number of hours, such as 24 or 0.5")
+			}
+			members[f.Name] = int64(math.Round(hours * 3600))
 		case "percent":
 			bps, ok := basisPoints(value)
 			if !ok {

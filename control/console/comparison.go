@@ -56,7 +56,7 @@ func (p *page) comparedAgainst(now client.Statement) (all []client.Statement, er
 		return nil, err
 	}
 	for _, s := range data.Statements {
-		if s.ID != now.ID && s.VoidReason == "" && s.State != "DISCARDED" && s.State != "VOIDED" {
+		if s.ID != now.ID && s.VoidReason == "" && s.Stale == "" && s.State != "DISCARDED" && s.State != "VOIDED" {
 			all = append(all, s)
 		}
 	}

@@ -91,7 +91,7 @@ func TestRuleSentence(t *testing.T) {
 	shares := []client.SettlementShare{{CounterpartyID: "cp_1", BPS: 6000}, {CounterpartyID: "cp_2", BPS: 3950}, {CounterpartyID: "cp_3", BPS: 50}}
 	for want, rule := range map[string]client.SettlementRule{
 		"0.005 EUR a second on everything: 60 % to Song Rights Ltd, 39.5 % to Venue Media, 0.5 % to cp_3":                                                                                  {Unit: "SECOND", Price: "0.005", Currency: "EUR"},
-		"4.00 EUR a thousand impressions on dooh, the campaign “w”: 60 % to Song Rights Ltd, 39.5 % to Venue Media, 0.5 % to cp_3; at least 10.00 EUR a month; at most 500.00 EUR a month": {Unit: "CPM", Price: "4", Currency: "EUR", Minimum: "10", Cap: "500", Match: client.SettlementMatch{Substrate: "DOOH", Campaign: "w"}},
+		"4.00 EUR a thousand impressions on DOOH, the campaign “w”: 60 % to Song Rights Ltd, 39.5 % to Venue Media, 0.5 % to cp_3; at least 10.00 EUR a month; at most 500.00 EUR a month": {Unit: "CPM", Price: "4", Currency: "EUR", Minimum: "10", Cap: "500", Match: client.SettlementMatch{Substrate: "DOOH", Campaign: "w"}},
 		"1.00 EUR a play on everything: 60 % to Song Rights Ltd, 39.5 % to Venue Media, 0.5 % to cp_3; above 1 000 in a month 0.50 EUR":                                                    {Unit: "EVENT", Price: "1", Currency: "EUR", Tiers: []client.Tier{{Above: 1000, Price: "0.5"}}, Match: client.SettlementMatch{Substrate: "ANY"}},
 	} {
 		rule.Shares = shares

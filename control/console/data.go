@@ -1,42 +1,77 @@
 package console
 
 import (
+	"cmp"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/client"
 )
 
-func jobsList() list[client.DSARJob] {
+// gone says why the bundle of an export is not there any more, and when it was deleted; empty if it is there, or never was.
+func (p *page) gone(j client.DSARJob) (why string, at time.Time) {
+	d := j.Delivery
+	switch {
+	case j.State != "READY" || d == nil:
+		return "", at
+	case d.DeletedBecause == "ERASURE":
+		return "a person was erased whose data it may have had", d.ExpiresAt
+	case d.BundleStoreKey == "" || !d.ExpiresAt.After(p.s.cfg.Now()):
+		return "its time was over", d.ExpiresAt
+	}
+	return "", at
+}
+
+// jobState is the state of an export: one whose bundle was deleted is ready no more.
+func (p *page) jobState(j client.DSARJob) cell {
+	shown := state(j.State)
+	if j.Failure != nil {
+		shown.Note = words(j.Failure.Code)
+	}
+	if why, at := p.gone(j); why != "" {
+		by := ", its time was over"
+		if j.Delivery.DeletedBecause == "ERASURE" {
+			by = ", by an erasure"
+		}
+		shown.Text, shown.State, shown.Note = "deleted", "DELETED", p.zone().when(at)+by
+	}
+	return shown
+}
+
+func jobsList(p *page) list[client.DSARJob] {
 	return list[client.DSARJob]{
 		op: "list-dsar-jobs", plural: "jobs", columns: []string{"Export", "Of", "State", "Format", "Rows", "For", "Made"},
 		row: func(j client.DSARJob) []cell {
-			shown := state(j.State)
-			if j.Failure != nil {
-				shown.Note = words(j.Failure.Code)
-			}
-			return []cell{id(j.ID, "/data"), text(words(j.Scope.Kind)), shown, text(j.Format), amount(j.Progress.RowsCollected), text(j.RequestedBy), moment(j.CreatedAt)}
+			return []cell{id(j.ID, "/data"), text(words(j.Scope.Kind)), p.jobState(j), text(words(j.Format)), amount(j.Progress.RowsCollected), text(j.RequestedBy), moment(j.CreatedAt)}
 		},
 	}
 }
 
 func showData(p *page) error {
 	p.show("Data", "Data")
-	return showList(p, jobsList(), listed{
+	return showList(p, jobsList(p), listed{
 		Lead: "Exports of what is stored about a person or of your tenant, and erasures of persons.", Empty: "No export was made yet.",
 		New: slices.Concat(p.offer("create-dsar-job", "New export", "/data/new"), p.offer("list-erasures", "Erasures", "/erasures")),
 	}, filter{Name: "state", Label: "State", Options: []string{"REQUESTED", "COLLECTING", "PACKAGING", "READY", "FAILED"}})
 }
 
 func sendJobs(p *page) error {
-	l := jobsList()
+	l := jobsList(p)
 	l.query = p.filters("state")
 	return l.csv(p, "exports")
+}
+
+// exportPage is an export, with what became of its bundle.
+type exportPage struct {
+	client.DSARJob
+	Shown  cell
+	Why    string // why its bundle is deleted; empty if it is not
+	GoneAt time.Time
 }
 
 func showJob(p *page) error {
@@ -45,7 +80,9 @@ func showJob(p *page) error {
 	if err := p.get(&data, "get-dsar-job", nil, p.r.PathValue("jobId")); err != nil {
 		return err
 	}
-	p.render("export", data.Job)
+	e := exportPage{DSARJob: data.Job, Shown: p.jobState(data.Job)}
+	e.Why, e.GoneAt = p.gone(data.Job)
+	p.render("export", e)
 	return nil
 }
 
@@ -71,7 +108,10 @@ func showErasure(p *page) error {
 	if err := p.get(&data, "get-erasure", nil, p.r.PathValue("erasureId")); err != nil {
 		return err
 	}
-	p.render("erasure", data.Erasure)
+	p.render("erasure", struct {
+		client.Erasure
+		Found findings
+	}{data.Erasure, p.findings(data.Erasure.Counts)})
 	return nil
 }
 
@@ -92,7 +132,7 @@ func sendCertificate(p *page) error {
 type erase struct {
 	Subject string
 	Token   string
-	Lines   []string
+	Found   findings
 	Problem *problem
 }
 
@@ -132,7 +172,7 @@ func doErase(p *page) error {
 	e.Token = ""
 	if problem.Status == http.StatusPreconditionFailed && problem.ConfirmationToken != "" {
 		e.Token = problem.ConfirmationToken
-		if e.Lines, err = previewed(problem.Preview); err != nil {
+		if e.Found, err = p.previewed(problem.Preview); err != nil {
 			return err
 		}
 	} else {
@@ -143,32 +183,73 @@ func doErase(p *page) error {
 	return nil
 }
 
+// finding is how much there is of something about a person.
+type finding struct {
+	What  string
+	Count int64
+}
+
+// findings are what an erasure deletes, and what stays all the same.
+type findings struct{ Deleted, Stays []finding }
+
+// recordNames are what people call the kinds of records that may name a person.
+var recordNames = map[string]string{
+	"accessApplication": "Applications for access", "accessRequest": "Requests for access", "counterparty": "Counterparties, with their private details", "developer": "Developers, who hold keys",
+	"dsarJob": "Exports that were requested", "dsarNote": "Notes in the history of exports", "heldRow": "Held plays", "issuer": "Who issues papers, with private details", "member": "Members",
+	"payable": "Payables, with the private details of parties", "rejectedPlay": "Rejected plays", "webhookDelivery": "Attempts of webhooks, with what receivers answered",
+}
+
+// stayNames are what people call what names a person and is no event of a kind.
+var stayNames = map[string]string{
+	"delivery.recorded": "Plays that name the person by a correlation id, an anchor or a placement",
+	"telemetry":         "Plays to others, or to nobody, whose telemetry names the person", "quarantined": "Records that could not be loaded, by a text of theirs",
+	"heldRow": "Held plays whose vendor’s id names the person, until they are gone", "rejectedPlay": "Rejected plays whose vendor’s id names the person, until they are gone",
+}
+
+// findings says what counts are of, the most first. Kinds of events are said as their catalogue says them.
+func (p *page) findings(c client.ErasureCounts) (d findings) {
+	d.Deleted = append(d.Deleted, finding{"Private parts of plays and other events", c.PrivateParts})
+	if c.SetAside > 0 {
+		d.Deleted = append(d.Deleted, finding{"Records that could not be loaded", c.SetAside})
+	}
+	d.Deleted = append(append(d.Deleted, findingsOf(c.Records, func(kind string) string { return cmp.Or(recordNames[kind], kind) })...), finding{"Bundles of exports", c.Bundles})
+	d.Stays = findingsOf(c.Permanent, func(kind string) string {
+		said := stayNames[kind]
+		if k := p.s.cfg.Kinds.Find(kind); said == "" && k != nil {
+			means, _, _ := strings.Cut(k.Means, ". ")
+			means, _, _ = strings.Cut(means, ": ")
+			said = "Events of the kind “" + strings.TrimSuffix(means, ".") + "” (" + kind + ")"
+		}
+		return cmp.Or(said, kind)
+	})
+	if n := len(c.Statements); n > 0 {
+		d.Stays = append(d.Stays, finding{"Issued statements with the name of a counterparty, as they are signed", int64(n)})
+	}
+	return d
+}
+
+// findingsOf are counts by kind, the most first.
+func findingsOf(counts map[string]int64, called func(kind string) string) (all []finding) {
+	for kind, n := range counts {
+		all = append(all, finding{called(kind), n})
+	}
+	slices.SortFunc(all, func(a, b finding) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.What, b.What))
+	})
+	return all
+}
+
 // previewed says what an erasure would delete.
-func previewed(preview any) ([]string, error) {
+func (p *page) previewed(preview any) (d findings, err error) {
 	text, err := json.Marshal(preview)
 	if err != nil {
-		return nil, err
+		return d, err
 	}
 	var c client.ErasureCounts
 	if err := json.Unmarshal(text, &c); err != nil {
-		return nil, err
+		return d, err
 	}
-	lines := []string{fmt.Sprintf("Private parts of events that name the person: %d.", c.PrivateParts), fmt.Sprintf("Bundles of exports: %d.", c.Bundles)}
-	for _, of := range []struct {
-		what  string
-		count map[string]int64
-	}{{"Records", c.Records}, {"Events that stay, and will still name the person, as events are permanent", c.Permanent}} {
-		var parts []string
-		for kind, n := range of.count {
-			parts = append(parts, fmt.Sprintf("%s %d", kind, n))
-		}
-		slices.Sort(parts)
-		if len(parts) == 0 {
-			parts = []string{"none"}
-		}
-		lines = append(lines, of.what+": "+strings.Join(parts, ", ")+".")
-	}
-	return lines, nil
+	return p.findings(c), nil
 }
 
 func jobIs(all ...string) func(*page, any) (string, bool) {
@@ -177,10 +258,13 @@ func jobIs(all ...string) func(*page, any) (string, bool) {
 
 // bundled says why an export has no bundle.
 func bundled(p *page, j client.DSARJob) string {
-	if j.State == "READY" && j.Delivery != nil && j.Delivery.ExpiresAt.After(p.s.cfg.Now()) {
-		return ""
+	switch why, at := p.gone(j); {
+	case why != "":
+		return "Its bundle was deleted on " + p.zone().when(at) + ", because " + why + ". Make another one."
+	case j.State != "READY" || j.Delivery == nil:
+		return "The export is " + words(j.State) + ": it has no bundle."
 	}
-	return "The export has no bundle: it is not ready, or its bundle was deleted. Make another one."
+	return ""
 }
 
 func aboutJob(lines ...string) func(*page, []string) (consequences, error) {
@@ -188,7 +272,7 @@ func aboutJob(lines ...string) func(*page, []string) (consequences, error) {
 		c := consequences{Back: Path + "/data/" + url.PathEscape(params[0]), Lines: lines}
 		var data struct{ Job client.DSARJob }
 		err := p.get(&data, "get-dsar-job", nil, params[0])
-		c.Lead, c.record = "Export of "+words(data.Job.Scope.Kind)+", "+words(data.Job.State), data.Job
+		c.Lead, c.record = "Export of "+words(data.Job.Scope.Kind)+", "+p.jobState(data.Job).Text, data.Job
 		return c, err
 	}
 }
@@ -198,8 +282,8 @@ var dataActs = []*act{
 		path: "/data/new", op: "create-dsar-job", section: "Data", title: "New export", submit: "Prepare the export", consequences: saying("/data", "", "Nothing is read until you run it.", "An export of the tenant has what you may read: its README says what was left out. For one of all you need to have signed in within the last 10 minutes."),
 		fields: fixed(
 			field{Name: "kind", Label: "Of", Kind: "select", Options: []string{"DATA_SUBJECT", "TENANT_FULL", "TENANT_SLICE"}, Required: true},
-			field{Name: "dataSubjectId", Label: "The person", Hint: "Of DATA_SUBJECT: as deliveries name them."},
-			field{Name: "windowStart", Label: "From", Kind: "time", Hint: "Of TENANT_SLICE."}, field{Name: "windowEnd", Label: "To (exclusive)", Kind: "time", Hint: "Of TENANT_SLICE."}, field{Name: "campaignIds", Label: "Only campaigns", Kind: "list", Hint: "Of TENANT_SLICE."},
+			field{Name: "dataSubjectId", Label: "The person", Hint: "For one person’s data: as deliveries name them."},
+			field{Name: "windowStart", Label: "From", Kind: "time", Hint: "For the tenant’s data of a time."}, field{Name: "windowEnd", Label: "To (exclusive)", Kind: "time", Hint: "For the tenant’s data of a time."}, field{Name: "campaignIds", Label: "Only campaigns", Kind: "list", Hint: "For the tenant’s data of a time."},
 			field{Name: "format", Label: "Format", Kind: "select", Options: []string{"JSON", "CSV", "NDJSON", "PARQUET"}, Value: "CSV", Required: true}, field{Name: "requestNotes", Label: "Why", Kind: "area"},
 		),
 		body: func(_ *page, members map[string]any) (any, error) {

@@ -43,13 +43,100 @@ func sendDisputes(p *page) error {
 	return l.csv(p, "disputes")
 }
 
+// disputePage is a dispute with its plays.
+type disputePage struct {
+	Dispute client.PricedDispute
+	Plays   table // the first shownPlays of them
+	All     int64
+	Lost    int64  // receipts that the warehouse lacks
+	Within  string // the address of the plays of a right in a window; empty for a dispute about receipts
+}
+
+// shownPlays is how many plays of a dispute its page has; the file has all.
+const shownPlays = 200
+
+// readDispute reads a dispute; if the session may read plays, with what is known of each.
+func readDispute(p *page) (d client.PricedDispute, err error) {
+	query := url.Values{}
+	if p.can("list-receipts") {
+		query.Set("plays", "true")
+	}
+	var data struct{ Dispute client.PricedDispute }
+	err = p.get(&data, "get-dispute", query, p.r.PathValue("disputeId"))
+	return data.Dispute, err
+}
+
+// disputedPlays are the plays of a dispute; by their ids alone, if the session may read no more.
+func (p *page) disputedPlays(d client.PricedDispute, names works) table {
+	if len(d.Plays) == 0 {
+		t := table{Columns: []string{"Receipt"}}
+		for _, receiptID := range d.ReceiptIDs {
+			t.Rows = append(t.Rows, []cell{p.allowed(link(receiptID, receiptID, "/plays"))})
+		}
+		return t
+	}
+	t := table{Columns: []string{"Played", "Where", "Worth", "Shown for", "Right", "Receipt"}}
+	for _, of := range d.Plays {
+		at := moment(of.RenderedAt)
+		at.Href = Path + "/plays/" + url.PathEscape(of.ReceiptID)
+		var worth []string
+		for _, a := range of.Worth {
+			worth = append(worth, money(a.Amount, a.Currency)+" "+a.Currency)
+		}
+		price := number(strings.Join(worth, ", "))
+		switch {
+		case len(worth) > 0:
+		case !of.Metered:
+			price.Text = "not billed"
+		case of.Worth == nil:
+			price.Text = "not known now"
+		default:
+			price.Text = "nothing"
+		}
+		row := []cell{at, text(of.SpatialAnchorID), price, milliseconds(int64(of.DwellMs)), names.cell(of.RightID), id(of.ReceiptID, "/plays")}
+		for i := range row {
+			row[i] = p.shown(row[i])
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
 func showDispute(p *page) error {
 	p.show("Disputes", "Dispute")
-	var data struct{ Dispute client.PricedDispute }
-	if err := p.get(&data, "get-dispute", nil, p.r.PathValue("disputeId")); err != nil {
+	dispute, err := readDispute(p)
+	if err != nil {
 		return err
 	}
-	p.render("dispute", data)
+	names, err := p.readWorks()
+	if err != nil {
+		return err
+	}
+	d := disputePage{Dispute: dispute, Plays: p.disputedPlays(dispute, names)}
+	if d.All = int64(len(d.Plays.Rows)); len(dispute.Plays) > 0 {
+		d.Lost = int64(len(dispute.ReceiptIDs)) - d.All
+	}
+	d.Plays.Rows, d.Plays.File = d.Plays.Rows[:min(len(d.Plays.Rows), shownPlays)], Path+"/disputes/"+url.PathEscape(dispute.ID)+"/plays.csv"
+	if w := dispute.Window; w != nil && p.can("list-receipts") {
+		d.Within = addressed(Path+"/plays", url.Values{"rightId": {dispute.RightID}, "from": {stamp(w.From)}, "to": {stamp(w.To)}})
+	}
+	p.render("dispute", d)
+	return nil
+}
+
+// sendDisputedPlays sends the plays of a dispute about receipts.
+func sendDisputedPlays(p *page) error {
+	dispute, err := readDispute(p)
+	if err != nil {
+		return err
+	}
+	t := p.disputedPlays(dispute, nil)
+	for i, column := range t.Columns {
+		if column == "Shown for" {
+			t.Columns[i] = "Shown for (ms)"
+		}
+	}
+	p.sheet("plays-of-"+dispute.ID, t.Columns, t.Rows)
 	return nil
 }
 
@@ -96,7 +183,7 @@ var disputeActs = []*act{
 		path: "/disputes/new", op: "open-dispute", section: "Disputes", title: "New dispute", submit: "Open the dispute", filled: []string{"receiptId"},
 		consequences: saying("/disputes", "", "The plays are held out of settlement until it is resolved, and the held amount is shown."),
 		fields: fixed(slices.Concat([]field{
-			{Name: "receiptId", Label: "Receipts", Example: "rcp_…", Hint: "One or several, separated by blanks. Or a right and a window."},
+			{Name: "receiptId", Label: "Plays, by their receipts", Example: "rcp_…", Hint: "One or several, separated by blanks. Or a right and a window."},
 			{Name: "rightId", Label: "Or all plays on the right", Example: "rgh_…"}, {Name: "from", Label: "Rendered from", Kind: "time"}, {Name: "to", Label: "Rendered before", Kind: "time"},
 			{Name: "raisedByOrgId", Label: "Raised by", Example: "org_…", Hint: "Your organisation, unless you name another."}, {Name: "reason", Label: "Reason", Kind: "area", Required: true, Hint: permanent},
 		}, evidenceFields)...),
@@ -175,7 +262,7 @@ func rejectedList() list[client.RejectedPlay] {
 			if string(sent) == "null" || len(sent) == 0 {
 				sent = r.Play
 			}
-			return []cell{text(r.ID), moment(r.CreatedAt), text(r.Format), text(string(r.Error.Code)), text(r.Error.Message), actor(r.KeyID), text(string(sent))}
+			return []cell{text(r.ID), moment(r.CreatedAt), text(r.Format), state(string(r.Error.Code)), text(r.Error.Message), actor(r.KeyID), text(string(sent))}
 		},
 	}
 }

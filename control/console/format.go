@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math/big"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -32,21 +33,12 @@ func short(id string) string {
 // count is a number with its thousands apart.
 func count(n int64) string { return figure(strconv.FormatInt(n, 10)) }
 
-// money is an amount as people read it in its currency: with the digits of the minor unit at least, and all of one that is exact.
+// money is an amount as people read it in its currency, as papers have it, too.
 func money(decimal, currency string) string {
 	if decimal == "" {
 		return ""
 	}
-	whole, fraction, _ := strings.Cut(decimal, ".")
-	digits := rate.Minor(currency)
-	for len(fraction) > digits && strings.HasSuffix(fraction, "0") { // a difference has the digits of both sides
-		fraction = fraction[:len(fraction)-1]
-	}
-	fraction += strings.Repeat("0", max(0, digits-len(fraction)))
-	if fraction == "" {
-		return figure(whole)
-	}
-	return figure(whole + "." + fraction)
+	return figure(rate.Shown(decimal, currency))
 }
 
 // figure is a decimal with its thousands apart.
@@ -124,8 +116,12 @@ func date(text string) string {
 	return text
 }
 
-// long is a number of milliseconds for people.
+// long is a number of milliseconds for people. No page shows a time that something takes in another way, but for the columns
+// of seconds that amounts are computed from.
 func long(ms int64) string {
+	if ms < 0 { // a difference
+		return "-" + long(-ms)
+	}
 	d := time.Duration(ms) * time.Millisecond
 	switch {
 	case d < time.Minute:
@@ -143,7 +139,7 @@ func mood(state string) string {
 		return "good"
 	case "SUSPENDED", "PROPOSED", "OPEN", "HELD", "INVESTIGATING", "RESPONDED", "PAUSED", "PENDING", "INVITED", "NOT_BEGUN", "DRAFT", "DUE":
 		return "warn"
-	case "REVOKED", "REMOVED", "FAILED", "DISABLED", "UPHELD":
+	case "REVOKED", "REMOVED", "FAILED", "DISABLED", "UPHELD", "OVERDUE", "STALE":
 		return "bad"
 	case "ISSUED", "COUNTERED", "REQUESTED", "COLLECTING", "PACKAGING":
 		return "info"
@@ -151,5 +147,27 @@ func mood(state string) string {
 	return ""
 }
 
+// spoken are names of the contract that people say otherwise than in small letters.
+var spoken = map[string]string{
+	"DOOH": "DOOH", "CTV": "CTV", "HUD": "HUD", "AR_CONTACTS": "AR contacts", "JSON": "JSON", "CSV": "CSV", "NDJSON": "NDJSON", "PARQUET": "Parquet",
+	"DATA_SUBJECT": "one person’s data", "TENANT_FULL": "all data of the tenant", "TENANT_SLICE": "the tenant’s data of a time",
+}
+
 // words is a name of the contract for people: NOT_AUDIBLE is "not audible".
-func words(name string) string { return strings.ToLower(strings.ReplaceAll(name, "_", " ")) }
+func words(name string) string {
+	if said, other := spoken[name]; other {
+		return said
+	}
+	return strings.ToLower(strings.ReplaceAll(name, "_", " "))
+}
+
+// coded is a name of the contract.
+var coded = regexp.MustCompile(`^[A-Z][A-Z0-9]*(_[A-Z0-9]+)+$`)
+
+// plain is a text for people that may be a name of the contract, as the note about a job that failed.
+func plain(text string) string {
+	if coded.MatchString(text) {
+		return words(text)
+	}
+	return text
+}

@@ -161,7 +161,14 @@ var keyActs = []*act{
 	{
 		path: "/keys/{keyId}/rotate", op: "rotate-api-key", section: "Keys", title: "Rotate the key", submit: "Make its successor",
 		consequences: aboutKey(false, "A new key with the same scopes is made, and shown once. The old one works on for a day, unless you say otherwise: put the new one in place before that."),
-		fields:       fixed(field{Name: "overlapSeconds", Label: "The old one works on for (seconds)", Kind: "number", Example: "86400"}), after: showMadeKey,
+		fields:       fixed(field{Name: "overlapSeconds", Label: "The old one works on for, in hours", Kind: "hours", Example: "24", Hint: "A day, unless you say otherwise; at most 30 days, which are 720 hours."}),
+		body: func(_ *page, members map[string]any) (any, error) {
+			if seconds, given := members["overlapSeconds"].(int64); given && seconds > 720*3600 {
+				return nil, invalid("overlapSeconds", "must be at most 720 hours, which are 30 days")
+			}
+			return members, nil
+		},
+		after: showMadeKey,
 	},
 	{path: "/keys/{keyId}/revoke", op: "revoke-api-key", section: "Keys", title: "Revoke the key", submit: "Revoke for good", danger: true, consequences: aboutKey(true, "Requests with it are refused from now on, at nodes within seconds. Webhooks that it has made stop.", "This can't be undone."), after: func(p *page, params []string, _ json.RawMessage) error {
 		p.done(Path+"/keys", "key-revoked")

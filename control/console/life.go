@@ -34,6 +34,18 @@ type life struct {
 // Play has another name in a life, which templates can reach.
 type Play = play
 
+// Shown is how long it was shown, and how much of that is billed.
+func (l *life) Shown() string {
+	shown, billed := int64(l.Receipt.DwellMs), l.Event.Data.Metering.QuantityMs
+	switch {
+	case !l.Event.Data.Metering.Metered:
+		return "shown for " + long(shown) + ", not billed"
+	case billed == shown:
+		return "shown for " + long(shown) + ", all of it billed"
+	}
+	return "shown for " + long(shown) + ", " + long(billed) + " of it billed"
+}
+
 // rule is a rule of the gate, or a reason not to bill, as it was decided.
 type rule struct {
 	Code, Name, Means, Source string
@@ -89,7 +101,7 @@ func showPlay(p *page) error {
 			return err
 		}
 	}
-	p.render("play", l)
+	p.render("play", &l)
 	return nil
 }
 

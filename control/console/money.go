@@ -153,7 +153,7 @@ func payoutsList() list[client.Payout] {
 }
 
 // payablesList is what payees are due by the papers that were issued, as an accountant books it.
-func payablesList(names payees) list[due] {
+func payablesList(p *page, names payees) list[due] {
 	return list[due]{
 		op: "list-payables", plural: "payables", columns: []string{"Number", "Kind", "Payee", "State", "Open", "Net", "Tax", "Gross", "Currency", "Issued", "Due on", "Corrects", "Exactly", "Statement"},
 		row: func(d due) []cell {
@@ -163,12 +163,21 @@ func payablesList(names payees) list[due] {
 				on = cell{Text: "–", value: " "}
 			}
 			return []cell{
-				text(d.Number), text(words(d.Kind)), {Text: names.Name(d.CounterpartyID), Href: Path + "/money/counterparties/" + url.PathEscape(d.CounterpartyID)}, state(d.State), priced(d.Open(), d.Currency), priced(d.Net, d.Currency), priced(d.Tax, d.Currency), priced(d.Gross, d.Currency), text(d.Currency),
+				text(d.Number), text(words(d.Kind)), {Text: names.Name(d.CounterpartyID), Href: Path + "/money/counterparties/" + url.PathEscape(d.CounterpartyID)}, p.Stands(d), priced(d.Open(), d.Currency), priced(d.Net, d.Currency), priced(d.Tax, d.Currency), priced(d.Gross, d.Currency), text(d.Currency),
 				day(d.IssuedOn), on, text(d.Corrects), priced(d.Exact, d.Currency), id(d.StatementID, "/money/statements"),
 			}
 		},
 	}
 }
+
+// payableFilters are those of the operation. Days are the tenant's, as those of payables are.
+var payableFilters = []filter{
+	{Name: "state", Label: "State", Options: []string{"DUE", "PAID"}}, {Name: "overdue", Label: "Overdue", Options: []string{"true"}, Names: map[string]string{"true": "only what is overdue"}},
+	{Name: "issuedSince", Label: "Issued from", Kind: "date"}, {Name: "issuedBy", Label: "Issued until", Kind: "date"}, {Name: "dueSince", Label: "Due from", Kind: "date"}, {Name: "dueBy", Label: "Due until", Kind: "date"},
+}
+
+// overduePath is the list of what should have been paid before today.
+const overduePath = "/money/payables?overdue=true"
 
 func showPayables(p *page) error {
 	p.show("Money", "Payables")
@@ -176,11 +185,11 @@ func showPayables(p *page) error {
 	if err != nil {
 		return err
 	}
-	return showList(p, payablesList(names), listed{
-		Lead:  "What each payee is due by each statement, correction and void, the newest first: what an accountant books. What a credit note takes back is below zero.",
+	return showList(p, payablesList(p, names), listed{
+		Lead:  "What each payee is due by each statement, correction and void, the newest first: what an accountant books. What a credit note takes back is below zero. A filter by days takes in both of them.",
 		Empty: "Nothing is issued yet. Issuing a statement makes a payable for each of its payees.",
-		New:   slices.Concat(p.offer("list-payouts", "Payouts due", "/money/payouts"), p.offer("list-statements", "Statements", "/money/statements"), p.offer("set-issuer", "Who issues the papers", "/money/issuer")),
-	}, filter{Name: "state", Label: "State", Options: []string{"DUE", "PAID"}}, payeeFilter(names))
+		New:   slices.Concat(p.offer("list-payouts", "Payouts due", "/money/payouts"), p.offer("list-payables", "Overdue", overduePath), p.offer("list-statements", "Statements", "/money/statements"), p.offer("set-issuer", "Who issues the papers", "/money/issuer")),
+	}, append(slices.Clone(payableFilters), payeeFilter(names))...)
 }
 
 func sendPayables(p *page) error {
@@ -188,8 +197,8 @@ func sendPayables(p *page) error {
 	if err != nil {
 		return err
 	}
-	l := payablesList(names)
-	l.query = p.filters("state", "counterpartyId")
+	l := payablesList(p, names)
+	l.query = p.filters("state", "overdue", "issuedSince", "issuedBy", "dueSince", "dueBy", "counterpartyId")
 	return l.csv(p, "payables")
 }
 
@@ -198,7 +207,7 @@ func showPayouts(p *page) error {
 	return showList(p, payoutsList(), listed{
 		Lead:  "What is to be paid by today, or by a day that you choose, the longest due first; a day of 30 days ago shows what is overdue for longer. Credits are set off already. Record each payment on its statement.",
 		Empty: "Nothing is due by today. Choose a later day to see what is due until then.",
-		New:   p.offer("list-payables", "All that is open", "/money/payables?state=DUE"),
+		New:   slices.Concat(p.offer("list-payables", "All that is open", "/money/payables?state=DUE"), p.offer("list-payables", "Overdue", overduePath)),
 	}, filter{Name: "dueBy", Label: "Due until", Kind: "date"}, filter{Name: "currency", Label: "Currency", Example: "EUR"})
 }
 

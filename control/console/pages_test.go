@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -13,7 +14,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment.example/control"
 	"muniment.example/control/route"
+	"muniment.example/gateway/api"
 	"muniment.example/gateway/client"
 )
 
@@ -81,8 +84,8 @@ func TestRightsAreCalledByTheirNames(t *testing.T) {
 	p, w := s.page(Path + "/rights/rgh_1")
 	p.r.SetPathValue("rightId", "rgh_1")
 	require.NoError(t, showRight(p))
-	for _, said := range []string{"the city: dooh of org_a", "the station: dooh of org_b", "> dooh of org_c"} {
-		require.Contains(t, strings.ReplaceAll(w.Body.String(), ">dooh", "> dooh"), said)
+	for _, said := range []string{"the city: DOOH of org_a", "the station: DOOH of org_b", "> DOOH of org_c"} {
+		require.Contains(t, strings.ReplaceAll(w.Body.String(), ">DOOH", "> DOOH"), said)
 	}
 	p, w = s.page(Path + "/challenges/chg_1")
 	p.r.SetPathValue("challengeId", "chg_1")
@@ -136,6 +139,179 @@ func TestStatementsAddUp(t *testing.T) {
 	}
 	require.Equal(t, "2.0", sum)
 	require.Equal(t, []string{"", "", "stm_1", "stm_1", ""}, corrects)
+}
+
+// TestExportsWhoseBundlesAreGone say when and why, on list and page, and lead to no bundle.
+func TestExportsWhoseBundlesAreGone(t *testing.T) {
+	for delivery, says := range map[string]string{
+		`"bundleStoreKey":null,"deletedBecause":"ERASURE","expiresAt":"2026-11-01T00:00:00Z"`:          "because a person was erased whose data it may have had",
+		`"bundleStoreKey":"tnt_a/1.zip","deletedBecause":"ERASURE","expiresAt":"2026-11-01T00:00:00Z"`: "because a person was erased whose data it may have had",
+		`"bundleStoreKey":null,"deletedBecause":"EXPIRED","expiresAt":"2026-11-01T00:00:00Z"`:          "because its time was over",
+		`"bundleStoreKey":"tnt_a/1.zip","deletedBecause":null,"expiresAt":"2026-11-09T00:00:00Z"`:      "",
+	} {
+		job := `{"id":"dsar:1","state":"READY","scope":{"kind":"DATA_SUBJECT"},"format":"CSV","delivery":{"bundleSizeBytes":1234,` + delivery + `}}`
+		s, _ := recorded(t, map[string]string{"/v1/dsar": `{"jobs":[` + job + `]}`, "/v1/dsar/dsar:1": `{"job":` + job + `}`})
+		maps.Copy(s.operations(), map[string]operation{"list-dsar-jobs": {method: "GET", path: "/v1/dsar"}, "get-dsar-job": {method: "GET", path: "/v1/dsar/{jobId}"}, "get-dsar-bundle": {method: "POST", path: "/v1/dsar/{jobId}/bundle"}, "create-dsar-job": {method: "POST", path: "/v1/dsar"}})
+		p, w := s.page(Path + "/data/dsar:1")
+		p.r.SetPathValue("jobId", "dsar:1")
+		require.NoError(t, showJob(p))
+		one := w.Body.String()
+		p, w = s.page(Path + "/data")
+		require.NoError(t, showData(p))
+		for _, text := range []string{one, w.Body.String()} {
+			require.Equal(t, says == "", strings.Contains(text, `<span class="tag good">ready</span>`))
+			require.Equal(t, says != "", strings.Contains(text, "1 Nov 2026, 00:00:00"))
+			require.Equal(t, strings.Contains(says, "erased"), strings.Contains(text, "by an erasure") || strings.Contains(text, "was erased"))
+			require.Contains(t, strings.ToLower(text), "one person’s data")
+		}
+		require.Contains(t, one, says)
+		require.Equal(t, says == "", strings.Contains(one, "Download the bundle"))
+	}
+}
+
+// TestPlaysOfADisputeAreShown: with time, place and worth, each with its page, in the tenant's zone, and in a file; by their receipts
+// alone to who may read no more.
+func TestPlaysOfADisputeAreShown(t *testing.T) {
+	s, asked := recorded(t, map[string]string{
+		"/v1/rights": `{"rights":[{"id":"rgh_1","scope":{"description":"the station"}}]}`,
+		"/v1/disputes/dsp_1": `{"dispute":{"id":"dsp_1","state":"OPEN","raisedByOrgId":"org_a","reason":"dark","receiptIds":["rcp_1","rcp_2","rcp_3","rcp_4"],"plays":[
+			{"receiptId":"rcp_1","rightId":"rgh_1","spatialAnchorId":"screen-7","renderedAt":"2026-11-01T23:30:00Z","dwellMs":8000,"metered":true,"worth":[{"currency":"EUR","amount":"0.04"}]},
+			{"receiptId":"rcp_2","rightId":"rgh_1","spatialAnchorId":"screen-8","renderedAt":"2026-11-01T23:31:00Z","dwellMs":432000,"metered":false,"worth":[]},
+			{"receiptId":"rcp_3","rightId":"rgh_1","spatialAnchorId":"screen-9","renderedAt":"2026-11-01T23:32:00Z","dwellMs":1500,"metered":true,"worth":null}]}}`,
+		"/v1/disputes/dsp_2": `{"dispute":{"id":"dsp_2","state":"OPEN","receiptIds":[],"rightId":"rgh_1","window":{"from":"2026-11-01T00:00:00Z","to":"2026-11-02T00:00:00Z"}}}`,
+	})
+	maps.Copy(s.operations(), map[string]operation{"get-dispute": {method: "GET", path: "/v1/disputes/{disputeId}"}, "list-receipts": {method: "GET", path: "/v1/receipts", scopes: []api.Scope{api.AuditRead}}})
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	require.NoError(t, err)
+	get := func(show handler, id string, scopes api.Scope) string {
+		p, w := s.page(Path + "/disputes/" + id)
+		p.Session.Zone, p.Session.Caller.Key.Scopes = berlin, api.Scopes(scopes)
+		p.r.SetPathValue("disputeId", id)
+		require.NoError(t, show(p))
+		return w.Body.String()
+	}
+	page := get(showDispute, "dsp_1", api.Wildcard)
+	require.Contains(t, *asked, "/v1/disputes/dsp_1?plays=true")
+	require.Contains(t, page, `<a href="/console/plays/rcp_1" title="2026-11-01T23:30:00.000Z">2 Nov 2026, 00:30:00</a>`)
+	require.Contains(t, page, `href="/console/disputes/dsp_1/plays.csv" download`)
+	text := readable(page)
+	for _, said := range []string{"screen-7 0.04 EUR 8 s the station rgh_1 rcp_1", "screen-8 not billed 7 min 12 s the station rgh_1 rcp_2", "screen-9 not known now 1.5 s the station rgh_1 rcp_3", "Of 1 receipt of it nothing is loaded now."} {
+		require.Contains(t, text, said)
+	}
+	require.Contains(t, get(sendDisputedPlays, "dsp_1", api.Wildcard), "2026-11-01T23:30:00.000Z,screen-7,0.04 EUR,8000,rgh_1,rcp_1\n")
+	require.Contains(t, get(showDispute, "dsp_2", api.Wildcard), `href="/console/plays?from=2026-11-01T00%3A00%3A00.000Z&amp;rightId=rgh_1&amp;to=2026-11-02T00%3A00%3A00.000Z">see them</a>`)
+
+	*asked = nil
+	page = get(showDispute, "dsp_1", api.DisputesRead)
+	require.NotContains(t, strings.Join(*asked, " "), "plays=true")
+	require.NotContains(t, page, `href="/console/plays`)
+}
+
+// TestNoNameOfTheContractIsAChoice: no form or filter shows one as it is in the contract, and what is wrong with a field names none of
+// the choices so.
+func TestNoNameOfTheContractIsAChoice(t *testing.T) {
+	s, _ := recorded(t, map[string]string{"/v1/counterparties": `{"counterparties":[]}`})
+	maps.Copy(s.operations(), map[string]operation{"get-counterparty": {method: "GET", path: "/v1/counterparties/{counterpartyId}"}, "get-issuer": {method: "GET", path: "/v1/issuer"}})
+	shown := regexp.MustCompile(`(?s)<option[^>]*>(.*?)</option>`)
+	choices, said := 0, map[string]string{} // what people say so, too
+	for _, name := range spoken {
+		said[name] = name
+	}
+	for _, a := range acts() {
+		if a.fields == nil {
+			continue
+		}
+		p, w := s.page(Path)
+		fields, err := a.fields(p)
+		require.NoError(t, err, a.path)
+		p.render("form", form{Fields: fields})
+		for _, option := range shown.FindAllStringSubmatch(w.Body.String(), -1) {
+			choices++
+			require.NotRegexp(t, `^[A-Z][A-Z_]+$`, strings.TrimSuffix(option[1], said[option[1]]), a.path)
+		}
+	}
+	require.Greater(t, choices, 50)
+
+	f := form{Fields: []field{{Name: "kind", Options: []string{"DATA_SUBJECT", "TENANT_FULL"}}}}
+	require.Equal(t, "is not for a job of kind “all data of the tenant”", f.said("is not for a job of kind TENANT_FULL"))
+}
+
+// TestHoursAreSentAsSeconds: a person says for how many hours an old key works on.
+func TestHoursAreSentAsSeconds(t *testing.T) {
+	rotate := actAt(t, "/keys/{keyId}/rotate")
+	send := func(hours string) (any, error) {
+		p, _ := answering(t, nil).page(Path)
+		p.r.PostForm = url.Values{"overlapSeconds": {hours}}
+		members, err := rotate.read(p)
+		if err != nil {
+			return nil, err
+		}
+		return rotate.body(p, members)
+	}
+	for hours, seconds := range map[string]int64{"24": 86_400, "0,5": 1800, "0": 0, "720": 2_592_000} {
+		body, err := send(hours)
+		require.NoError(t, err, hours)
+		require.Equal(t, map[string]any{"overlapSeconds": seconds}, body)
+	}
+	body, err := send("")
+	require.NoError(t, err)
+	require.Empty(t, body)
+	for _, hours := range []string{"NaN", "-1", "a day", "721", "1e9"} {
+		_, err := send(hours)
+		require.ErrorContains(t, err, "overlapSeconds", hours)
+	}
+}
+
+// TestErasuresSpeakToPeople: what an erasure finds is said in words, of every kind of record and event there is.
+func TestErasuresSpeakToPeople(t *testing.T) {
+	s := answering(t, nil)
+	s.cfg.Kinds = control.Kinds
+	counts := client.ErasureCounts{PrivateParts: 3, SetAside: 1, Bundles: 2, Statements: []string{"stm_1"}, Records: map[string]int64{}, Permanent: map[string]int64{"telemetry": 1, "quarantined": 1, "heldRow": 1, "rejectedPlay": 1}}
+	for _, kind := range control.Tables.Kinds() {
+		require.Contains(t, recordNames, kind)
+		counts.Records[kind] = 1
+	}
+	for _, kind := range control.Kinds.OfTenants() {
+		counts.Permanent[kind.Type] = 1
+	}
+	p, w := s.page(Path + "/erasures/new")
+	found, err := p.previewed(counts)
+	require.NoError(t, err)
+	require.Len(t, found.Deleted, len(counts.Records)+3)
+	require.Len(t, found.Stays, len(counts.Permanent)+1)
+	p.render("erase", erase{Subject: "ann", Token: "token", Found: found})
+	text := readable(w.Body.String())
+	for _, said := range []string{"Private parts of plays and other events: 3", "Exports that were requested: 1", "Bundles of exports: 2", "Issued statements with the name of a counterparty, as they are signed: 1", "Events of the kind “A dispute was opened” (dispute.opened): 1"} {
+		require.Contains(t, text, said)
+	}
+	for kind := range counts.Records {
+		require.NotRegexp(t, `\b`+kind+`: `, text)
+	}
+	require.NotContains(t, text, "Events of the kind “” ")
+}
+
+// TestStaleDraftsAreNoFreshOnes: a draft that something has overtaken says what, and leads to a new one; nobody is offered to issue it.
+func TestStaleDraftsAreNoFreshOnes(t *testing.T) {
+	for stale, says := range map[string]string{"CORRECTED": "what it corrects was corrected or voided", "STATED": "another statement of the same was issued", "DISPUTED": "a dispute of its time was opened or resolved", "": ""} {
+		draft := `{"id":"stm_2","state":"DRAFT","stale":"` + stale + `","corrects":"stm_1","correction":1,"period":"2026-10","from":"2026-10-01T00:00:00Z","to":"2026-11-01T00:00:00Z","createdAt":"2026-11-01T08:00:00Z","currency":"EUR","total":"3","difference":"1","heldAmount":"0"}`
+		s, _ := recorded(t, map[string]string{"/v1/counterparties": `{"counterparties":[]}`, "/v1/statements": `{"statements":[` + draft + `]}`, "/v1/statements/stm_2": `{"statement":` + draft + `,"document":{"lines":[]}}`})
+		maps.Copy(s.operations(), map[string]operation{"issue-statement": {method: "POST", path: "/v1/statements/{statementId}/issue"}, "discard-statement": {method: "DELETE", path: "/v1/statements/{statementId}"}})
+		p, w := s.page(Path + "/money/statements/stm_2")
+		p.r.SetPathValue("statementId", "stm_2")
+		require.NoError(t, showStatement(p))
+		one := w.Body.String()
+		p, w = s.page(Path + "/money/statements")
+		require.NoError(t, showStatements(p))
+		list := w.Body.String()
+		require.Equal(t, stale == "", strings.Contains(one, "Issue…"))
+		require.Contains(t, one, "Discard…")
+		for _, text := range []string{one, list} {
+			require.Equal(t, stale != "", strings.Contains(text, `<span class="tag bad">stale draft</span>`))
+			require.Contains(t, text, says)
+		}
+		require.Equal(t, stale != "" && stale != "STATED", strings.Contains(one, `<a href="/console/money/statements/stm_1/correct">New draft of the correction…</a>`))
+		require.Equal(t, stale == "STATED", strings.Contains(one, `<a href="/console/money/statements?currency=EUR&amp;state=ISSUED">Issued statements</a>`))
+	}
 }
 
 // TestStatementSaysWhoGetsAMinimum: what a rule's minimum adds has its rule, its month's time zone and who gets it, as a line has.

@@ -18,6 +18,7 @@ func TestPayables(t *testing.T) {
 		"/v1/counterparties": `{"counterparties":[{"id":"cp_1","name":"Kiosk"}]}`,
 		"/v1/payouts":        `{"payouts":[]}`,
 		"/v1/payables": `{"payables":[
+			{"number":"2026-000003","kind":"STATEMENT","counterpartyId":"cp_1","state":"DUE","gross":"5","paidAmount":"0","net":"5","tax":"0","exact":"5","currency":"EUR","issuedOn":"2026-10-01","dueOn":"2026-11-01","statementId":"stm_3"},
 			{"number":"2026-000002","kind":"CREDIT_NOTE","counterpartyId":"cp_1","state":"DUE","gross":"-100","paidAmount":"0","net":"-100","tax":"0","exact":"-100.4","currency":"JPY","issuedOn":"2026-11-03","dueOn":"2026-12-03","corrects":"2026-000001","statementId":"stm_2"},
 			{"number":"2026-000001","kind":"STATEMENT","counterpartyId":"cp_1","state":"DUE","gross":"1190","paidAmount":"90","net":"1000","tax":"190","exact":"1000.1","currency":"KWD","issuedOn":"2026-11-01","dueOn":"2026-12-01","statementId":"stm_1"}]}`,
 	}
@@ -27,14 +28,22 @@ func TestPayables(t *testing.T) {
 	require.NoError(t, showPayables(p))
 	require.Contains(t, *asked, "/v1/payables?limit=50&state=DUE")
 	text := readable(w.Body.String())
-	require.Contains(t, text, "2026-000002 credit note Kiosk due -100 -100 0 -100 JPY 3 Nov 2026 – 2026-000001 -100.4 stm_2")
+	require.Contains(t, text, "2026-000002 credit note Kiosk credit -100 -100 0 -100 JPY 3 Nov 2026 – 2026-000001 -100.4 stm_2")
+	require.Contains(t, text, "2026-000003 statement Kiosk overdue 5.00 5.00")
 	require.Contains(t, text, "2026-000001 statement Kiosk due 1 100.000 1 000.000 190.000 1 190.000 KWD 1 Nov 2026 1 Dec 2026 1 000.100 stm_1")
 
 	p, w = s.page(Path + "/money/payables.csv")
 	require.NoError(t, sendPayables(p))
 	rows, err := csv.NewReader(strings.NewReader(strings.TrimPrefix(w.Body.String(), route.ByteOrderMark))).ReadAll()
 	require.NoError(t, err)
-	require.Equal(t, []string{"2026-000001", "statement", "Kiosk", "DUE", "1100", "1000", "190", "1190", "KWD", "2026-11-01", "2026-12-01", "", "1000.1", "stm_1"}, rows[2])
+	require.Equal(t, []string{"2026-000001", "statement", "Kiosk", "DUE", "1100", "1000", "190", "1190", "KWD", "2026-11-01", "2026-12-01", "", "1000.1", "stm_1"}, rows[3])
+
+	p, w = s.page(Path + "/money/payables?overdue=true&issuedSince=2026-10-01&issuedBy=2026-10-31&dueSince=2026-11-01&dueBy=2026-11-30")
+	require.NoError(t, showPayables(p))
+	require.Equal(t, "/v1/payables?dueBy=2026-11-30&dueSince=2026-11-01&issuedBy=2026-10-31&issuedSince=2026-10-01&limit=50&overdue=true", (*asked)[len(*asked)-1])
+	for _, said := range []string{`name="issuedSince" type="date" value="2026-10-01"`, `<option value="true" selected>only what is overdue</option>`, `href="/console/money/payables?overdue=true">Overdue</a>`, "payables.csv?dueBy=2026-11-30"} {
+		require.Contains(t, w.Body.String(), said)
+	}
 
 	p, w = s.page(Path + "/money/payouts")
 	require.NoError(t, showPayouts(p))

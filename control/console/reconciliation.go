@@ -153,7 +153,7 @@ func (r *reconciliation) tables(p *page, names payees, rights works) {
 		of := p.allowed(cell{Text: p.reconciled(s, names), Href: Path + "/money/statements/" + url.PathEscape(s.StatementID), value: s.StatementID})
 		row := []cell{of, number("–"), priced(s.Stated.Total, s.Currency), number("–"), text(s.Currency), amount(s.Late), amount(s.Stated.Receipts), number("–"), state(s.State)}
 		if now := s.Recomputed; now != nil {
-			row[1], row[3], row[7] = number(difference(now.Total, s.Stated.Total)), priced(now.Total, s.Currency), amount(now.Receipts)
+			row[1], row[3], row[7] = priced(difference(now.Total, s.Stated.Total), s.Currency), priced(now.Total, s.Currency), amount(now.Receipts)
 		}
 		r.Stated.Rows = append(r.Stated.Rows, row)
 		for _, m := range s.Months {

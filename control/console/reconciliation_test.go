@@ -73,7 +73,7 @@ func TestReconciliation(t *testing.T) {
 	require.Contains(t, page, `type="month" value="2026-10"`)
 	require.Contains(t, text, "The numbers of October 2026 agree There is nothing to do.")
 	require.Contains(t, text, "Plays that are billed 0 8 8")
-	require.Contains(t, text, "Statement October 2026 0 0.88 0.88 EUR 0 8 8 issued")
+	require.Contains(t, text, "Statement October 2026 0.00 0.88 0.88 EUR 0 8 8 issued")
 	require.Contains(t, page, "curl &#39;https://muniment.example/v1/reconciliation?")
 	_, page, asked = show(at+"?from=2026-10-01T00:00&to=2026-10-08T00:00", agree)
 	require.Equal(t, "/v1/reconciliation?from=2026-09-30T22%3A00%3A00.000Z&to=2026-10-07T22%3A00%3A00.000Z", asked[0])

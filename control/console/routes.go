@@ -59,6 +59,7 @@ func (s *Service) routes() {
 	s.in("GET /disputes", showDisputes)
 	s.in("GET /disputes.csv", sendDisputes)
 	s.in("GET /disputes/{disputeId}", showDispute)
+	s.in("GET /disputes/{disputeId}/plays.csv", sendDisputedPlays)
 
 	s.in("GET /proof", showProof)
 	s.in("GET /proof.csv", sendPacks)

@@ -47,12 +47,32 @@ func statementsList(p *page, names payees) list[client.Statement] {
 				payee = names.Name(s.CounterpartyID)
 			}
 			return []cell{
-				{Text: p.zone().titled(s), Href: Path + "/money/statements/" + url.PathEscape(s.ID)}, state(s.State), priced(s.DueAmount, s.Currency), priced(adds(s), s.Currency), priced(s.Total, s.Currency), priced(s.HeldAmount, s.Currency), text(s.Currency),
+				{Text: p.zone().titled(s), Href: Path + "/money/statements/" + url.PathEscape(s.ID)}, statementState(s), priced(s.DueAmount, s.Currency), priced(adds(s), s.Currency), priced(s.Total, s.Currency), priced(s.HeldAmount, s.Currency), text(s.Currency),
 				text(payee), amount(s.Receipts), corrected(s), moment(s.CreatedAt), reference(s.ID),
 			}
 		},
 	}
 }
+
+// overtaken says what has overtaken a stale draft, for what.
+var overtaken = map[string]string{
+	"CORRECTED":  "what it corrects was corrected or voided",
+	"STATED":     "another statement of the same was issued",
+	"OVERLAPPED": "another statement of its time was issued or voided",
+	"DISPUTED":   "a dispute of its time was opened or resolved",
+}
+
+// statementState is the state of a statement; that of a stale draft is not that of a fresh one.
+func statementState(s client.Statement) cell {
+	shown := state(s.State)
+	if s.Stale != "" {
+		shown.Text, shown.State, shown.Note = "stale draft", "STALE", cmp.Or(overtaken[s.Stale], words(s.Stale))+" since"
+	}
+	return shown
+}
+
+// State is the state of a statement on this page.
+func (p *page) State(s client.Statement) cell { return statementState(s) }
 
 // adds is what a statement adds to what was stated before it: a correction states all of its period again. So the amounts of a
 // list sum to what is stated. A draft states nothing.
@@ -110,6 +130,22 @@ func (d due) Open() string { return minus(d.Gross, d.PaidAmount) }
 
 // IsCredit reports whether the payee owes it: it is set off against what the payee is due later.
 func (d due) IsCredit() bool { return strings.HasPrefix(d.Gross, "-") }
+
+// stands says where a payable stands on a day: a credit is due from nobody, and what was due before that day is overdue.
+func (d due) stands(today string) cell {
+	shown := state(d.State)
+	switch {
+	case d.State != "DUE":
+	case d.IsCredit():
+		shown.Text, shown.State = "credit", "CREDIT"
+	case d.DueOn != "" && d.DueOn < today:
+		shown.Text, shown.State = "overdue", "OVERDUE"
+	}
+	return shown
+}
+
+// Stands says where a payable stands today.
+func (p *page) Stands(d due) cell { return d.stands(p.zone().today(p.s.cfg.Now())) }
 
 // concerned reports whether a payment can be recorded of it, or taken back.
 func (d due) concerned() bool { return !isZero(d.Open()) || !isZero(d.Paid()) }
@@ -184,8 +220,10 @@ type statementPage struct {
 	// Sums are those of Payables; MorePayables is whether there are others.
 	Sums         dueTotals
 	MorePayables bool
-	// Early says why a draft can't be issued; empty if it can.
+	// Early says why a draft can't be issued; empty if it can. Anew is where another one is made, if that is what to do, and
+	// the session may.
 	Early string
+	Anew  button
 }
 
 // dueTotals are what several payables add up to, exactly.
@@ -229,7 +267,7 @@ func showStatement(p *page) error {
 	}
 	s.Sums, s.MorePayables = totalsOf(s.Payables), p.payables[statementID].NextCursor != ""
 	if s.State == "DRAFT" {
-		s.Early = issuable(p, record)
+		s.Early, s.Anew = issuable(p, record), p.anew(record.Statement)
 	} else if s.State != "DISCARDED" {
 		cursor := p.r.URL.Query().Get("cursor")
 		var next string
@@ -330,12 +368,36 @@ func issuable(p *page, s statementRecord) string {
 	switch {
 	case s.State != "DRAFT":
 		return "The statement is " + words(s.State) + ": only a draft can be issued."
+	case s.Stale != "":
+		next := "draft it again"
+		if s.Stale == "STATED" {
+			next = "correct that statement for what came later"
+		}
+		return "Since it was drafted, " + cmp.Or(overtaken[s.Stale], "something has overtaken it") + ". It can’t be issued any more: discard it, and " + next + "."
 	case s.To.After(p.s.cfg.Now()):
 		return "Its period lasts until " + p.zone().end(s.To) + ". Draft it again after that, and issue the new draft."
 	case s.CreatedAt.Before(s.To):
 		return "It was drafted before its period ended, so it may lack what came later. Draft it again, and issue the new draft."
 	}
 	return ""
+}
+
+// anew leads to another draft in place of one that can't be issued any more.
+func (p *page) anew(s client.Statement) button {
+	switch {
+	case s.Stale == "" && !s.CreatedAt.Before(s.To) || s.To.After(p.s.cfg.Now()):
+	case s.Stale == "STATED":
+		return button{Text: "Issued statements", Href: addressed(Path+"/money/statements", url.Values{"state": {"ISSUED"}, "currency": {s.Currency}})}
+	case s.Corrects != "" && p.can("correct-statement"):
+		return button{Text: "New draft of the correction…", Href: Path + "/money/statements/" + url.PathEscape(s.Corrects) + "/correct"}
+	case s.Corrects == "" && p.can("draft-statement"):
+		about := url.Values{}
+		if _, err := time.Parse("2006-01", s.Period); err == nil { // the form takes no other
+			about.Set("period", s.Period)
+		}
+		return button{Text: "New draft…", Href: addressed(Path+"/money/statements/new", about)}
+	}
+	return button{}
 }
 
 // payable says why nothing can be recorded as paid of a statement: nothing is open, and nothing was paid that could be

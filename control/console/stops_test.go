@@ -43,7 +43,7 @@ func TestAStopInMoney(t *testing.T) {
 		text, asked := show(path)
 		require.Contains(t, asked, "/v1/settlement?"+url.Values{"from": {"2026-10-26T08:00:00.000Z"}, "rightId": {"rgh_1", "rgh_2", "rgh_3"}, "limit": {"500"}}.Encode())
 		for _, said := range []string{
-			"a licence: dooh of org_a, rgh_1", "Plays on this right itself in the last 7 days: 12, 9 of them billed.", "the east, held by org_b active", "an offer to org_c proposed", "3.25 EUR", "rgh_1 9 1.25 EUR", "the east rgh_2 1 2 EUR",
+			"a licence: DOOH of org_a, rgh_1", "Plays on this right itself in the last 7 days: 12, 9 of them billed.", "the east, held by org_b active", "an offer to org_c proposed", "3.25 EUR", "rgh_1 9 1.25 EUR", "the east rgh_2 1 2 EUR",
 			"1 billed play of these days is rated by no rule", "What was played before the stop stays rated", "pays at least 50.00 EUR a month", "Drafts of statements that wait: Statement October 2026 in EUR .",
 		} {
 			require.Contains(t, text, said)

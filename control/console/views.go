@@ -16,7 +16,7 @@ import (
 // request, so each is escaped once; what depends on the session, as times do on its zone, are methods of the page.
 func readViews() (map[string]*template.Template, error) {
 	common, err := template.New("").Funcs(template.FuncMap{
-		"stamp": stamp, "short": short, "count": count, "figure": figure, "money": money, "counted": counted, "hexed": hexed, "seconds": seconds, "date": date, "unit": func(name string) string { return unitWords[name] }, "long": long, "mood": mood, "words": words, "console": func() string { return Path },
+		"stamp": stamp, "short": short, "count": count, "figure": figure, "money": money, "counted": counted, "hexed": hexed, "seconds": seconds, "date": date, "unit": func(name string) string { return unitWords[name] }, "long": long, "mood": mood, "words": words, "plain": plain, "console": func() string { return Path },
 		"dict": dict,
 		"has": func(all []string, one string) bool {
 			for _, a := range all {

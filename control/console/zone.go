@@ -86,6 +86,9 @@ func (z zone) month(t time.Time) time.Time {
 	return calendar.Calendar{Unit: calendar.Day, Zone: z.Location}.Midnight(year, month, 1)
 }
 
+// today is the day of a moment as the API has it.
+func (z zone) today(now time.Time) string { return now.In(z.Location).Format(time.DateOnly) }
+
 // lastMonth is the month before that of now, as 2026-10.
 func (z zone) lastMonth(now time.Time) string { return z.month(now).Add(-time.Hour).Format("2006-01") }
 

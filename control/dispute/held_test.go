@@ -26,7 +26,7 @@ func TestHeldAmount(t *testing.T) {
 	ctx := auth.WithPrincipal(t.Context(), auth.Principal{Key: &api.Key{TenantID: tenantID}})
 	held := func(id string) []Amount {
 		t.Helper()
-		d, err := r.get(ctx, &disputePath{id})
+		d, err := r.get(ctx, &getInput{DisputeID: id})
 		require.NoError(t, err)
 		require.Equal(t, id, d.Dispute.ID)
 		return d.Dispute.HeldAmount

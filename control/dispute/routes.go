@@ -20,7 +20,7 @@ func (r *Service) Routes(a route.API) {
 	route.Add(a, route.Operation{ID: "list-disputes", Method: http.MethodGet, Path: "/v1/disputes", Tag: "Disputes", Access: read,
 		Summary: "List the disputes without their evidence, newest first"}, r.getAll)
 	route.Add(a, route.Operation{ID: "get-dispute", Method: http.MethodGet, Path: "/v1/disputes/{disputeId}", Tag: "Disputes", Access: read, Heavy: true,
-		Summary: "Get a dispute with its evidence and the amount that it holds"}, r.get)
+		Summary: "Get a dispute with its evidence and the amount that it holds", Description: "With `plays=true`, which requires `audit:read` too, the response also says of each disputed receipt when and where it was, and what it is worth."}, r.get)
 	route.Add(a, route.Operation{ID: "investigate-dispute", Method: http.MethodPost, Path: "/v1/disputes/{disputeId}/investigate", Tag: "Disputes", Access: write,
 		Summary: "Begin to investigate a dispute that is OPEN"}, r.postInvestigate)
 	route.Add(a, route.Operation{ID: "respond-to-dispute", Method: http.MethodPost, Path: "/v1/disputes/{disputeId}/respond", Tag: "Disputes", Access: write,
@@ -43,7 +43,8 @@ type (
 	// PricedDispute is a dispute with the amount that it holds.
 	PricedDispute struct {
 		Dispute
-		HeldAmount []Amount `json:"heldAmount" nullable:"true" doc:"What its deliveries are worth alone, by the current rules, by currency, without minimums and caps, so it may differ in the sixth fractional digit from what they add to lines with others, which are rounded once; null while it can't be computed, for example because the warehouse is unavailable. A delivery under several disputes counts in each. Once it is RESOLVED: the amount that UPHELD excludes permanently; empty if it was REJECTED."`
+		HeldAmount []Amount       `json:"heldAmount" nullable:"true" doc:"What its deliveries are worth alone, by the current rules, by currency, without minimums and caps, so it may differ in the sixth fractional digit from what they add to lines with others, which are rounded once; null while it can't be computed, for example because the warehouse is unavailable. A delivery under several disputes counts in each. Once it is RESOLVED: the amount that UPHELD excludes permanently; empty if it was REJECTED."`
+		Plays      []DisputedPlay `json:"plays,omitempty" doc:"With plays=true: the disputed receipts that the warehouse has, in the order of receiptIds. Absent for a dispute about a right and a window, whose receipts GET /v1/receipts lists."`
 	}
 	// Amount is money in one currency.
 	Amount struct {
@@ -143,12 +144,28 @@ type disputePath struct {
 // SchemaName returns the schema name in the OpenAPI document.
 func (Amount) SchemaName() string { return "DisputedAmount" }
 
-func (r *Service) get(ctx context.Context, in *disputePath) (PricedDisputeData, error) {
-	d, err := disputes.Find(ctx, r.db.Read(), auth.PrincipalFrom(ctx).TenantID, in.DisputeID)
+type getInput struct {
+	DisputeID string `path:"disputeId"`
+	Plays     string `query:"plays" enum:"true,false" doc:"true: also when and where each disputed receipt was, and what it is worth. Requires audit:read."`
+}
+
+func (r *Service) get(ctx context.Context, in *getInput) (PricedDisputeData, error) {
+	caller := auth.PrincipalFrom(ctx)
+	if in.Plays == "true" {
+		if err := caller.Require(api.AuditRead); err != nil {
+			return PricedDisputeData{}, err
+		}
+	}
+	d, err := disputes.Find(ctx, r.db.Read(), caller.TenantID, in.DisputeID)
 	if err != nil {
 		return PricedDisputeData{}, err
 	}
-	priced := PricedDispute{*d, []Amount{}}
+	priced := PricedDispute{Dispute: *d, HeldAmount: []Amount{}}
+	if in.Plays == "true" {
+		if priced.Plays, err = r.plays(ctx, d); err != nil {
+			return PricedDisputeData{}, err
+		}
+	}
 	if x := d.exclusion(); x.excludes() {
 		if priced.HeldAmount, err = r.heldAmount(ctx, d.TenantID, &x); err != nil { // return the dispute without the amount
 			priced.HeldAmount = nil

@@ -29,6 +29,9 @@ type Config struct {
 	// HeldAmount returns what the deliveries that a dispute excludes are worth now, by currency,
 	// without amounts of 0.
 	HeldAmount func(ctx context.Context, tenantID string, x *Exclusion) ([]Amount, error)
+	// Worth returns what each of some deliveries is worth alone, as HeldAmount does of all that a dispute
+	// excludes.
+	Worth func(ctx context.Context, tenantID string, deliveries []pipeline.Row) ([][]Amount, error)
 	// Stated returns the periods of the issued statements that overlap with a period.
 	Stated func(ctx context.Context, q store.Querier, tenantID string, period Window) ([]Window, error)
 }
@@ -39,15 +42,16 @@ type Service struct {
 	warehouse   Warehouse
 	awaitLoaded func(ctx context.Context, tenantID string) error
 	heldAmount  func(ctx context.Context, tenantID string, x *Exclusion) ([]Amount, error)
+	worth       func(ctx context.Context, tenantID string, deliveries []pipeline.Row) ([][]Amount, error)
 	stated      func(ctx context.Context, q store.Querier, tenantID string, period Window) ([]Window, error)
 }
 
 // New returns the service.
 func New(cfg Config) (*Service, error) {
-	if cfg.DB == nil || cfg.Warehouse == nil || cfg.AwaitLoaded == nil || cfg.HeldAmount == nil || cfg.Stated == nil {
-		return nil, errors.New("cannot open the disputes: DB, Warehouse, AwaitLoaded, HeldAmount or Stated is missing")
+	if cfg.DB == nil || cfg.Warehouse == nil || cfg.AwaitLoaded == nil || cfg.HeldAmount == nil || cfg.Worth == nil || cfg.Stated == nil {
+		return nil, errors.New("cannot open the disputes: DB, Warehouse, AwaitLoaded, HeldAmount, Worth or Stated is missing")
 	}
-	return &Service{cfg.DB, cfg.Warehouse, cfg.AwaitLoaded, cfg.HeldAmount, cfg.Stated}, nil
+	return &Service{cfg.DB, cfg.Warehouse, cfg.AwaitLoaded, cfg.HeldAmount, cfg.Worth, cfg.Stated}, nil
 }
 
 const prefix api.Prefix = "dsp_"
@@ -116,37 +120,48 @@ func (r *Service) requireReceipts(ctx context.Context, tenantID string, ids []st
 	return rendered, nil
 }
 
-// look adds when receipts were rendered, and returns the first that the warehouse lacks.
+// findReceipts adds when receipts were rendered, and returns the first that the warehouse lacks.
 func (r *Service) findReceipts(ctx context.Context, tenantID string, ids []string, rendered *Rendered) (missing string, err error) {
-	var found [lookups]*pipeline.Delivery
-	var errs [lookups]error
+	found, err := r.lookUp(ctx, tenantID, ids)
+	if err != nil {
+		return "", err
+	}
+	for i, id := range ids {
+		if found[i].Delivery == nil {
+			return id, nil
+		}
+		rendered.add(store.At(found[i].Delivery.RenderedAt))
+	}
+	return "", nil
+}
+
+// lookUp returns the events of receipts, at most lookups; one without a delivery for a receipt that the warehouse
+// lacks.
+func (r *Service) lookUp(ctx context.Context, tenantID string, ids []string) ([]pipeline.Row, error) {
+	found, errs := make([]pipeline.Row, len(ids)), make([]error, len(ids))
 	var looking sync.WaitGroup
 	for i, id := range ids {
 		looking.Go(func() { found[i], errs[i] = r.delivery(ctx, tenantID, id) })
 	}
 	looking.Wait()
 	for i, id := range ids {
-		switch {
-		case errs[i] != nil:
-			return "", fmt.Errorf("cannot look up the receipt %s: %w", id, errs[i])
-		case found[i] == nil:
-			return id, nil
+		if errs[i] != nil {
+			return nil, fmt.Errorf("cannot look up the receipt %s: %w", id, errs[i])
 		}
-		rendered.add(store.At(found[i].RenderedAt))
 	}
-	return "", nil
+	return found, nil
 }
 
-// delivery returns the delivery of a receipt; nil if the warehouse lacks it.
-func (r *Service) delivery(ctx context.Context, tenantID, id string) (*pipeline.Delivery, error) {
+// delivery returns the event of a receipt; one without a delivery if the warehouse lacks it.
+func (r *Service) delivery(ctx context.Context, tenantID, id string) (row pipeline.Row, err error) {
 	if !api.IsID(api.PrefixReceipt, id) {
-		return nil, nil
+		return row, nil
 	}
-	row, err := r.warehouse.Event(ctx, tenantID, api.EventOf(id))
+	row, err = r.warehouse.Event(ctx, tenantID, api.EventOf(id))
 	if errors.Is(err, pipeline.ErrNoEvent) {
-		return nil, nil
+		return pipeline.Row{}, nil
 	}
-	return row.Delivery, err
+	return row, err
 }
 
 // move is a requested move of a dispute.

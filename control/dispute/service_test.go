@@ -57,7 +57,10 @@ func newService(t *testing.T, dir string) *Service {
 	t.Helper()
 	r, err := New(Config{DB: roomtest.Open(t, dir, nil), Warehouse: &loaded{events: map[string]pipeline.Row{}}, AwaitLoaded: func(context.Context, string) error { return nil },
 		HeldAmount: func(context.Context, string, *Exclusion) ([]Amount, error) { return nil, nil },
-		Stated:     func(context.Context, store.Querier, string, Window) ([]Window, error) { return nil, nil }})
+		Worth: func(_ context.Context, _ string, of []pipeline.Row) ([][]Amount, error) {
+			return make([][]Amount, len(of)), nil
+		},
+		Stated: func(context.Context, store.Querier, string, Window) ([]Window, error) { return nil, nil }})
 	require.NoError(t, err)
 	return r
 }

@@ -64,6 +64,17 @@ func Holding(ctx context.Context, q store.Querier, tenantID string, period Windo
 	return all, err
 }
 
+// Standing lists the same exclusions without what each excludes, in any order.
+func Standing(ctx context.Context, q store.Querier, tenantID string, period Window) (Excluded, error) {
+	return store.List(ctx, q, "the disputes of "+tenantID+" that stand", func(row store.Row) (x Exclusion, err error) {
+		var outcome *Outcome
+		if err = row.Scan(&x.ID, &x.State, &outcome); outcome != nil {
+			x.Outcome = *outcome
+		}
+		return x, err
+	}, `SELECT dispute_id, state, outcome FROM disputes`+inPeriod+` AND (state <> 'RESOLVED' OR outcome = 'UPHELD')`, tenantID, period.From, period.To)
+}
+
 // upheldDispute is what counts of an UPHELD dispute.
 type upheldDispute struct {
 	Rendered

@@ -29,7 +29,7 @@ func columnsIn(t reflect.Type, at []int) (all []column) {
 		switch {
 		case f.Anonymous && name == "":
 			all = append(all, columnsIn(f.Type, index)...)
-		case !f.IsExported() || name == "" || name == "-":
+		case !f.IsExported() || name == "" || name == "-" || f.Tag.Get("column") == "-": // the last of what only responses have
 		default:
 			c := column{table.Column{Name: name, Type: typeOf(f.Type), Optional: true}, index}
 			if digits := f.Tag.Get("decimal"); digits != "" {

@@ -14,7 +14,7 @@ var (
 	eventFailed     = jobEvents.Kind("dsar.failed", "An export failed.", shown{})
 	eventOpened     = jobEvents.Kind("dsar.download_started", "A download of a bundle began, whole or of a part; further ones by the same link are not recorded.", shown{})
 	eventDownloaded = jobEvents.Kind("dsar.downloaded", "A bundle was downloaded completely.", shown{})
-	eventExpired    = jobEvents.Kind("dsar.expired", "A bundle was deleted because its time was over.", shown{})
+	eventExpired    = jobEvents.Kind("dsar.expired", "A bundle was deleted: its time was over, or it may have had data of a person who was erased.", shown{})
 )
 
 // Nouns are the nouns of this package's events.

@@ -149,11 +149,21 @@ type Bundle struct {
 	Bytes        int64         `db:"bundle_size_bytes,moves"`
 	SHA256       *string       `db:"bundle_sha256,moves"`
 	ExpiresAt    store.Instant `db:"bundle_expires_at,moves"`
+	Ended        *Ended        `db:"bundle_ended,moves"` // why the bundle is deleted, or about to be; nil: it is kept
 	DownloadedAt store.Instant `db:"downloaded_at,moves"`
 	DownloadedBy *string       `db:"downloaded_by,moves"`
 	// Secret signs the links to the bundle; nil: the bundle is void, which ended its links.
 	Secret *string `db:"download_secret,moves"`
 }
+
+// Ended is why a bundle is deleted.
+type Ended string
+
+// The reasons.
+const (
+	Expired Ended = "EXPIRED"
+	Erased  Ended = "ERASURE"
+)
 
 // View is a DSAR job in a response.
 type View struct {
@@ -188,7 +198,8 @@ type Delivery struct {
 	BundleSizeBytes int64         `json:"bundleSizeBytes" doc:"The size of the bundle."`
 	BundleSHA256    string        `json:"bundleSha256" doc:"Base64url."`
 	BundleURL       *string       `json:"bundleUrl" doc:"The operation that gives a link to download the bundle; in its own response, that link. Null once the bundle is deleted, and in events."`
-	ExpiresAt       store.Instant `json:"expiresAt" doc:"When the bundle is deleted."`
+	ExpiresAt       store.Instant `json:"expiresAt" doc:"When the bundle is deleted; once an erasure has ended it, when that was."`
+	DeletedBecause  *Ended        `json:"deletedBecause,omitempty" enum:"EXPIRED,ERASURE" doc:"Why the bundle is deleted: its time was over, or it may have had data of a person who was erased. Absent while it is kept."`
 	DownloadedAt    store.Instant `json:"downloadedAt" nullable:"true" doc:"When it was last downloaded completely."`
 	DownloadedBy    *string       `json:"downloadedBy" doc:"The API key or member that requested the link."`
 }
@@ -218,7 +229,7 @@ func (j *Job) view(timeline []Entry) View {
 	}
 	if b := j.Bundle; b.SHA256 != nil {
 		v.Delivery = &Delivery{
-			BundleStoreKey: b.StoreKey, BundleSizeBytes: b.Bytes, BundleSHA256: *b.SHA256, ExpiresAt: b.ExpiresAt, DownloadedAt: b.DownloadedAt, DownloadedBy: b.DownloadedBy,
+			BundleStoreKey: b.StoreKey, BundleSizeBytes: b.Bytes, BundleSHA256: *b.SHA256, ExpiresAt: b.ExpiresAt, DeletedBecause: b.Ended, DownloadedAt: b.DownloadedAt, DownloadedBy: b.DownloadedBy,
 		}
 	}
 	if code := j.FailureCode; code != nil {

@@ -60,8 +60,9 @@ func (s *Service) Close(ctx context.Context, tx *store.Tx, tenantID string, is f
 	}
 	for i := range list {
 		// This ends the links; Void deletes the file.
-		_, err := tx.ExecContext(ctx, `UPDATE dsar_jobs SET collection = collection + 1, download_secret = NULL, bundle_expires_at = CASE WHEN bundle_store_key IS NULL THEN bundle_expires_at ELSE $2 END
-			WHERE job_id = $1`, list[i].ID, store.At(tx.Now()))
+		_, err := tx.ExecContext(ctx, `UPDATE dsar_jobs SET collection = collection + 1, download_secret = NULL, bundle_expires_at = CASE WHEN bundle_store_key IS NULL OR bundle_expires_at <= $2 THEN bundle_expires_at ELSE $2 END,
+			bundle_ended = CASE WHEN bundle_store_key IS NULL OR bundle_expires_at <= $2 THEN bundle_ended ELSE $3 END
+			WHERE job_id = $1`, list[i].ID, store.At(tx.Now()), Erased)
 		if err != nil {
 			return fmt.Errorf("cannot make the DSAR job %s void: %w", list[i].ID, err)
 		}

@@ -368,7 +368,9 @@ func (s *Service) expire(ctx context.Context, j *Job) error {
 		}
 		if err == nil {
 			_, err = move(ctx, tx, j.TenantID, j.ID, Expire, store.BySystem(), "", func(next *Job) error {
-				next.Bundle.StoreKey, next.Bundle.Secret = nil, nil
+				if next.Bundle.StoreKey, next.Bundle.Secret = nil, nil; next.Bundle.Ended == nil {
+					next.Bundle.Ended = new(Expired)
+				}
 				return nil
 			})
 		}

@@ -373,6 +373,8 @@ func TestVoidAndExpire(t *testing.T) {
 		require.NoError(t, err)
 		require.Nil(t, now.Delivery.BundleStoreKey)
 		require.Equal(t, Ready, now.State)
+		require.Equal(t, new(Erased), now.Delivery.DeletedBecause)
+		require.False(t, now.Delivery.ExpiresAt.After(h.clock.Now()), "it says when it ended")
 	}
 	h.bundle(bob)
 
@@ -416,8 +418,12 @@ func TestVoidAndExpire(t *testing.T) {
 	}
 	h.bundle(bob)
 
+	ended := bob.Delivery.ExpiresAt
 	h.clock.advance(8*24*time.Hour + time.Minute)
 	require.NoError(t, h.Expire(t.Context()))
+	_, over, err := find(t.Context(), h.db.Read(), tenantID, bob.ID)
+	require.NoError(t, err)
+	require.Equal(t, []any{new(Expired), ended}, []any{over.Delivery.DeletedBecause, over.Delivery.ExpiresAt})
 	require.NoError(t, h.Sweep(t.Context()))
 	require.NoFileExists(t, filepath.Join(h.dir, "bundles", filepath.FromSlash(others[2])), "no bundle is kept for so long")
 	left, err = filepath.Glob(filepath.Join(h.dir, "bundles", tenantID, "*-[0-9].zip"))

@@ -54,6 +54,10 @@ var page = template.Must(template.New("statement").Funcs(template.FuncMap{
 	"moment":   moment,
 	"grouped":  grouped,
 	"signed":   signed,
+	"money":    money,
+	"change":   change,
+	"state":    func(name string) string { return states[name] },
+	"about":    func(x statement.Exclusion) (string, error) { return about(&x) },
 	"percent":  percent,
 	"seconds":  seconds,
 	"hex":      asHex,
@@ -77,8 +81,39 @@ func seconds(ms int64) string {
 	return grouped(strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%d.%03d", ms/1000, ms%1000), "0"), "."))
 }
 
+// money is an amount in a currency.
+func money(decimal, currency string) string { return grouped(rate.Shown(decimal, currency)) }
+
+// change is an amount by which something changes.
+func change(decimal, currency string) string { return signed(rate.Shown(decimal, currency)) }
+
+// utc is a time of a document, which has it in UTC.
+func utc(text string) (string, error) {
+	t, err := time.Parse(time.RFC3339, text)
+	return moment(t), err
+}
+
+// about says which plays a dispute excludes.
+func about(x *statement.Exclusion) (string, error) {
+	if x.RightID == nil {
+		if len(x.ReceiptIDs) == 1 {
+			return "1 play", nil
+		}
+		return grouped(len(x.ReceiptIDs)) + " plays", nil
+	}
+	from, err := utc(*x.From)
+	if err != nil {
+		return "", err
+	}
+	to, err := utc(*x.To)
+	return "plays on " + *x.RightID + ", from " + from + " to " + to, err
+}
+
+// states are the texts of a statement's states.
+var states = map[string]string{"DRAFT": "Draft", "VOIDED": "Voided", "ISSUED": "Issued", "SETTLED": "Settled"}
+
 // units are the texts that follow a price on the page.
-var units = map[string]string{"EVENT": "per receipt", "IMPRESSION": "per impression", "CPM": "per 1,000 impressions", "MS": "per millisecond", "SECOND": "per second"}
+var units = map[string]string{"EVENT": "per play", "IMPRESSION": "per impression", "CPM": "per 1,000 impressions", "MS": "per millisecond", "SECOND": "per second"}
 
 // reasons are the texts of the reasons of changes.
 var reasons = map[string]string{
@@ -97,7 +132,7 @@ func reason(all string) string {
 // adjusted are the texts of the reasons of adjustments.
 var adjusted = map[string]string{rate.ByTier: "prices of the rule's tiers", rate.ByMinimum: "below the rule's minimum", rate.ByCap: "above the rule's cap"}
 
-// unrated are the texts of the reasons for which a receipt has no price.
+// unrated are the texts of the reasons for which a play has no price.
 var unrated = map[string]string{rate.NoRule: "no rule fits", rate.TooLarge: "the amount is too large"}
 
 // day formats a local time of a document for the page: as a date alone if it is the beginning of a day.
@@ -149,7 +184,7 @@ func grouped(n any) string {
 // signed is grouped with a plus sign for positive values.
 func signed(n any) string {
 	text := grouped(n)
-	if text == "0" || strings.HasPrefix(text, "−") {
+	if strings.Trim(text, "0.") == "" || strings.HasPrefix(text, "−") {
 		return text
 	}
 	return "+" + text

@@ -185,7 +185,7 @@ func TestOnePayee(t *testing.T) {
 		require.NotContains(t, string(page), foreign)
 		require.NotContains(t, string(lines), foreign)
 	}
-	for _, want := range []string{"<h1>Statement 2026-000001</h1>", "<strong>2.70 EUR</strong>", "8.5 per 1,000 impressions", "3.404999", "<span>Open</span><strong>2.70 EUR</strong>", "Issued", "1 December 2026", "31 December 2026", "Tax number DE1", "Self-billing"} {
+	for _, want := range []string{"<h1>Statement 2026-000001</h1>", "<strong>2.70 EUR</strong>", "8.50 per 1,000 impressions", "3.404999", "<span>Open</span><strong>2.70 EUR</strong>", "Issued", "1 December 2026", "31 December 2026", "Tax number DE1", "Self-billing"} {
 		require.Contains(t, string(page), want)
 	}
 	page, err = only(t, p, "cp_b").HTML("")
@@ -227,7 +227,7 @@ func textOf(t *testing.T, pdf []byte) (cells []string) {
 	return cells
 }
 
-// TestPDFText: a PDF says what the page does of totals, shares and receipts without a price; that of one payee has
+// TestPDFText: a PDF says what the page does of totals, shares and plays without a price; that of one payee has
 // nothing of others.
 func TestPDFText(t *testing.T) {
 	texts := func(p *Paper) string {
@@ -237,14 +237,14 @@ func TestPDFText(t *testing.T) {
 	}
 	whole := texts(november())
 	for _, want := range []string{
-		"\nTotal, exactly: 4.104999 EUR\n", "\nHeld for open disputes: 0.5 EUR\n", "\nReceipts: 5\n", "\nOpen in all: 3.53 EUR\n",
+		"\nTotal, exactly: 4.104999 EUR\n", "\nHeld for open disputes: 0.50 EUR\n", "\nPlays (receipts): 5\n", "\nOpen in all: 3.53 EUR\n",
 		"\n3.404999\n", "\n66.67 % to Studio Süd GmbH\n", "\n2.27\n", "\n33.33 % to Studio B SRL\n", "\n1.134999\n", "\n100 % to Studio B SRL\n",
 		"\nMetered, and without a price\n", "\nrgh_3\n", "\nno rule fits\n", "\nStudio Süd GmbH\n",
 	} {
 		require.Contains(t, whole, want)
 	}
 	one := texts(only(t, november(), "cp_a"))
-	for _, want := range []string{"\nTotal, exactly: 2.27 EUR\n", "\n66.67 % to Studio Süd GmbH\n", "\nReceipts: 3\n"} {
+	for _, want := range []string{"\nTotal, exactly: 2.27 EUR\n", "\n66.67 % to Studio Süd GmbH\n", "\nPlays (receipts): 3\n"} {
 		require.Contains(t, one, want)
 	}
 	for _, foreign := range []string{"Studio B", "Held", "33.33", "without a price", "1.134999", "4.104999"} {
@@ -281,7 +281,7 @@ func TestLargeAmounts(t *testing.T) {
 			}
 			for _, cell := range cells {
 				if regexp.MustCompile(`^[+−]?[0-9]+[,.][0-9,.]*$`).MatchString(cell) {
-					require.True(t, whole[cell] || slices.Contains([]string{"1,234,567.123456", "1.134999", "0.5"}, cell), "%s of %s", cell, amount)
+					require.True(t, whole[cell] || slices.Contains([]string{"1,234,567.123456", "1.134999", "0.50"}, cell), "%s of %s", cell, amount)
 				}
 			}
 		}

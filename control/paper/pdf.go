@@ -122,7 +122,7 @@ func (p *Paper) write(s *sheet) error {
 	s.text(p.Title(), 8)
 	if p.State == "DRAFT" || p.State == "VOIDED" && !p.IsVoid() {
 		s.style("B", 10, false)
-		s.text(p.State, 5)
+		s.text(states[p.State], 5)
 	}
 	s.style("", 9, false)
 	period := from + " up to, but not including, " + to + " (" + d.TimeZone + ")"
@@ -136,18 +136,18 @@ func (p *Paper) write(s *sheet) error {
 		}
 	}
 	s.Ln(3)
-	s.text("Total, exactly: "+grouped(d.Total)+" "+d.Currency, line)
+	s.text("Total, exactly: "+money(d.Total, d.Currency)+" "+d.Currency, line)
 	if d.HeldAmount != "" {
-		s.text("Held for open disputes: "+grouped(d.HeldAmount)+" "+d.Currency, line)
+		s.text("Held for open disputes: "+money(d.HeldAmount, d.Currency)+" "+d.Currency, line)
 	}
-	s.text("Receipts: "+grouped(receipts(d.Lines)), line)
+	s.text("Plays (receipts): "+grouped(receipts(d.Lines)), line)
 	if c := d.Correction; c != nil {
 		if c.VoidReason != nil {
 			s.heading("Voids the statement " + c.Of + ", with its corrections")
 			s.text("Reason: "+*c.VoidReason, line)
 		} else {
 			s.heading("Corrects the statement " + c.Of)
-			s.text("The period is stated once more, in full. What is due is the difference, "+signed(c.Difference)+" "+d.Currency+".", line)
+			s.text("The period is stated once more, in full. What is due is the difference, "+change(c.Difference, d.Currency)+" "+d.Currency+".", line)
 		}
 	}
 	if err := p.due(s, one); err != nil {
@@ -236,7 +236,7 @@ func (p *Paper) due(s *sheet, one *payable.Payable) error {
 		s.heading("Who is paid")
 		rows := [][]string{}
 		for _, of := range d.Payees {
-			rows = append(rows, []string{of.Name, of.CounterpartyID, grouped(of.Amount)})
+			rows = append(rows, []string{of.Name, of.CounterpartyID, money(of.Amount, d.Currency)})
 		}
 		return s.table([]column{{"Counterparty", 74, "L"}, {"Id", 60, "L"}, {"Amount, " + d.Currency, 40, "R"}}, rows)
 	}
@@ -248,11 +248,11 @@ func (p *Paper) due(s *sheet, one *payable.Payable) error {
 		if err != nil {
 			return err
 		}
-		tax := grouped(of.Tax) + " (" + percent(of.TaxBps) + ")"
+		tax := money(of.Tax, d.Currency) + " (" + percent(of.TaxBps) + ")"
 		if of.ReverseCharge {
 			tax = "reverse charge"
 		}
-		rows = append(rows, []string{of.Number, p.PayeeName(of.CounterpartyID), grouped(of.Exact), grouped(of.Net), tax, grouped(of.Gross), of.DueOn, grouped(open)})
+		rows = append(rows, []string{of.Number, p.PayeeName(of.CounterpartyID), money(of.Exact, d.Currency), money(of.Net, d.Currency), tax, money(of.Gross, d.Currency), of.DueOn, money(open, d.Currency)})
 	}
 	err := s.table([]column{{"Number", 23, "L"}, {"Payee", 33, "L"}, {"Exactly", 21, "R"}, {"Net", 20, "R"}, {"Tax", 22, "R"}, {"Total", 20, "R"}, {"Due", 20, "R"}, {"Open", 15, "R"}}, rows)
 	if err != nil {
@@ -263,7 +263,7 @@ func (p *Paper) due(s *sheet, one *payable.Payable) error {
 	s.style("", 9, false)
 	if one == nil {
 		open, err := p.Open()
-		s.text("Open in all: "+grouped(open)+" "+d.Currency, line)
+		s.text("Open in all: "+money(open, d.Currency)+" "+d.Currency, line)
 		return err
 	}
 	if one.ReverseCharge {
@@ -276,7 +276,7 @@ func (p *Paper) due(s *sheet, one *payable.Payable) error {
 			if paid.SetOff {
 				reference = "set off against " + reference
 			}
-			rows = append(rows, []string{paid.Date, reference, grouped(paid.Amount)})
+			rows = append(rows, []string{paid.Date, reference, money(paid.Amount, d.Currency)})
 		}
 		if err := s.table([]column{{"Paid on", 30, "L"}, {"Reference", 104, "L"}, {"Amount, " + d.Currency, 40, "R"}}, rows); err != nil {
 			return err
@@ -301,12 +301,12 @@ func (p *Paper) lines(s *sheet) error {
 		s.heading("For what")
 		var rows [][]string
 		for _, l := range d.Lines {
-			rows = append(rows, []string{named(l.RightID), l.MeteringBasis, grouped(l.Receipts), grouped(l.Impressions), seconds(l.QuantityMs), grouped(l.Price) + " " + units[l.Unit], grouped(l.Amount)})
+			rows = append(rows, []string{named(l.RightID), l.MeteringBasis, grouped(l.Receipts), grouped(l.Impressions), seconds(l.QuantityMs), money(l.Price, d.Currency) + " " + units[l.Unit], money(l.Amount, d.Currency)})
 			for _, share := range l.Shares {
-				rows = append(rows, []string{percent(share.Bps) + " to " + p.PayeeName(share.CounterpartyID), "", "", "", "", "", grouped(share.Amount)})
+				rows = append(rows, []string{percent(share.Bps) + " to " + p.PayeeName(share.CounterpartyID), "", "", "", "", "", money(share.Amount, d.Currency)})
 			}
 		}
-		err := s.table([]column{{"Right", 56, "L"}, {"Measured as", 18, "L"}, {"Receipts", 16, "R"}, {"Impressions", 19, "R"}, {"Seconds", 17, "R"}, {"Price", 26, "R"}, {"Amount, " + d.Currency, 22, "R"}}, rows)
+		err := s.table([]column{{"Right", 56, "L"}, {"Measured as", 18, "L"}, {"Plays", 16, "R"}, {"Impressions", 19, "R"}, {"Seconds", 17, "R"}, {"Price", 26, "R"}, {"Amount, " + d.Currency, 22, "R"}}, rows)
 		if err != nil {
 			return err
 		}
@@ -315,9 +315,9 @@ func (p *Paper) lines(s *sheet) error {
 		s.heading("Months: tiers, minimums and caps")
 		var rows [][]string
 		for _, a := range d.Adjustments {
-			rows = append(rows, []string{a.RuleID, a.Month + " (" + a.TimeZone + ")", adjusted[a.Reason], grouped(a.Amount)})
+			rows = append(rows, []string{a.RuleID, a.Month + " (" + a.TimeZone + ")", adjusted[a.Reason], money(a.Amount, d.Currency)})
 			for _, share := range a.Shares {
-				rows = append(rows, []string{percent(share.Bps) + " to " + p.PayeeName(share.CounterpartyID), "", "", grouped(share.Amount)})
+				rows = append(rows, []string{percent(share.Bps) + " to " + p.PayeeName(share.CounterpartyID), "", "", money(share.Amount, d.Currency)})
 			}
 		}
 		if err := s.table([]column{{"Rule", 56, "L"}, {"Month", 44, "L"}, {"Why", 48, "L"}, {"Amount", 26, "R"}}, rows); err != nil {
@@ -327,14 +327,14 @@ func (p *Paper) lines(s *sheet) error {
 	if c := d.Correction; c != nil && len(c.Changes) > 0 {
 		s.heading("What has changed")
 		var rows [][]string
-		for _, change := range c.Changes {
-			what := "Tiers, minimum or cap of " + change.RuleID
-			if change.RightID != "" {
-				what = named(change.RightID)
+		for _, of := range c.Changes {
+			what := "Tiers, minimum or cap of " + of.RuleID
+			if of.RightID != "" {
+				what = named(of.RightID)
 			}
-			rows = append(rows, []string{reason(change.Reason), what, signed(change.Receipts), signed(change.Amount)})
+			rows = append(rows, []string{reason(of.Reason), what, signed(of.Receipts), change(of.Amount, d.Currency)})
 		}
-		if err := s.table([]column{{"Why", 50, "L"}, {"What", 74, "L"}, {"Receipts", 20, "R"}, {"Amount", 30, "R"}}, rows); err != nil {
+		if err := s.table([]column{{"Why", 50, "L"}, {"What", 74, "L"}, {"Plays", 20, "R"}, {"Amount", 30, "R"}}, rows); err != nil {
 			return err
 		}
 	}
@@ -346,9 +346,13 @@ func (p *Paper) lines(s *sheet) error {
 			if x.State == statement.ExclusionHeld {
 				state = "open: held until it is resolved"
 			}
-			rows = append(rows, []string{x.DisputeID, state})
+			about, err := about(&x)
+			if err != nil {
+				return err
+			}
+			rows = append(rows, []string{x.DisputeID, state, about})
 		}
-		if err := s.table([]column{{"Dispute", 74, "L"}, {"State", 100, "L"}}, rows); err != nil {
+		if err := s.table([]column{{"Dispute", 60, "L"}, {"State", 50, "L"}, {"About", 64, "L"}}, rows); err != nil {
 			return err
 		}
 	}
@@ -360,7 +364,7 @@ func (p *Paper) lines(s *sheet) error {
 	for _, u := range d.Unrated {
 		rows = append(rows, []string{named(u.RightID), u.MeteringBasis, unrated[u.Reason], grouped(u.Receipts)})
 	}
-	return s.table([]column{{"Right", 74, "L"}, {"Measured as", 30, "L"}, {"Why", 48, "L"}, {"Receipts", 22, "R"}}, rows)
+	return s.table([]column{{"Right", 74, "L"}, {"Measured as", 30, "L"}, {"Why", 48, "L"}, {"Plays", 22, "R"}}, rows)
 }
 
 // style sets the font, its size in points, and whether the text is quiet.

@@ -23,6 +23,7 @@ import (
 	"muniment.example/control/settle"
 	"muniment.example/control/store"
 	"muniment.example/gateway/api"
+	"muniment.example/gateway/auth"
 	"muniment.example/sealer"
 	"muniment.example/sealer/rate"
 )
@@ -1010,6 +1011,57 @@ func TestReplayIssuer(t *testing.T) {
 		require.False(t, did)
 		return err
 	})
+}
+
+// TestListsByDays: both ends of days count, and they are the tenant's; a credit is never overdue, and what is paid neither.
+func TestListsByDays(t *testing.T) {
+	f := newFixture(t)
+	s, err := New(f.db)
+	require.NoError(t, err)
+	ctx := auth.WithPrincipal(t.Context(), auth.Principal{Key: &api.Key{TenantID: f.tenantID}})
+	get := func(in payablesInput) (numbers []string) {
+		t.Helper()
+		in.Limit = 50
+		list, err := s.getPayables(ctx, &in)
+		require.NoError(t, err)
+		for _, p := range list.Payables {
+			numbers = append(numbers, strings.TrimPrefix(p.Number, "20"))
+		}
+		slices.Sort(numbers) // those of one moment are in any order
+		return numbers
+	}
+	terms := settle.Terms{PaymentDays: new(int64(14))}
+	f.issue(Statement{Currency: "EUR", Parts: parts(f.payee("EUR", terms), "1")}) // 31 December
+	f.issue(Statement{Currency: "EUR", Parts: parts(f.payee("EUR", terms), "-1")})
+	f.now = f.now.Add(time.Hour) // it is January in Berlin
+	f.issue(Statement{Currency: "EUR", Parts: parts(f.payee("EUR", terms), "1")})
+	last, _ := f.issue(Statement{Currency: "EUR", Parts: parts(f.payee("EUR", terms), "1")})
+	_, err = f.pay(last[0].StatementID, Payments{Reference: "transfer"})
+	require.NoError(t, err)
+	for _, c := range []struct {
+		in   payablesInput
+		want []string
+	}{
+		{payablesInput{IssuedSince: "2026-12-31", IssuedBy: "2026-12-31"}, []string{"26-000001", "26-000002"}},
+		{payablesInput{IssuedSince: "2027-01-01"}, []string{"27-000001", "27-000002"}},
+		{payablesInput{IssuedBy: "2027-01-01", State: "DUE"}, []string{"26-000001", "26-000002", "27-000001"}},
+		{payablesInput{DueSince: "2027-01-15", DueBy: "2027-01-15"}, []string{"27-000001", "27-000002"}},
+		{payablesInput{DueBy: "2027-01-13"}, nil},
+		{payablesInput{Overdue: "true"}, nil},
+	} {
+		require.Equal(t, c.want, get(c.in), "%+v", c.in)
+	}
+	f.now = time.Date(2027, 1, 15, 22, 59, 0, 0, time.UTC) // the last minute of the 15th in Berlin
+	require.Equal(t, []string{"26-000001"}, get(payablesInput{Overdue: "true"}))
+	require.Equal(t, 4, len(get(payablesInput{Overdue: "false"})))
+	f.now = f.now.Add(time.Minute)
+	require.Equal(t, []string{"26-000001", "27-000001"}, get(payablesInput{Overdue: "true"}))
+	require.Equal(t, []string{"27-000001"}, get(payablesInput{Overdue: "true", IssuedSince: "2027-01-01"}))
+	for _, in := range []payablesInput{{IssuedSince: "2026-02-30"}, {IssuedBy: "yesterday"}, {DueSince: "2026-1-1"}, {DueBy: "2026-01-01T00:00:00Z"}} {
+		in.Limit = 50
+		_, err := s.getPayables(ctx, &in)
+		require.Equal(t, api.ValidationFailed, api.From(err).Code, "%+v", in)
+	}
 }
 
 // TestFiltersHaveIndexes is as that of rights.

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"muniment.example/control/route"
 	"muniment.example/control/store"
@@ -58,8 +57,8 @@ func (s *Service) getPayouts(ctx context.Context, in *payoutsInput) (d PayoutLis
 		return d, nil, api.InvalidField("currency", rate.NoCurrency)
 	}
 	due := dueBy{auth.PrincipalFrom(ctx).TenantID, in.DueBy, in.Currency}
-	if _, err := time.Parse(time.DateOnly, due.day); due.day != "" && err != nil {
-		return d, nil, api.InvalidField("dueBy", "must be a date, as 2026-12-31")
+	if err := checkDay("dueBy", due.day); err != nil {
+		return d, nil, err
 	}
 	if due.day == "" {
 		if due.day, err = tenant.Today(ctx, s.db.Read(), due.tenantID, s.db.Now()); err != nil {

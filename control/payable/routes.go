@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	"muniment.example/control/route"
 	"muniment.example/control/store"
+	"muniment.example/control/tenant"
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/auth"
 )
@@ -122,6 +124,11 @@ type payablesInput struct {
 	CounterpartyID string `query:"counterpartyId" maxLength:"64" doc:"Only those of this payee."`
 	Number         string `query:"number" maxLength:"32" doc:"Only the one with this number."`
 	State          string `query:"state" enum:"DUE,PAID" doc:"Only those in this state."`
+	IssuedSince    string `query:"issuedSince" maxLength:"10" doc:"Only what was issued on this day or later, in the tenant's time zone." example:"2026-12-01"`
+	IssuedBy       string `query:"issuedBy" maxLength:"10" doc:"Only what was issued on this day or before." example:"2026-12-31"`
+	DueSince       string `query:"dueSince" maxLength:"10" doc:"Only what is due on this day or later, in the tenant's time zone." example:"2026-12-01"`
+	DueBy          string `query:"dueBy" maxLength:"10" doc:"Only what is due on this day or before." example:"2026-12-31"`
+	Overdue        string `query:"overdue" enum:"true,false" doc:"true: only what is still open although it was due before today, in the tenant's time zone; no credits, which nobody pays."`
 }
 
 func (s *Service) getPayables(ctx context.Context, in *payablesInput) (PayableList, error) {
@@ -129,8 +136,31 @@ func (s *Service) getPayables(ctx context.Context, in *payablesInput) (PayableLi
 	if err != nil {
 		return PayableList{}, err
 	}
-	page, next, err := list(ctx, s.db.Read(), auth.PrincipalFrom(ctx).TenantID, filter{in.StatementID, in.CounterpartyID, in.Number, in.State}, slice)
+	f := filter{
+		statementID: in.StatementID, counterpartyID: in.CounterpartyID, number: in.Number, state: in.State,
+		issuedSince: in.IssuedSince, issuedBy: in.IssuedBy, dueSince: in.DueSince, dueBy: in.DueBy,
+	}
+	for _, of := range []struct{ field, day string }{{"issuedSince", f.issuedSince}, {"issuedBy", f.issuedBy}, {"dueSince", f.dueSince}, {"dueBy", f.dueBy}} {
+		if err := checkDay(of.field, of.day); err != nil {
+			return PayableList{}, err
+		}
+	}
+	tenantID := auth.PrincipalFrom(ctx).TenantID
+	if in.Overdue == "true" {
+		if f.overdueOn, err = tenant.Today(ctx, s.db.Read(), tenantID, s.db.Now()); err != nil {
+			return PayableList{}, err
+		}
+	}
+	page, next, err := list(ctx, s.db.Read(), tenantID, f, slice)
 	return PayableList{page, in.Next(next)}, err
+}
+
+// checkDay refuses a text of a parameter that is no day; an empty one is none.
+func checkDay(field, day string) error {
+	if _, err := time.Parse(time.DateOnly, day); day != "" && err != nil {
+		return api.InvalidField(field, "must be a date, as 2026-12-31")
+	}
+	return nil
 }
 
 type payableInput struct {

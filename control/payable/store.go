@@ -38,8 +38,13 @@ var Tables = store.Tables{
 // Sections are this package's data in an export of the tenant.
 var Sections = []store.Section{payables.Section("payables", api.SettlementRead), issuers.Section("issuers", api.SettlementRead)}
 
-// filter selects the payables that have each given value.
-type filter struct{ statementID, counterpartyID, number, state string }
+// filter selects the payables that have each given value, and whose days are within the given ones, each of which counts.
+type filter struct {
+	statementID, counterpartyID, number, state string
+	issuedSince, issuedBy, dueSince, dueBy     string
+	// overdueOn keeps what is still open on that day although it was due before; no credits.
+	overdueOn string
+}
 
 // list lists the tenant's payables, newest first.
 func list(ctx context.Context, q store.Querier, tenantID string, f filter, s store.Slice) (page []Payable, next string, err error) {
@@ -48,6 +53,14 @@ func list(ctx context.Context, q store.Querier, tenantID string, f filter, s sto
 	w.Is("counterparty_id", f.counterpartyID)
 	w.Is("number", f.number)
 	w.Is("state", f.state)
+	for _, bound := range []struct{ condition, day string }{
+		{"issued_on >= $", f.issuedSince}, {"issued_on <= $", f.issuedBy}, {"due_on >= $", f.dueSince}, {"due_on <= $", f.dueBy},
+		{"state = 'DUE' AND substr(gross, 1, 1) <> '-' AND due_on < $", f.overdueOn},
+	} {
+		if bound.day != "" {
+			w.And(bound.condition, bound.day)
+		}
+	}
 	return payables.Page(ctx, q, tenantID, w, s)
 }
 

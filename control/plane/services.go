@@ -125,6 +125,12 @@ func (p *Plane) openRights(ctx context.Context) (err error) {
 			cfg.Logger.WarnContext(ctx, "cannot say what a dispute holds", "tenantId", tenantID, "disputeId", x.ID, "err", err)
 		}
 		return amounts, err
+	}, Worth: func(ctx context.Context, tenantID string, deliveries []pipeline.Row) ([][]dispute.Amount, error) {
+		worth, err := p.statements.Worth(ctx, tenantID, deliveries)
+		if err != nil && ctx.Err() == nil { // the dispute is answered all the same
+			cfg.Logger.WarnContext(ctx, "cannot say what disputed plays are worth", "tenantId", tenantID, "err", err)
+		}
+		return worth, err
 	}, Stated: statement.StatedPeriods})
 	return err
 }

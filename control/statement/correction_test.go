@@ -168,8 +168,8 @@ func TestPagesOfACorrection(t *testing.T) {
 	rules := []string{document.Correction.Changes[0].RuleID, document.Correction.Changes[1].RuleID}
 	text := h.shown(one.ID, getInput{Format: "html"})
 	for _, want := range []string{
-		"<h1>Correction</h1>", "Corrects statement <code>" + first.ID + "</code>", "What is due is the difference to that statement", "<strong>2 EUR</strong>", "<strong>1 EUR</strong>", "<strong>−1 EUR</strong>",
-		"<td>came late</td>", "<td>dispute opened or resolved</td>", `<td class="n">&#43;1</td>`, `<td class="n">−2</td>`, `<td class="n">−0.75</td>`, "Who is paid in all",
+		"<h1>Correction</h1>", "Corrects statement <code>" + first.ID + "</code>", "What is due is the difference to that statement", "<strong>2.00 EUR</strong>", "<strong>1.00 EUR</strong>", "<strong>−1.00 EUR</strong>",
+		"<td>came late</td>", "<td>dispute opened or resolved</td>", `<td class="n">&#43;1</td>`, `<td class="n">−2.00</td>`, `<td class="n">−0.75</td>`, "Who is paid in all",
 	} {
 		require.Contains(t, text, want)
 	}

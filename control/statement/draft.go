@@ -135,7 +135,10 @@ func (d *drafter) create(ctx context.Context, requested Statement, from source, 
 		if err := store.WithinLimit(ctx, tx, mostDrafts, "drafts of statements", "issue or discard one", `SELECT COUNT(*) FROM statements WHERE tenant_id = $1 AND state = 'DRAFT'`, requested.TenantID); err != nil {
 			return err
 		}
-		return statements.Create(ctx, tx, eventCreated, &next, by, nil)
+		if err := statements.Create(ctx, tx, eventCreated, &next, by, nil); err != nil {
+			return err
+		}
+		return keepPremises(ctx, tx, &next.Statement, since.From, premisesOf(issued, excluded))
 	})
 	return next.Statement, err
 }

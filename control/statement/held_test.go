@@ -1,6 +1,7 @@
 package statement
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -8,6 +9,8 @@ import (
 	"muniment.example/control/dispute"
 	"muniment.example/control/settle"
 	"muniment.example/control/store"
+	"muniment.example/gateway/api"
+	"muniment.example/pipeline"
 	"muniment.example/sealer/rate"
 )
 
@@ -50,4 +53,59 @@ func TestHeldAmount(t *testing.T) {
 	h.dispute("dsp_2", "", 0, second)
 	require.Equal(t, "3", h.mustDraft(statementFor(0, 2)).HeldAmount)
 	require.Equal(t, []string{"2 EUR"}, held(&dispute.Exclusion{ReceiptIDs: []string{second}}))
+}
+
+// TestWorth: each delivery alone is worth what HeldAmount says of it, whatever else is disputed; what repeats another is worth
+// nothing, and what is stated keeps its rule.
+func TestWorth(t *testing.T) {
+	h := newFixture(t, t.TempDir())
+	var ids []string
+	for i := range 9 {
+		ids = append(ids, h.play([]string{"rgh_a", "rgh_b", "rgh_none"}[i%3], on(1+float64(i)/10)))
+	}
+	rows := func() (list []pipeline.Row) {
+		for _, id := range ids {
+			row, err := h.warehouse.Event(t.Context(), tenantID, api.EventOf(id))
+			require.NoError(t, err)
+			list = append(list, row)
+		}
+		return list
+	}
+	// The fifth and the last repeat others.
+	for i, of := range map[int]int{4: 1, 8: 1} {
+		next := h.loaded
+		next.Offset++
+		row := rows()[of]
+		again := *row.Delivery
+		again.ReceiptID = string(api.PrefixReceipt) + strings.TrimPrefix(api.NewID(api.PrefixEvent, on(1.9).Time), string(api.PrefixEvent))
+		again.Idempotency = "hash"
+		row.Entry.Position, row.EventID, row.Delivery = h.loaded, api.EventOf(again.ReceiptID), &again
+		require.NoError(t, h.warehouse.Load(t.Context(), pipeline.Batch{From: h.loaded, Next: next, Rows: []pipeline.Row{row}}))
+		h.loaded, ids[i] = next, again.ReceiptID
+	}
+	h.dispute("dsp_1", "", 0, ids[0], ids[1])
+	amounts := func() (all []string) {
+		worth, err := h.Worth(t.Context(), tenantID, rows())
+		require.NoError(t, err)
+		for i, id := range ids {
+			of, err := h.HeldAmount(t.Context(), tenantID, &dispute.Exclusion{ReceiptIDs: []string{id}})
+			require.NoError(t, err)
+			require.Equal(t, of, worth[i], id)
+			sum := ""
+			for _, a := range worth[i] {
+				sum += a.Amount + " " + a.Currency
+			}
+			all = append(all, sum)
+		}
+		return all
+	}
+	first := amounts()
+	require.Equal(t, []string{"1 EUR", "2 EUR", "", "1 EUR"}, first[:4])
+	require.ElementsMatch(t, []string{"2 EUR", ""}, []string{first[4], first[8]}, "one of both repeats the other")
+	h.mustIssue(statementFor(0, 3))
+	h.change(`UPDATE settlement_rules SET effective_until = effective_from + 1`)
+	require.Equal(t, first, amounts(), "what is stated keeps its rule")
+	none, err := h.Worth(t.Context(), tenantID, nil)
+	require.NoError(t, err)
+	require.Empty(t, none)
 }

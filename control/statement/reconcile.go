@@ -339,8 +339,8 @@ func (r *reconciler) compare(ctx context.Context, tenantID string, span *proof.S
 	case span.First == span.Last:
 		s, l := sealed.counted(), rows.counted()
 		answer.Differences = append(answer.Differences, ReconciledDifference{packDiffers, span.FirstID, fmt.Sprintf(
-			"the pack has %d entries, %d receipts, %d of them metered, with %d ms and %s impressions; the warehouse has %d, %d, %d, %d ms and %s, or the same sums for other rights",
-			s.Entries, s.Receipts, s.Metered, s.QuantityMs, s.Impressions, l.Entries, l.Receipts, l.Metered, l.QuantityMs, l.Impressions)})
+			"the pack has %d entries, %d plays (receipts), %d of them billed, with %v s and %s impressions; the warehouse has %d, %d, %d, %v s and %s, or the same sums for other rights",
+			s.Entries, s.Receipts, s.Metered, float64(s.QuantityMs)/1000, s.Impressions, l.Entries, l.Receipts, l.Metered, float64(l.QuantityMs)/1000, l.Impressions)})
 		return sealed, rows, nil
 	}
 	middle := (span.First + span.Last) / 2

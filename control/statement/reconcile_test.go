@@ -57,7 +57,7 @@ func TestReconciliation(t *testing.T) {
 	r = h.reconcile(0, 3)
 	require.Len(t, r.Differences, 1)
 	require.Equal(t, []string{packDiffers, h.spans[2].FirstID}, []string{r.Differences[0].Code, r.Differences[0].ID})
-	require.Contains(t, r.Differences[0].Message, "with 3000 ms")
+	require.Contains(t, r.Differences[0].Message, "with 3 s")
 	require.NotEqual(t, r.Packs.Sealed, r.Packs.Loaded)
 	spoil.Alter(row, row.Delivery.QuantityMs)
 	spoil.Delete(h.row(first))

@@ -177,7 +177,11 @@ func (s *Service) getAll(ctx context.Context, in *listInput) (StatementList, err
 	if err != nil {
 		return StatementList{}, err
 	}
-	page, next, err := list(ctx, s.db.Read(), auth.PrincipalFrom(ctx).TenantID, filter{in.State, in.Currency, in.CounterpartyID, in.Corrects}, slice)
+	tenantID := auth.PrincipalFrom(ctx).TenantID
+	page, next, err := list(ctx, s.db.Read(), tenantID, filter{in.State, in.Currency, in.CounterpartyID, in.Corrects}, slice)
+	if err == nil {
+		err = s.markStale(ctx, tenantID, page)
+	}
 	return StatementList{page, in.Next(next)}, err
 }
 
@@ -347,7 +351,9 @@ func (s *Service) get(ctx context.Context, in *getInput) (d StatementDocument, f
 		text = []byte(found.Document)
 	default:
 		signed, _, _ := strings.Cut(found.Document, "\n")
-		return StatementDocument{found.Statement, json.RawMessage(signed)}, nil, nil
+		read := []Statement{found.Statement}
+		err := s.markStale(ctx, found.TenantID, read)
+		return StatementDocument{read[0], json.RawMessage(signed)}, nil, err
 	}
 	return d, f.Holding(text), nil
 }

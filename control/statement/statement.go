@@ -142,6 +142,8 @@ type Statement struct {
 	CreatedAt  store.Instant `json:"createdAt" db:"created_at"`
 	UpdatedAt  store.Instant `json:"updatedAt" db:"updated_at,moves"`
 	Revision   int64         `json:"revision" db:"revision,moves"`
+	// Stale is set where statements are read, in no event and in no export.
+	Stale *Stale `json:"stale,omitempty" column:"-" enum:"CORRECTED,STATED,OVERLAPPED,DISPUTED" doc:"Where a statement is read or listed, of a DRAFT that was overtaken, so that it can't be issued any more. CORRECTED: what it corrects was corrected or voided since; OVERLAPPED: another statement of its time was issued or voided; DISPUTED: a dispute of its time was opened or resolved: draft it again. STATED: another statement of the same was issued: correct that. A list says it of its newest 100 drafts."`
 }
 
 // period returns the period in the form that disputes have.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"net/http"
+	"net/url"
 )
 
 // Disputes contest receipts.
@@ -25,6 +26,17 @@ func (d Disputes) List(ctx context.Context, f DisputeFilter) iter.Seq2[DisputeSu
 // Get returns a dispute, and what it holds out of settlement.
 func (d Disputes) Get(ctx context.Context, disputeID string) (*PricedDispute, error) {
 	return record[PricedDispute](ctx, d.c, http.MethodGet, at("/v1/disputes", disputeID), "dispute", nil)
+}
+
+// GetWithPlays is Get, and also says when and where each disputed receipt was, and what it is worth. It requires audit:read, too.
+func (d Disputes) GetWithPlays(ctx context.Context, disputeID string) (*PricedDispute, error) {
+	data, err := get[struct {
+		Dispute PricedDispute `json:"dispute"`
+	}](ctx, d.c, at("/v1/disputes", disputeID), url.Values{"plays": {"true"}})
+	if err != nil {
+		return nil, err
+	}
+	return &data.Dispute, nil
 }
 
 // Investigate notes that a dispute is looked into.

@@ -318,11 +318,14 @@ type DSARDelivery struct {
 	// The operation that gives a link to download the bundle; in its own response, that link. Null once the
 	// bundle is deleted, and in events.
 	BundleURL string `json:"bundleUrl"`
+	// Why the bundle is deleted: its time was over, or it may have had data of a person who was erased. Absent
+	// while it is kept. One of EXPIRED, ERASURE.
+	DeletedBecause string `json:"deletedBecause,omitempty"`
 	// When it was last downloaded completely.
 	DownloadedAt time.Time `json:"downloadedAt"`
 	// The API key or member that requested the link.
 	DownloadedBy string `json:"downloadedBy"`
-	// When the bundle is deleted.
+	// When the bundle is deleted; once an erasure has ended it, when that was.
 	ExpiresAt time.Time `json:"expiresAt"`
 }
 
@@ -538,12 +541,32 @@ type DisputeWindow struct {
 	To time.Time `json:"to"`
 }
 
-// DisputedAmount is a part of PricedDispute.
+// DisputedAmount is a part of PricedDispute and DisputedPlay.
 type DisputedAmount struct {
 	// Decimal.
 	Amount string `json:"amount"`
 	// A code of ISO 4217.
 	Currency string `json:"currency"`
+}
+
+// DisputedPlay is a part of PricedDispute.
+type DisputedPlay struct {
+	// How long it was rendered, in milliseconds.
+	DwellMs float64 `json:"dwellMs"`
+	// Whether it was recorded as billed. One that repeats another is billed by that alone.
+	Metered bool `json:"metered"`
+	// The receipt: GET /v1/receipts/{receiptId} returns it.
+	ReceiptID string `json:"receiptId"`
+	// When it was rendered.
+	RenderedAt time.Time `json:"renderedAt"`
+	// The right that it was delivered on.
+	RightID string `json:"rightId"`
+	// Where it was rendered: the receipt's anchor.
+	SpatialAnchorID string `json:"spatialAnchorId"`
+	// What it is worth alone, by currency, as heldAmount: empty if it is not billed or no rule rates it; null
+	// while it can't be computed. Lines round several together, so these may add up to something else than
+	// heldAmount in the sixth fractional digit.
+	Worth []DisputedAmount `json:"worth"`
 }
 
 // DryRun is the body of POST /v1/settlement/rules/dry-run: compute what a rule would have paid.
@@ -1538,6 +1561,17 @@ type PayableFilter struct {
 	Number string `json:"number"`
 	// Only those in this state. One of DUE, PAID.
 	State string `json:"state"`
+	// Only what was issued on this day or later, in the tenant's time zone.
+	IssuedSince string `json:"issuedSince"`
+	// Only what was issued on this day or before.
+	IssuedBy string `json:"issuedBy"`
+	// Only what is due on this day or later, in the tenant's time zone.
+	DueSince string `json:"dueSince"`
+	// Only what is due on this day or before.
+	DueBy string `json:"dueBy"`
+	// true: only what is still open although it was due before today, in the tenant's time zone; no credits,
+	// which nobody pays. One of true, false.
+	Overdue bool `json:"overdue"`
 }
 
 // PayableParty is a part of Payable.
@@ -1683,6 +1717,9 @@ type PricedDispute struct {
 	// How it was resolved; null until it is. UPHELD excludes the deliveries from settlement permanently. One of
 	// UPHELD, REJECTED.
 	Outcome string `json:"outcome"`
+	// With plays=true: the disputed receipts that the warehouse has, in the order of receiptIds. Absent for a
+	// dispute about a right and a window, whose receipts GET /v1/receipts lists.
+	Plays []DisputedPlay `json:"plays,omitempty"`
 	// The organisation that raised the dispute.
 	RaisedByOrgID string `json:"raisedByOrgId"`
 	// The reason that it gave.
@@ -2437,6 +2474,12 @@ type Statement struct {
 	SettledAt time.Time `json:"settledAt"`
 	// SHA-256 of the signed file, base64url; null until it is ISSUED.
 	SHA256 string `json:"sha256"`
+	// Where a statement is read or listed, of a DRAFT that was overtaken, so that it can't be issued any more.
+	// CORRECTED: what it corrects was corrected or voided since; OVERLAPPED: another statement of its time was
+	// issued or voided; DISPUTED: a dispute of its time was opened or resolved: draft it again. STATED: another
+	// statement of the same was issued: correct that. A list says it of its newest 100 drafts. One of CORRECTED,
+	// STATED, OVERLAPPED, DISPUTED.
+	Stale string `json:"stale,omitempty"`
 	// The record's own state. One of DRAFT, DISCARDED, ISSUED, SETTLED, VOIDED.
 	State string `json:"state"`
 	// The IANA time zone of its dates.

@@ -40,6 +40,20 @@ func Minor(currency string) int {
 	return 2
 }
 
+// Shown is a decimal in a currency as people read it: with the digits of the minor unit at least, and none behind these that
+// say nothing.
+func Shown(decimal, currency string) string {
+	whole, fraction, _ := strings.Cut(decimal, ".")
+	digits := Minor(currency)
+	for len(fraction) > digits && strings.HasSuffix(fraction, "0") { // a difference has the digits of both sides
+		fraction = fraction[:len(fraction)-1]
+	}
+	if fraction += strings.Repeat("0", max(0, digits-len(fraction))); fraction == "" {
+		return whole
+	}
+	return whole + "." + fraction
+}
+
 // minorUnit is a currency's minor unit.
 func minorUnit(currency string) Money { return Money(math.Pow10(moneyDigits - Minor(currency))) }
 

@@ -1,6 +1,6 @@
 // Visits to a tenant's console, in Chromium: what a rights manager, finance and an auditor do there, at two widths and in
 // two colour schemes. URL is the API of a service, KEY a key of the tenant with all scopes, READER one that only
-// reads. The tenant has plays on each right, one of which is disputed, a rule, a draft of a statement, and a pack.
+// reads. The tenant has plays on each right, one of which is disputed, a rule, an issued statement and drafts, and a pack.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -25,7 +25,9 @@ for (const [device, viewport, colorScheme] of views) {
       await t.test('a rule is tried', () => visit.rule());
       await t.test('a statement and its papers', () => visit.statement());
       await t.test('what finance asks', () => visit.finance());
+      await t.test('what is due, and a draft that was overtaken', () => visit.duties());
       await t.test('a dispute', () => visit.dispute());
+      await t.test('an export of a person, and an erasure', () => visit.person());
       await t.test('a key, copied and downloaded', () => visit.key());
       await t.test('inline script is refused', () => visit.inject());
       await t.test('signing out', () => visit.signOut());
@@ -249,13 +251,78 @@ class Visit extends Looking {
     await this.look('stop-in-money');
   }
 
+  // duties are what is due to payees, by days and overdue, and a draft that something has overtaken.
+  async duties() {
+    const { page } = this;
+    await this.open('/money/payables');
+    await page.getByLabel('Issued from').fill('2026-01-01');
+    await page.getByLabel('Due until').fill('2099-12-31');
+    await page.getByRole('button', { name: 'Filter' }).click();
+    await page.waitForURL(/issuedSince=2026-01-01/); // which can be shared
+    assert.equal(await page.locator('tbody tr').count(), 2);
+    await this.look('payables-by-days');
+    await page.locator('p.buttons').getByRole('link', { name: 'Overdue' }).click();
+    await page.getByRole('heading', { name: 'Nothing fits' }).waitFor();
+    await this.look('overdue');
+    await this.open('/money/statements?state=DRAFT');
+    await page.locator('tr', { hasText: 'another statement of the same was issued since' }).getByRole('link').first().click();
+    await page.getByText('It can’t be issued any more: discard it, and correct that statement').waitFor();
+    assert.equal(await page.getByRole('link', { name: 'Issue…' }).count(), 0);
+    await this.look('stale');
+    await this.link('Issued statements').click();
+    await page.waitForURL(/state=ISSUED/);
+  }
+
+  // person is what is exported of a person, until an erasure deletes it.
+  async person() {
+    const { page } = this;
+    const name = `person of ${this.name}`;
+    await this.open('/data/new');
+    await page.getByLabel('Of', { exact: true }).selectOption({ label: 'one person’s data' });
+    await page.getByRole('button', { name: 'Prepare the export' }).click();
+    await page.getByText('is missing').first().waitFor();
+    await page.getByLabel(/^The person/).fill(name);
+    await page.getByRole('button', { name: 'Prepare the export' }).click();
+    await this.link('Run…').click();
+    await page.getByRole('button', { name: 'Run' }).click();
+    const bundle = page.getByRole('link', { name: 'Download the bundle, or give a link…' });
+    for (const until = Date.now() + 60_000; await bundle.count() === 0; await page.reload()) assert.ok(Date.now() < until, 'the export is ready');
+    const address = page.url();
+    await this.look('export');
+    await this.open('/erasures/new');
+    await page.getByLabel('The person').fill(name);
+    await page.getByRole('button', { name: 'Show what would be deleted' }).click();
+    await page.getByText('Exports that were requested: 1').waitFor();
+    await page.getByText(/^Bundles of exports: /).waitFor();
+    await this.look('erase');
+    await page.getByRole('button', { name: 'Erase for good' }).click();
+    await page.getByText('The person is being erased.').waitFor();
+    await this.look('erased');
+    await page.goto(address);
+    await page.getByText(/^Its bundle was deleted on .*, because a person was erased whose data it may have had\./).waitFor();
+    assert.equal(await bundle.count(), 0);
+    await this.look('export-deleted');
+    await this.open('/data');
+    await page.getByText(', by an erasure').first().waitFor();
+    await this.look('exports');
+  }
+
   async dispute() {
     const { page } = this;
     await this.open('/disputes');
     await page.locator('tbody tr').first().getByRole('link').first().click();
     await page.getByRole('heading', { name: 'Evidence' }).waitFor();
-    await page.getByText('0.021 EUR').waitFor(); // what it holds out of settlement
+    await page.locator('dd').getByText('0.021 EUR').waitFor(); // what it holds out of settlement
     await this.look('dispute');
+    const plays = page.getByRole('region', { name: 'Disputed plays' });
+    await plays.getByText('0.021 EUR').waitFor();
+    await plays.getByText('4.2 s').waitFor();
+    const address = page.url();
+    const [sheet] = await Promise.all([page.waitForEvent('download'), this.link('CSV').click()]);
+    assert.match(readFileSync(await sheet.path(), 'utf8'), /,Worth,Shown for \(ms\),Right,Receipt\n.*,0\.021 EUR,4200,rgh_.*,rcp_/);
+    await plays.getByRole('link').first().click();
+    await page.getByText('shown for 4.2 s, all of it billed').waitFor();
+    await page.goto(address);
     await this.link('Resolve…').click();
     await page.getByText('Upheld: the plays are out of settlement for good.').waitFor();
     await this.look('resolve');

@@ -2,7 +2,7 @@
 
 -- DSAR jobs (dsar.go). What may name a person is in data_subject_id, requested_by and
 -- request_notes, and in the notes below. collection counts how often collecting has begun:
--- what an earlier one made is of no use. download_secret signs the links to the bundle. scopes are the
+-- what an earlier one made is of no use. bundle_ended is why the bundle is deleted, or about to be. download_secret signs the links to the bundle. scopes are the
 -- requester's, which bound what an export of the tenant has.
 CREATE TABLE dsar_jobs (
     job_id            TEXT   PRIMARY KEY,
@@ -31,6 +31,7 @@ CREATE TABLE dsar_jobs (
     bundle_size_bytes BIGINT NOT NULL,
     bundle_sha256     TEXT,
     bundle_expires_at BIGINT,
+    bundle_ended      TEXT,
     downloaded_at     BIGINT,
     downloaded_by     TEXT,
     download_secret   TEXT,

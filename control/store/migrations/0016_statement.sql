@@ -2,7 +2,7 @@
 
 -- document is the canonical text of the statement, and once it is issued the line of its signature.
 -- corrects is the first statement of the period, and correction the place behind it. sequence is the place
--- among all that the tenant has issued, 0 until it is.
+-- among all that the tenant has issued, 0 until it is. premises are hashes of what a draft rests on, since since_at.
 CREATE TABLE statements (
     statement_id    TEXT   PRIMARY KEY,
     tenant_id       TEXT   NOT NULL REFERENCES tenants (tenant_id),
@@ -33,6 +33,8 @@ CREATE TABLE statements (
     void_reason     TEXT,
     correction      BIGINT NOT NULL,
     document        TEXT   NOT NULL,
+    since_at        BIGINT,
+    premises        TEXT   NOT NULL DEFAULT '',
     created_at      BIGINT NOT NULL,
     updated_at      BIGINT NOT NULL,
     revision        BIGINT NOT NULL

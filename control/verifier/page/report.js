@@ -38,7 +38,7 @@ const meanings = {
   'inclusion.ok': 'All of it is in the log, each entry in its place (RFC 6962)',
   'witness.ok': 'Each receipt is bound to the event around it',
   'metering.ok': 'What is billed is what the entries add up to, and repetitions count nothing',
-  'settlement.ok': 'Amounts and shares are what the rules in the log make of the receipts',
+  'settlement.ok': 'Amounts and shares are what the rules in the log make of the plays (receipts)',
   'statement.ok': 'The statement is what packs and rules make of its period',
   'files.ok': 'Each file in it is as it was signed',
   'signature.invalid': 'A signature is not that of this text: something was changed',

@@ -109,9 +109,9 @@ class Caller:
         """Makes attempts until one is answered, and returns the data."""
         return self.answer(method, path, body, query, **headers).data
 
-    def record(self, method: str, path: str, noun: str, body: Any = None) -> Any:
+    def record(self, method: str, path: str, noun: str, body: Any = None, query: Any = None) -> Any:
         """Returns what stands in the data under the record's noun."""
-        data = self.data(method, path, body)
+        data = self.data(method, path, body, query)
         if not isinstance(data, dict) or noun not in data:
             raise MunimentError(f"{method} {path}", "foreign", f"its data have no {noun}", status=200)
         return data[noun]

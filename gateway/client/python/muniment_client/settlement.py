@@ -192,9 +192,9 @@ class Disputes:
         """Newest first."""
         return self._c.pages("/v1/disputes", "disputes", query)
 
-    def get(self, dispute_id: str) -> d.PricedDispute:
-        """A dispute, and what it holds out of settlement."""
-        return self._c.record("GET", at("/v1/disputes/", dispute_id), "dispute")
+    def get(self, dispute_id: str, query: d.GetDisputeQuery | None = None) -> d.PricedDispute:
+        """A dispute, and what it holds out of settlement; with plays, also what each of its receipts is worth."""
+        return self._c.record("GET", at("/v1/disputes/", dispute_id), "dispute", query=query)
 
     def investigate(self, dispute_id: str) -> d.Dispute:
         """Notes that a dispute is looked into."""

@@ -222,9 +222,9 @@ export class Disputes {
     return this.c.list('/v1/disputes', 'disputes', filter);
   }
 
-  /** A dispute, and what it holds out of settlement. */
-  get(disputeId: string): Promise<Dispute> {
-    return this.c.record({ method: 'GET', path: at`/v1/disputes/${disputeId}` }, 'dispute');
+  /** A dispute, and what it holds out of settlement; with plays, also what each of its receipts is worth. */
+  get(disputeId: string, query?: Query<'get-dispute'>): Promise<Dispute> {
+    return this.c.record({ method: 'GET', path: at`/v1/disputes/${disputeId}`, query }, 'dispute');
   }
 
   /** Notes that a dispute is looked into. */

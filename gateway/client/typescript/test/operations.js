@@ -88,7 +88,7 @@ export const operations = {
   'correct-statement': (c) => c.statements.correct('stm_1'),
   'void-statement': (c) => c.statements.void('stm_1', 'why'),
   'settle-statement': (c) => c.statements.settle('stm_1', { reference: 'ref', date: '2026-12-14', amount: '1', counterpartyId: 'cp_1' }),
-  'list-payables': (c) => first(c.payables.list({ statementId: 'stm_1', counterpartyId: 'cp_1', number: '2026-000001', state: 'DUE' })),
+  'list-payables': (c) => first(c.payables.list({ statementId: 'stm_1', counterpartyId: 'cp_1', number: '2026-000001', state: 'DUE', issuedSince: '2026-12-01', issuedBy: '2026-12-31', dueSince: '2026-12-01', dueBy: '2026-12-31', overdue: 'true' })),
   'get-payable': (c) => c.payables.get('pay_1'),
   'list-payouts': async (c) => {
     await whole(await c.payables.payoutFile({ bom: 'true' }));
@@ -102,7 +102,7 @@ export const operations = {
   'list-statement-receipts': (c) => first(c.statements.receipts('stm_1', { rightId: 'rgh_1', ruleId: 'rule_1', meteringBasis: 'gross' })),
   'open-dispute': (c) => c.disputes.open({ reason: 'why', receiptIds: ['rcp_1'] }),
   'list-disputes': (c) => first(c.disputes.list({ rightId: 'rgh_1', receiptId: 'rcp_1', state: 'OPEN' })),
-  'get-dispute': (c) => c.disputes.get('dsp_1'),
+  'get-dispute': (c) => c.disputes.get('dsp_1', { plays: 'true' }),
   'investigate-dispute': (c) => c.disputes.investigate('dsp_1'),
   'respond-to-dispute': (c) => c.disputes.respond('dsp_1', { evidence: [{ text: 'a' }] }),
   'resolve-dispute': (c) => c.disputes.resolve('dsp_1', { outcome: 'REJECTED' }),
