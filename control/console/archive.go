@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"time"
 
+	"muniment.example/control/member"
 	"muniment.example/gateway/api"
 )
 
@@ -20,16 +21,22 @@ const filePatience = time.Minute
 // archive is a ZIP file that is made while it is sent, of what operations respond: each file is stored as it is, and held in
 // memory by no more than a buffer. Its directory comes last, so a file that broke off opens nowhere.
 type archive struct {
-	p    *page
-	name string      // of the file, without an extension
-	to   *zip.Writer // nil until the first file begins: until then a refusal can be said in words
+	p     *page
+	name  string                                      // of the file, without an extension
+	still func(*http.Request) (member.Session, error) // the session as it is now: it may end before the archive does
+	to    *zip.Writer                                 // nil until the first file begins: until then a refusal can be said in words
 }
 
 // add adds the file that an operation responds with; size is that of the file, or 0 if that is not known. What the operation refuses
 // as RATE_LIMITED is requested again.
 func (a *archive) add(name string, at time.Time, size int64, op string, query url.Values, params ...string) error {
 	p := a.p
-	if err := p.missing(op); err != nil {
+	now, err := a.still(p.r)
+	if err != nil {
+		return err
+	}
+	p.Session = &now
+	if err = p.missing(op); err != nil {
 		return err
 	}
 	target := p.s.operations()[op].target(params, query)
@@ -46,7 +53,7 @@ func (a *archive) add(name string, at time.Time, size int64, op string, query ur
 		case f.to != nil:
 			return fmt.Errorf("%s has %d bytes of %d", name, f.written, size)
 		}
-		err := decode(max(f.status, http.StatusOK), f.problem.Bytes(), nil)
+		err = decode(max(f.status, http.StatusOK), f.problem.Bytes(), nil)
 		if !isBusy(err) {
 			return err
 		}

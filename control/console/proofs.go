@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"muniment.example/control/member"
 	"muniment.example/gateway/client"
 )
 
@@ -251,7 +252,9 @@ func sendPacks(p *page) error {
 
 // sendPackFiles sends the packs that the address asks for as one file: each as it was sealed, by the entries of the log that it
 // has; of a statement its signed files and the pack that was sealed next after its issue; and the newest list of keys.
-func sendPackFiles(p *page) error {
+func sendPackFiles(p *page) error { return packFiles(p, p.s.cfg.Members.Session) }
+
+func packFiles(p *page, still func(*http.Request) (member.Session, error)) error {
 	of, err := p.packsOf()
 	if err == nil {
 		err = p.missing("download-proof-pack", "get-key-directory")
@@ -263,7 +266,7 @@ func sendPackFiles(p *page) error {
 		p.w.Header().Set("Content-Type", "application/zip")
 		return nil
 	}
-	a := &archive{p: p, name: p.packsNamed(of.shown)}
+	a := &archive{p: p, name: p.packsNamed(of.shown), still: still}
 	return a.end(a.packs(of))
 }
 

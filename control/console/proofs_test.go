@@ -19,6 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"muniment.example/control/member"
 	"muniment.example/control/route"
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/auth"
@@ -90,6 +91,9 @@ func audited(t *testing.T, records map[string]string, download func(w http.Respo
 	return s, world
 }
 
+// still is a session that goes on.
+func (p *page) still(*http.Request) (member.Session, error) { return *p.Session, nil }
+
 // unzipped are the files of a ZIP file by their names, which are sorted.
 func unzipped(t *testing.T, file []byte) (names []string, files map[string]string) {
 	t.Helper()
@@ -123,7 +127,7 @@ func TestPacksInOneFile(t *testing.T) {
 	})
 	send := func(query string) (names []string, files map[string]string, w *httptest.ResponseRecorder) {
 		p, w := s.page(Path + "/proof/packs.zip" + query)
-		require.NoError(t, sendPackFiles(p))
+		require.NoError(t, packFiles(p, p.still))
 		names, files = unzipped(t, w.Body.Bytes())
 		return names, files, w
 	}
@@ -167,17 +171,35 @@ func TestABrokenFileOfPacks(t *testing.T) {
 			second(w)
 		})
 		p, w := s.page(Path + "/proof/packs.zip")
-		require.PanicsWithValue(t, http.ErrAbortHandler, func() { _ = sendPackFiles(p) }, name)
+		require.PanicsWithValue(t, http.ErrAbortHandler, func() { _ = packFiles(p, p.still) }, name)
 		require.NotContains(t, w.Body.String(), "PK\x05\x06", name)
 	}
 
-	s, _ := audited(t, map[string]string{"/v1/packs": packs}, func(w http.ResponseWriter, _ string) { refuse(w) })
+	// Who may no more gets no further pack.
+	s, _ := audited(t, map[string]string{"/v1/packs": packs}, func(w http.ResponseWriter, packID string) {
+		if packID != "ppk_1" {
+			t.Error("a pack for nobody")
+		}
+		whole(w)
+	})
 	p, w := s.page(Path + "/proof/packs.zip")
-	require.ErrorContains(t, sendPackFiles(p), "the bucket is away")
+	asked := 0
+	require.PanicsWithValue(t, http.ErrAbortHandler, func() {
+		_ = packFiles(p, func(*http.Request) (member.Session, error) {
+			if asked++; asked > 1 {
+				return member.Session{}, &api.Error{Code: api.AuthInvalid, Message: "the session has ended"}
+			}
+			return *p.Session, nil
+		})
+	})
+
+	s, _ = audited(t, map[string]string{"/v1/packs": packs}, func(w http.ResponseWriter, _ string) { refuse(w) })
+	p, w = s.page(Path + "/proof/packs.zip")
+	require.ErrorContains(t, packFiles(p, p.still), "the bucket is away")
 	require.Empty(t, w.Header().Get("Content-Type"))
 	s, _ = audited(t, map[string]string{"/v1/packs": `{"packs":[]}`}, nil)
 	p, _ = s.page(Path + "/proof/packs.zip")
-	require.Equal(t, errNoPacks, sendPackFiles(p))
+	require.Equal(t, errNoPacks, packFiles(p, p.still))
 
 	synctest.Test(t, func(t *testing.T) {
 		tries := 0
@@ -189,7 +211,7 @@ func TestABrokenFileOfPacks(t *testing.T) {
 			whole(w)
 		})
 		p, w := s.page(Path + "/proof/packs.zip")
-		require.NoError(t, sendPackFiles(p))
+		require.NoError(t, packFiles(p, p.still))
 		names, _ := unzipped(t, w.Body.Bytes())
 		require.Len(t, names, 3)
 		require.Equal(t, 4, tries)
