@@ -74,7 +74,7 @@ func (a *archive) create(name string, at time.Time) (io.Writer, error) {
 		a.p.w.Header().Set("Content-Disposition", `attachment; filename="`+a.name+`.zip"`)
 		a.to = zip.NewWriter(a.p.w)
 	}
-	return a.to.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Store, Modified: at.UTC()})
+	return a.to.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Store, Modified: at})
 }
 
 // end writes the directory. What went wrong before the first file is returned, to be said on a page; after that the response

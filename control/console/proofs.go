@@ -236,7 +236,7 @@ func (p *page) packsNamed(shown url.Values) string {
 	}
 	for _, of := range []string{"from", "to"} {
 		if t, why := p.zone().read(shown.Get(of)); why == "" {
-			name += "-" + of + "-" + t.In(p.zone().Location).Format("2006-01-02T1504")
+			name += "-" + of + "-" + p.zone().named(t)
 		}
 	}
 	return name
