@@ -15,8 +15,9 @@ import (
 	"muniment.example/gateway/api"
 )
 
-// filePatience is how long a file of an archive waits while its tenant has too many requests in flight.
-const filePatience = time.Minute
+// filePatience is how long a file of an archive waits while its tenant has too many requests in flight: less than a gateway waits
+// for the next bytes (gateway/config.go ControlTimeout).
+const filePatience = 20 * time.Second
 
 // archive is a ZIP file that is made while it is sent, of what operations respond: each file is stored as it is, and held in
 // memory by no more than a buffer. Its directory comes last, so a file that broke off opens nowhere.
