@@ -22,11 +22,12 @@ import (
 func (w *world) bundle() []byte {
 	var text bytes.Buffer
 	to := dsar.NewWriter(&text)
-	section, err := to.File("events.json", false)
+	section, err := to.File("events.ndjson", false)
 	require.NoError(w.TB, err)
-	_, err = section.Write([]byte(`[]`))
+	_, err = section.Write([]byte("{}\n"))
 	require.NoError(w.TB, err)
-	_, _, err = to.Close(dsar.Manifest{AsOf: "1.0.1", CreatedAt: canonical.FormatTime(w.Now), Directory: w.Directory(), Format: "JSON", JobID: "job_1", Kind: "DATA_SUBJECT", Pending: map[string]int64{}, TenantID: w.Tenant},
+	to.Rows(1)
+	_, _, err = to.Close(dsar.Manifest{AsOf: "1.0.1", CreatedAt: canonical.FormatTime(w.Now), Directory: w.Directory(), Format: "NDJSON", JobID: "job_1", Kind: "DATA_SUBJECT", Pending: map[string]int64{}, TenantID: w.Tenant},
 		&sealer.Signer{KeyID: keydir.KeyID(sealertest.Public(w.PackKey)), Key: w.PackKey})
 	require.NoError(w.TB, err)
 	return text.Bytes()
@@ -72,8 +73,11 @@ func TestEveryVerdictHasASentence(t *testing.T) {
 	f := newFolder(t)
 	bundle := f.w.bundle()
 	altered := bytes.Replace(bundle, []byte("DATA_SUBJECT"), []byte("DATA_SUBJEKT"), 1)
+	event, err := os.ReadFile(testdata("good/proof-event.json"))
+	require.NoError(t, err)
+	event = bytes.Replace(event, []byte(`"data":`), []byte(`"data": `), 1)
 	for _, key := range []string{f.w.VKey, foreign} {
-		judge(key, "", Options{Files: []string{f.write("bundle.zip", bundle), f.write("altered.zip", altered), f.write("SHA256SUMS", []byte(strings.Repeat("0", 64)+"  a\n")), f.write("page.html", []byte("<html>"))}})
+		judge(key, "", Options{Files: []string{f.write("bundle.zip", bundle), f.write("event.json", event), f.write("altered.zip", altered), f.write("SHA256SUMS", []byte(strings.Repeat("0", 64)+"  a\n")), f.write("page.html", []byte("<html>"))}})
 	}
 
 	var want []string
