@@ -81,7 +81,7 @@ func TestTenantConsoleGivesAuditorsAllFiles(t *testing.T) {
 	require.Equal(t, 404, status)
 	require.Contains(t, text, "no pack was sealed then")
 
-	require.Contains(t, get("/console/proof/keys.csv"), "packs, statements, exports, certificates")
+	require.Contains(t, get("/console/proof/keys.csv"), "packs, statements")
 	text = get("/console/rights/" + right)
 	require.Contains(t, text, "Ada")
 	require.NotContains(t, text, ada)

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -12,6 +13,11 @@ import (
 	"muniment.example/gateway/client"
 )
 
+// exportsOf are what exports may be of, for people.
+var exportsOf = map[string]string{"DATA_SUBJECT": "a person", "TENANT_FULL": "the whole tenant", "TENANT_SLICE": "a part of the tenant"}
+
+func exportOf(kind string) string { return cmp.Or(exportsOf[kind], words(kind)) }
+
 func jobsList() list[client.DSARJob] {
 	return list[client.DSARJob]{
 		op: "list-dsar-jobs", plural: "jobs", columns: []string{"Export", "Of", "State", "Format", "Rows", "For", "Made"},
@@ -20,7 +26,7 @@ func jobsList() list[client.DSARJob] {
 			if j.Failure != nil {
 				shown.Note = words(j.Failure.Code)
 			}
-			return []cell{id(j.ID, "/data"), text(words(j.Scope.Kind)), shown, text(j.Format), amount(j.Progress.RowsCollected), text(j.RequestedBy), moment(j.CreatedAt)}
+			return []cell{id(j.ID, "/data"), text(exportOf(j.Scope.Kind)), shown, text(j.Format), amount(j.Progress.RowsCollected), text(j.RequestedBy), moment(j.CreatedAt)}
 		},
 	}
 }
@@ -188,7 +194,7 @@ func aboutJob(lines ...string) func(*page, []string) (consequences, error) {
 		c := consequences{Back: Path + "/data/" + url.PathEscape(params[0]), Lines: lines}
 		var data struct{ Job client.DSARJob }
 		err := p.get(&data, "get-dsar-job", nil, params[0])
-		c.Lead, c.record = "Export of "+words(data.Job.Scope.Kind)+", "+words(data.Job.State), data.Job
+		c.Lead, c.record = "Export of "+exportOf(data.Job.Scope.Kind)+", "+words(data.Job.State), data.Job
 		return c, err
 	}
 }
@@ -197,9 +203,9 @@ var dataActs = []*act{
 	{
 		path: "/data/new", op: "create-dsar-job", section: "Data", title: "New export", submit: "Prepare the export", consequences: saying("/data", "", "Nothing is read until you run it.", "An export of the tenant has what you may read: its README says what was left out. For one of all you need to have signed in within the last 10 minutes."),
 		fields: fixed(
-			field{Name: "kind", Label: "Of", Kind: "select", Options: []string{"DATA_SUBJECT", "TENANT_FULL", "TENANT_SLICE"}, Required: true},
-			field{Name: "dataSubjectId", Label: "The person", Hint: "Of DATA_SUBJECT: as deliveries name them."},
-			field{Name: "windowStart", Label: "From", Kind: "time", Hint: "Of TENANT_SLICE."}, field{Name: "windowEnd", Label: "To (exclusive)", Kind: "time", Hint: "Of TENANT_SLICE."}, field{Name: "campaignIds", Label: "Only campaigns", Kind: "list", Hint: "Of TENANT_SLICE."},
+			field{Name: "kind", Label: "Of", Kind: "select", Options: []string{"DATA_SUBJECT", "TENANT_FULL", "TENANT_SLICE"}, Names: exportsOf, Required: true},
+			field{Name: "dataSubjectId", Label: "The person", Hint: "Of an export of a person: as deliveries name them."},
+			field{Name: "windowStart", Label: "From", Kind: "time", Hint: "Of a part of the tenant."}, field{Name: "windowEnd", Label: "To (exclusive)", Kind: "time", Hint: "Of a part of the tenant."}, field{Name: "campaignIds", Label: "Only campaigns", Kind: "list", Hint: "Of a part of the tenant."},
 			field{Name: "format", Label: "Format", Kind: "select", Options: []string{"JSON", "CSV", "NDJSON", "PARQUET"}, Value: "CSV", Required: true}, field{Name: "requestNotes", Label: "Why", Kind: "area"},
 		),
 		body: func(_ *page, members map[string]any) (any, error) {

@@ -23,11 +23,15 @@ const keysShown = 25
 
 // signs says what keys of a purpose sign.
 var signs = map[string]string{
-	keydir.PurposeReceipt: "receipts", keydir.PurposePack: "packs, statements, exports, certificates", keydir.PurposeDirectory: "this list", keydir.PurposeWebhook: "webhooks",
+	keydir.PurposeReceipt: "receipts", keydir.PurposePack: "packs, statements", keydir.PurposeDirectory: "this list", keydir.PurposeWebhook: "webhooks",
 	keydir.PurposeBeacon: "beacons", keydir.PurposeSandbox: "evidence of the sandbox",
 }
 
-var keyColumns = []string{"Key (its fingerprint)", "Signs", "State", "Since", "Until", "Revoked", "Signed by"}
+// keyColumns are those of the page; a file has moreKeyColumns, too.
+var (
+	keyColumns     = []string{"Key (its fingerprint)", "Signs", "State", "Since", "Until", "Signed by"}
+	moreKeyColumns = []string{"Revoked", "Public key"}
+)
 
 // readDirectory reads the list of public keys from its operation.
 func (p *page) readDirectory() (*keydir.Directory, error) {
@@ -69,7 +73,7 @@ func (p *page) keyRows(d *keydir.Directory) (rows [][]cell) {
 		if t == nil {
 			return cell{Text: "–", value: " "}
 		}
-		return moment(*t)
+		return minute(*t)
 	}
 	for _, k := range listed {
 		is, by := state("ACTIVE"), text("the list")
@@ -84,7 +88,10 @@ func (p *page) keyRows(d *keydir.Directory) (rows [][]cell) {
 		if k.KeyID == d.SigningKeyID() {
 			by = text("the root key")
 		}
-		cells := []cell{text(k.KeyID), text(cmp.Or(signs[k.Purpose], words(k.Purpose))), is, moment(k.NotBefore), at(k.NotAfter), at(k.RevokedAt), by}
+		if k.RevokedAt != nil {
+			is.Note = p.zone().minute(*k.RevokedAt)
+		}
+		cells := []cell{text(k.KeyID), text(cmp.Or(signs[k.Purpose], words(k.Purpose))), is, at(&k.NotBefore), at(k.NotAfter), by}
 		for i := range cells {
 			cells[i] = p.shown(cells[i])
 		}
@@ -104,8 +111,13 @@ func sendSigners(p *page) error {
 	}
 	rows := p.keyRows(d)
 	for i, row := range rows {
-		rows[i] = append(row, text(d.Key(row[0].Text).PublicKey))
+		k := d.Key(row[0].Text)
+		revoked := text("")
+		if k.RevokedAt != nil {
+			revoked = moment(*k.RevokedAt)
+		}
+		rows[i] = append(row, revoked, text(k.PublicKey))
 	}
-	p.sheet("public-keys", append(slices.Clone(keyColumns), "Public key"), rows)
+	p.sheet("public-keys", slices.Concat(keyColumns, moreKeyColumns), rows)
 	return nil
 }

@@ -26,7 +26,7 @@ func readViews() (map[string]*template.Template, error) {
 			}
 			return false
 		},
-		"advice": advice,
+		"advice": advice, "exported": exportOf,
 	}).ParseFS(views, "view/layout.html", "view/parts.html")
 	if err != nil {
 		return nil, err

@@ -1,7 +1,7 @@
 // What the program found, for people: the sentence first, then each file with its checks.
 
 import { code, h, tag } from './dom.js';
-import { anchors, kinds, nextOf, opened, sentenceOf, verdicts } from './words.js';
+import { anchors, kinds, meanings, nextOf, opened, sentenceOf, verdicts } from './words.js';
 
 export { verdicts };
 
@@ -12,28 +12,6 @@ function stateOf(v) {
 }
 
 const signs = { passed: ['✓', 'passed'], failed: ['✕', 'failed'], open: ['?', 'open'], remark: ['i', 'remark'] };
-
-// meanings say for people what codes mean that they may meet. What was found is beside it.
-const meanings = {
-  'directory.ok': 'The list of keys is signed under the root key',
-  'signature.ok': 'Each signature is genuine, by a key that was valid then (Ed25519)',
-  'checkpoint.ok': 'The checkpoint is signed, for this log, size and root (C2SP)',
-  'consistency.ok': 'The log only grew: what was there before is unchanged (RFC 6962)',
-  'inclusion.ok': 'All of it is in the log, each entry in its place (RFC 6962)',
-  'witness.ok': 'Each receipt is bound to the event around it',
-  'metering.ok': 'What is billed is what the entries add up to, and repetitions count nothing',
-  'settlement.ok': 'Amounts and shares are what the rules in the log make of the receipts',
-  'statement.ok': 'The statement is what packs and rules make of its period',
-  'files.ok': 'Each file in it is as it was signed',
-  'signature.invalid': 'A signature is not that of this text: something was changed',
-  'root.mismatch': 'The entries are not those that were signed',
-  'inclusion.mismatch': 'The event is not in the log at the place that the proof names',
-  'count.mismatch': 'Entries are missing, or were added',
-  'witness.mismatch': 'An event is not the one that its receipt was signed for',
-  'entry.altered': 'An event was changed: its parts contradict each other',
-  'metering.mismatch': 'What is billed is not what the entries add up to',
-  'format.invalid': 'It begins as evidence does, and was cut or changed',
-};
 
 const mostShown = 200;
 
@@ -60,7 +38,7 @@ function fileOf(f, sums) {
   const { mood, small } = verdicts[f.verdict];
   return h('section', { class: 'report-file', 'aria-label': f.file },
     h('h3', null, f.file, tag(small, mood === 'open' ? 'warn' : mood), tag(kinds[f.kind] ?? f.kind)),
-    h('p', null, f.summary),
+    f.verdict === 'sound' && h('p', null, f.summary), // of others the first check says it
     checksOf(f),
     sums.has(f.file) && h('p', { class: 'hash' }, `SHA-256 ${sums.get(f.file)}`));
 }
@@ -84,7 +62,7 @@ export function reportOf(report, sums, root) {
     h('div', { class: `outcome ${mood}` }, h('div', { class: 'verdict' },
       h('span', { class: `mark ${mood === 'open' ? 'warn' : mood}`, 'aria-hidden': 'true' }, sign),
       h('div', null, h('h2', null, title), h('p', null, sentenceOf(report)), report.files.length > 0 && h('p', null, anchors[report.anchor]), h('p', { class: 'next' }, h('b', null, 'What to do next: '), nextOf(report))))),
-    h('p', { class: 'buttons' }, h('button', { type: 'button', onclick: () => print() }, 'Print as a certificate')),
+    h('p', { class: 'buttons' }, h('button', { type: 'button', onclick: () => print() }, report.verdict === 'sound' ? 'Print as a certificate' : 'Print this report')),
     filesOf(report.files, sums),
     h('p', { class: 'status' }, `Judged on ${new Date().toISOString().slice(0, 16).replace('T', ' at ')} UTC by muniment-verify in a browser at ${location.origin}.`, root !== '' && ` Root key: ${root}`),
     h('details', { class: 'programs' }, h('summary', null, 'For programs'), code(JSON.stringify(report, null, 2), 'Copy the report')),
