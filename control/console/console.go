@@ -7,7 +7,8 @@
 //
 // A page has no way of its own to data. It calls the operations of /v1 in this process, with the scopes
 // that the session has now (Config.Call), and keeps what it has called: each page ends with the curl
-// that shows the same. What a session may do follows from what the operations declare (operations.go):
+// that shows the same. Only what a session is comes from control/member: who has signed in, the tenant's time zone, and what
+// members are called, which members see of each other and no key's holder does. What a session may do follows from what the operations declare (operations.go):
 // a button for which a scope is missing is not there, and the request that it would send is 403 by
 // the operation itself.
 //
@@ -67,6 +68,10 @@ type Config struct {
 	Kinds store.Kinds
 	// PublicURL is where callers reach the API, for what is copied from a page.
 	PublicURL string
+	// SealEvery is how old an event may be before its pack is sealed by itself, and SealAt how many may wait; 0 is no limit, and
+	// with both 0 nothing is sealed by itself. Pages say so.
+	SealEvery time.Duration
+	SealAt    int
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
 	// Logger; default slog.Default.

@@ -3,6 +3,7 @@ package console
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"net/url"
 	"sync"
 
@@ -76,7 +77,7 @@ func actor(by string) cell {
 	return c
 }
 
-// actorName is what a key or a member is called, among the newest 500 of each; empty where the session may not read it. The page
+// actorName is what a key or a member is called, among the newest 500 of each; empty where the session may not know it. The page
 // reads them once.
 func (p *page) actorName(by string) string {
 	p.mu.Lock()
@@ -90,6 +91,13 @@ func (p *page) actorName(by string) string {
 
 func (p *page) readActors() map[string]string {
 	names := map[string]string{p.Session.Actor.ID: p.Session.Name}
+	if p.Session.Role != "" { // members know each other by name; keys and addresses are for those who manage them
+		called, err := p.s.cfg.Members.Names(p.r.Context(), *p.Session)
+		if err != nil {
+			p.s.cfg.Logger.WarnContext(p.r.Context(), "cannot read what members are called", "err", err)
+		}
+		maps.Copy(names, called)
+	}
 	var data struct {
 		Keys    []client.APIKey
 		Members []client.Member

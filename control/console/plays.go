@@ -83,8 +83,8 @@ func (p *page) metering(query url.Values) url.Values {
 	return of
 }
 
-// playTimes makes the times of filters those of the operation.
-func (p *page) playTimes(query url.Values) error {
+// times makes the times of filters those of the operation.
+func (p *page) times(query url.Values) error {
 	for _, name := range []string{"from", "to"} {
 		if written := query.Get(name); written != "" {
 			t, why := p.zone().read(written)
@@ -141,7 +141,7 @@ func showPlays(p *page) error {
 		names, err = p.readWorks()
 	}
 	if err == nil {
-		err = p.playTimes(query)
+		err = p.times(query)
 	}
 	if err == nil && s.Ending != "" {
 		err = s.within(p, query)
@@ -245,7 +245,7 @@ func (s *search) readCampaign(p *page, chosen url.Values) (rightID string, err e
 
 func sendPlays(p *page) error {
 	query := p.filters(append(playFilters, "receiptIdEnd")...)
-	if err := p.playTimes(query); err != nil {
+	if err := p.times(query); err != nil {
 		return err
 	}
 	return playsOf(query, nil).csv(p, "plays")

@@ -26,16 +26,29 @@ func (p *page) read(ctx context.Context, target string, out any) error {
 		if !isBusy(err) {
 			return err
 		}
-		seconds, malformed := strconv.Atoi(got.Header().Get("Retry-After"))
-		pause := time.Duration(max(1, seconds)) * time.Second
-		if malformed != nil || time.Now().Add(pause).After(p.patientUntil()) {
+		again, ended := pause(ctx, got.Header(), p.patientUntil())
+		if ended != nil {
+			return ended
+		}
+		if !again {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(pause):
-		}
+	}
+}
+
+// pause waits as long as a response with RATE_LIMITED says; again is false if that would be after until. ended is the error of
+// ctx, if that ends before.
+func pause(ctx context.Context, refused http.Header, until time.Time) (again bool, ended error) {
+	seconds, malformed := strconv.Atoi(refused.Get("Retry-After"))
+	wait := time.Duration(max(1, seconds)) * time.Second
+	if malformed != nil || time.Now().Add(wait).After(until) {
+		return false, nil
+	}
+	select {
+	case <-ctx.Done():
+		return false, ctx.Err()
+	case <-time.After(wait):
+		return true, nil
 	}
 }
 

@@ -39,7 +39,7 @@ func (p *page) asked() (month string, query url.Values, err error) {
 	chosen := p.filters("month", "from", "to")
 	month = chosen.Get("month")
 	if month == "" && len(chosen) > 0 {
-		return "", chosen, p.playTimes(chosen)
+		return "", chosen, p.times(chosen)
 	}
 	month = cmp.Or(month, p.zone().lastMonth(p.s.cfg.Now()))
 	from, to, err := p.zone().monthOf(month)

@@ -63,6 +63,8 @@ func (s *Service) routes() {
 
 	s.in("GET /proof", showProof)
 	s.in("GET /proof.csv", sendPacks)
+	s.in("GET /proof/packs.zip", sendPackFiles)
+	s.in("GET /proof/keys.csv", sendSigners)
 	s.in("GET /proof/events", sendEvents)
 	s.in("GET /proof/{packId}", showPack)
 	s.in("GET /proof/{packId}/pack", sendPack)

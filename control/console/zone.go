@@ -31,6 +31,9 @@ func (z zone) minute(t time.Time) string { return z.written(t, "2 Jan 2006, 15:0
 // day is the date of a moment for people.
 func (z zone) day(t time.Time) string { return z.written(t, "2 Jan 2006") }
 
+// named is a moment as the name of a file has it.
+func (z zone) named(t time.Time) string { return z.written(t, "2006-01-02T1504") }
+
 // written is a moment in a form; a dash for none.
 func (z zone) written(t time.Time, form string) string {
 	if t.IsZero() {

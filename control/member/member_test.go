@@ -373,6 +373,33 @@ func TestSessionsOfMembers(t *testing.T) {
 	require.Zero(t, held)
 }
 
+// TestMembersKnowEachOther by the names that the tenant gave, whatever their roles, and by no address. Keys know nobody, and no
+// tenant knows another's members.
+func TestMembersKnowEachOther(t *testing.T) {
+	stacktest.Both(t)
+	h := newFixture(t)
+	made := h.owned("acme", "ada@example.org", "*") // who has no name
+	by := h.key(made.KeyID)
+	bob, eve := h.invited(by, "bob@example.org", Viewer), h.invited(by, "eve@example.org", Viewer)
+	named := func(c *http.Cookie) map[string]string {
+		s, err := h.is(c)
+		require.NoError(t, err)
+		names, err := h.Names(t.Context(), s)
+		require.NoError(t, err)
+		return names
+	}
+	viewer := h.member(bob.Member)
+	require.Equal(t, map[string]string{bob.ID: "Ada", eve.ID: "Ada"}, named(viewer))
+	require.NoError(t, h.db.Change(t.Context(), func(tx *store.Tx) error {
+		_, err := Tables.Erase(t.Context(), tx, made.TenantID, sealer.NewPerson("eve@example.org"), "erased", nil, nil)
+		return err
+	}))
+	require.Equal(t, map[string]string{bob.ID: "Ada"}, named(viewer))
+	require.Empty(t, named(h.signedIn(made.APIKey)))
+	other := h.owned("other", "carl@example.org", "*")
+	require.Empty(t, named(h.member(h.all(other.TenantID)[0])))
+}
+
 // TestKeysOfMembers: an owner makes keys as a key does, and not with what an earlier request could.
 func TestKeysOfMembers(t *testing.T) {
 	h := newFixture(t)

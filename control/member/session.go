@@ -102,6 +102,24 @@ func (s *Service) Session(r *http.Request) (Session, error) {
 	return session, nil
 }
 
+// Names are what the tenant calls its members, by id: the newest 500 of them, those without a name and those who were erased left
+// out. It is what pages show to members where one has acted, and has no addresses. There are none for a session by a key: its holder
+// is no member, and reads members by their operations, if it may.
+func (s *Service) Names(ctx context.Context, session Session) (map[string]string, error) {
+	if session.Role == "" {
+		return nil, nil
+	}
+	const most = 500
+	page, _, err := list(ctx, s.db.Read(), session.TenantID, "", store.Slice{Limit: most})
+	names := map[string]string{}
+	for _, m := range page {
+		if m.Name != "" && !m.erased() {
+			names[m.ID] = m.Name
+		}
+	}
+	return names, err
+}
+
 // actor is an actor as it may act now; AUTH_INVALID if it may not.
 func (s *Service) actor(ctx context.Context, tenantID, actorID string, now time.Time) (Session, error) {
 	session := Session{TenantID: tenantID, Actor: store.ByKey(actorID)}

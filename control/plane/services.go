@@ -296,6 +296,7 @@ func (p *Plane) openOperators(context.Context) (err error) {
 func (p *Plane) openConsole(context.Context) (err error) {
 	p.console, err = console.New(console.Config{
 		Members: p.members, Kinds: control.Kinds, PublicURL: p.cfg.Flags.publicURL(p.cfg.Listening), Logger: p.cfg.Logger,
+		SealEvery: p.cfg.Flags.Seal.SealEvery, SealAt: p.cfg.Flags.Seal.SealAt,
 		Call: func(ctx context.Context, caller auth.Principal, method, target string, body []byte) (int, []byte, error) {
 			return p.Call(ctx, caller, method, target, body)
 		},

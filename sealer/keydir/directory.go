@@ -13,6 +13,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/mod/sumdb/note"
+
 	"muniment.example/sealer"
 	"muniment.example/sealer/canonical"
 )
@@ -219,6 +221,21 @@ func (d *Directory) checkDelegation(pub ed25519.PublicKey) error {
 
 // SigningKeyID names the key that signed a directory which was read.
 func (d *Directory) SigningKeyID() string { return KeyID(d.delegated.Key) }
+
+// Delegated returns what the root let the directory key do, of a directory which was read.
+func (d *Directory) Delegated() Delegation { return *d.delegated }
+
+// NamedRoot returns how the root key begins that the delegation names as its signer, up to its second "+": its name and its
+// hash, which people can compare. It is what the directory says: only Verify shows that this root has signed it.
+func (d *Directory) NamedRoot() string {
+	_, err := note.Open([]byte(d.Delegation), note.VerifierList())
+	unverified, ok := errors.AsType[*note.UnverifiedNoteError](err)
+	if !ok || len(unverified.Note.UnverifiedSigs) == 0 {
+		return ""
+	}
+	by := unverified.Note.UnverifiedSigs[0]
+	return fmt.Sprintf("%s+%08x", by.Name, by.Hash)
+}
 
 // Outranks reports whether d decides where it differs from other, both being under one root
 // key: the directory whose key was delegated to later does; of one delegation, the one that was

@@ -26,6 +26,8 @@ func TestDirectoryRoundTrip(t *testing.T) {
 	require.Equal(t, w.Keys, d.Keys)
 	require.True(t, d.IssuedAt.Equal(w.Now))
 	require.Equal(t, keydir.KeyID(sealertest.Public(sealertest.PrivateKey("directory"))), d.SnapshotID)
+	require.True(t, strings.HasPrefix(w.VKey, d.NamedRoot()+"+"), "%s: %s", w.VKey, d.NamedRoot())
+	require.True(t, d.Delegated().NotAfter.After(w.Now))
 	require.True(t, strings.HasPrefix(d.Delegation, "muniment/directory-key.v1\n"+d.SnapshotID+"\n"))
 }
 

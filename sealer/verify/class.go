@@ -48,6 +48,7 @@ const (
 	giveEarlierPack = "give a pack or a proof that was sealed before the revocation"
 	givePacks       = "give the packs in between, or a consistency proof from the checkpoint on"
 	giveRest        = "give the packs that the statement rests on, and the statement that it corrects"
+	giveUnpacked    = "unpack it, and give the files in it, all at once"
 )
 
 // classes has each code once.

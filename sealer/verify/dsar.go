@@ -50,11 +50,21 @@ func (c *dsarCheck) withBundle(fn func(file *os.File, size int64, r *zip.Reader)
 	}
 	switch {
 	case errors.Is(err, errNoManifest) && !slices.ContainsFunc(r.File, func(f *zip.File) bool { return f.Name == dsar.ManifestName }):
-		c.say(FormatUnknown, "a zip file that is no bundle of personal data: %v", err)
+		c.otherArchive()
 	case err != nil:
 		c.say(FormatInvalid, "%v", err)
 	}
 }
+
+// otherArchive says that the file is a ZIP file and none of ours, such as one with packs in it.
+func (f *FileReport) otherArchive() {
+	v := found(FormatUnknown, "a ZIP file that is no bundle of personal data")
+	v.Next = giveUnpacked
+	f.add(v)
+}
+
+// startOfZip is how a ZIP file begins.
+const startOfZip = "PK\x03\x04"
 
 var errNoManifest = errors.New(dsar.ManifestName + " is not its last file")
 

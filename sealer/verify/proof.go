@@ -313,6 +313,7 @@ func (e *eventFile) verify(v *verification) {
 		return
 	}
 	e.say(InclusionOK, "%s", e.place)
+	e.about = fmt.Sprintf("The event %s of %s is in the log, as %s shows.", event.EventID, moment(event.At), e.by.File)
 	if i := slices.IndexFunc(e.by.Verdicts, func(v Verdict) bool { return v.Code == KeySandbox }); i >= 0 {
 		e.add(e.by.Verdicts[i])
 	}

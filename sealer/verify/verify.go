@@ -71,7 +71,7 @@ func verifyFiles(ctx context.Context, t *trust, o *Options) Report {
 		d.add(v.trust.directory(d.text))
 		d.about = "The key directory is signed under the root key."
 		if d.has(AnchorKeys) {
-			d.about = "" // nothing is proven
+			d.about = "The key directory is taken on trust. By itself it proves nothing; what its keys have signed does."
 		}
 	}
 	for _, list := range v.statements {
@@ -144,6 +144,8 @@ func (r *Report) decide() {
 func (v *verification) open(f *FileReport) {
 	text, err := f.open()
 	switch {
+	case f.Kind == kindUnknown && bytes.HasPrefix(text, []byte(startOfZip)):
+		f.otherArchive()
 	case (errors.Is(err, errTooLarge) || errors.Is(err, canonical.ErrNotCanonical)) && f.Kind == kindUnknown:
 		f.say(FormatUnknown, "%v", err)
 	case errors.Is(err, errTooLarge), errors.Is(err, canonical.ErrNotCanonical):

@@ -18,7 +18,7 @@ for (const [device, viewport, colorScheme] of views) {
     const visit = new Visit(await context.newPage(), url, `tenant-${device}-${colorScheme}`);
     try {
       await t.test('signing in', () => visit.signIn());
-      await t.test('the overview, by the keyboard', () => visit.overview());
+      await t.test('the overview', () => visit.overview());
       await t.test('a play, from its report to its proof', () => visit.play());
       await t.test('a right is suspended and resumed', () => visit.right());
       await t.test('every other page', () => visit.pages());
@@ -91,12 +91,6 @@ class Visit extends Looking {
     const { page } = this;
     await this.open('');
     await page.getByRole('img', { name: /^Plays by hour: \d+ in these 24 hours/ }).waitFor();
-    await page.evaluate(() => document.activeElement.blur());
-    await page.keyboard.press('Tab');
-    assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Skip to the page');
-    await page.keyboard.press('Enter');
-    await page.keyboard.press('Tab');
-    assert.equal(await page.evaluate(() => document.querySelector('main').contains(document.activeElement)), true);
     await page.getByText('The numbers').click();
     await page.getByRole('region', { name: 'Plays by hour' }).waitFor();
     await page.getByText('open dispute holds plays out of settlement').waitFor();

@@ -10,6 +10,30 @@ import { launch, Looking, views } from './look.js';
 const { URL: url, FILES: files, OWN: own } = process.env;
 const good = (...names) => names.map((name) => `${files}/good/${name}`);
 
+// dropFolder drops a folder with files on the page, as a browser does. It runs on the page.
+function dropFolder(files) {
+  const entries = files.map(([name, text]) => ({ name, isFile: true, isDirectory: false, file: (done) => done(new File([text], name)) }));
+  const reader = { readEntries: (done) => done(entries.splice(0, 10)) };
+  const folder = { name: 'packs', isFile: false, isDirectory: true, createReader: () => reader };
+  const event = new Event('drop', { cancelable: true });
+  event.dataTransfer = { files: [], items: [{ webkitGetAsEntry: () => folder }] };
+  dispatchEvent(event);
+}
+
+class Verifying extends Looking {
+  // certificate requires that what is printed is the verdict with each file, and nothing that is there to be used.
+  async certificate(what) {
+    const { page } = this;
+    const pages = await page.pdf({ format: 'A4' }); // which the page is told of, as by a person's press
+    if (process.env.SHOTS) writeFileSync(`${process.env.SHOTS}/${this.name}-${what}.pdf`, pages);
+    const { colorScheme } = this;
+    await page.emulateMedia({ media: 'print', colorScheme });
+    for (const part of ['#drop', '#anchor', '#report .buttons', '#report .programs', '.top']) assert.equal(await page.locator(part).first().isVisible(), false, `a certificate has no ${part}`);
+    for (const part of ['#report h2', '#report .outcome', '#report > .status']) assert.equal(await page.locator(part).first().isVisible(), true, `a certificate has ${part}`);
+    await page.emulateMedia({ media: 'screen', colorScheme });
+  }
+}
+
 for (const [device, viewport, colorScheme] of views) {
   test(`files are judged: ${device}, ${colorScheme}`, { timeout: 300_000 }, async () => {
     const browser = await launch();
@@ -17,7 +41,7 @@ for (const [device, viewport, colorScheme] of views) {
       const page = await browser.newPage({ viewport, colorScheme, acceptDownloads: false });
       const sent = [];
       page.on('request', (r) => sent.push(`${r.method()} ${new URL(r.url()).pathname}`));
-      const visit = new Looking(page, url, `verify-${device}-${colorScheme}`);
+      const visit = Object.assign(new Verifying(page, url, `verify-${device}-${colorScheme}`), { colorScheme });
       await page.goto(`${url}/verify`);
       await visit.look('empty');
       const give = (...names) => page.getByLabel('Choose files, or drop them here').setInputFiles(names);
@@ -80,9 +104,23 @@ for (const [device, viewport, colorScheme] of views) {
       await give(`${files}/bad/entry-deleted.ndjson`);
       await verdict('Not sound');
       await visit.look('unsound');
-      await page.emulateMedia({ media: 'print', colorScheme });
-      assert.ok(!await page.locator('#drop').isVisible(), 'a certificate has no form');
-      await page.emulateMedia({ media: 'screen', colorScheme });
+      await page.getByText('What to do next: keep this file, and get it once more').waitFor();
+      await visit.certificate('unsound');
+
+      // a folder, as a file of many packs is unpacked: all of it is judged at once, and what a system has left in it is no evidence
+      await clear();
+      const text = readFileSync(good('chain-1.ndjson')[0], 'utf8');
+      await page.evaluate(dropFolder, [['keys.json', readFileSync(good('keys.json')[0], 'utf8')], ['.DS_Store', 'x'], ...Array.from({ length: 24 }, (_, i) => [`${i}-chain-1.ndjson`, text])]);
+      await verdict('Sound');
+      await page.getByText('25 files', { exact: true }).waitFor();
+      await page.getByText('25 files that are sound').waitFor();
+      await page.getByText('What to do next: print this page as a certificate').waitFor();
+      assert.equal(await page.locator('#report .report-file').first().isVisible(), false, 'they are folded');
+      await visit.look('folder');
+      await visit.certificate('folder');
+      assert.equal(await page.locator('#report .report-file').first().isVisible(), true, 'on paper they are there');
+      await visit.button('Remove all files').click();
+      await page.locator('#report h2').waitFor({ state: 'detached' });
 
       const loaded = sent.filter((line) => !/^GET \/(verify(\/[\w.-]+)?|\.well-known\/muniment\/keys\.json|api\/sandbox\/runtime-keys)$/.test(line));
       assert.deepEqual(loaded, [], 'nothing but the page itself and public keys is requested, and nothing is sent');

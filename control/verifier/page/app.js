@@ -12,8 +12,8 @@ let running = 0; // the number of the newest attempt: an older one shows nothing
 const maxBytes = 512 * 1024 * 1024;
 
 const root = h('input', { autocomplete: 'off', spellcheck: 'false', placeholder: 'muniment+9d6f405e+ASCZ…', oninput: () => verify() });
-const input = h('input', { type: 'file', multiple: true, onchange: () => take(input.files) });
-const list = h('ul', { class: 'files' });
+const input = h('input', { type: 'file', multiple: true, onchange: () => taking([...input.files]) });
+const listed = h('div');
 
 const hex = (bytes) => Array.from(new Uint8Array(bytes), (b) => b.toString(16).padStart(2, '0')).join('');
 
@@ -26,6 +26,38 @@ function nameFor(name) {
   let free = plain;
   for (let n = 2; chosen.has(free); n++) free = `${n}-${plain}`;
   return free;
+}
+
+// dropped are the files of a drop, with those in folders. Hidden files, as systems leave them in folders, are no evidence.
+async function dropped({ items, files }) {
+  const entries = [...items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
+  if (!entries.some((entry) => entry.isDirectory)) return [...files];
+  const found = [];
+  const walk = async (entry) => {
+    if (entry.name.startsWith('.')) return;
+    if (entry.isFile) {
+      found.push(await new Promise((done, fail) => { entry.file(done, fail); }));
+      return;
+    }
+    const reader = entry.createReader();
+    for (;;) { // some at a time
+      const some = await new Promise((done, fail) => { reader.readEntries(done, fail); });
+      if (some.length === 0) return;
+      for (const one of some) await walk(one);
+    }
+  };
+  for (const entry of entries) await walk(entry);
+  return found;
+}
+
+// taking takes files, and says so if one can't be read: it may be gone by then.
+async function taking(files) {
+  try {
+    await take(await files);
+  } catch (error) {
+    put('report', h('div', { class: 'outcome open' }, h('h3', null, 'A file could not be read'), h('p', null, `${error.message}. Choose the files again.`)));
+    warn(error.message);
+  }
 }
 
 async function take(files) {
@@ -60,15 +92,25 @@ function showAnchor() {
   if (used !== '') byID('anchor').querySelector('details').open = true;
 }
 
-function remove(name) {
-  chosen.delete(name);
-  sums.delete(name);
+// remove takes files away. The focus goes where more can be chosen, as its button is gone.
+function remove(...names) {
+  for (const name of names) {
+    chosen.delete(name);
+    sums.delete(name);
+  }
+  input.focus();
   verify();
 }
 
+// many is from how many files on the list is folded away.
+const many = 20;
+
 function showFiles() {
-  list.replaceChildren(...[...chosen].map(([name, bytes]) => h('li', null, h('span', null, `${name}, ${bytes.length.toLocaleString('en')} bytes`),
-    h('button', { type: 'button', class: 'small', 'aria-label': `Remove ${name}`, onclick: () => remove(name) }, 'Remove'))));
+  const rows = [...chosen].map(([name, bytes]) => h('li', null, h('span', null, `${name}, ${bytes.length.toLocaleString('en')} bytes`),
+    h('button', { type: 'button', class: 'small', 'aria-label': `Remove ${name}`, onclick: () => remove(name) }, 'Remove')));
+  const list = h('ul', { class: 'files' }, rows);
+  listed.replaceChildren(rows.length < many ? list : h('details', null, h('summary', null, `${rows.length.toLocaleString('en')} files`), list),
+    rows.length > 1 ? h('p', { class: 'buttons' }, h('button', { type: 'button', class: 'small', onclick: () => remove(...chosen.keys()) }, 'Remove all files')) : '');
 }
 
 async function verify() {
@@ -119,15 +161,18 @@ async function linked() {
 }
 
 const drop = byID('drop');
-drop.append(field('Choose files, or drop them here', input, 'Several at once. They stay on this computer.'), list);
+drop.append(field('Choose files, or drop them here', input, 'Several at once; a folder can be dropped, too. They stay on this computer.'), listed);
 for (const name of ['dragover', 'dragleave', 'drop']) {
   addEventListener(name, (event) => {
     event.preventDefault();
     drop.classList.toggle('over', name === 'dragover');
-    if (name === 'drop') take(event.dataTransfer.files);
+    if (name === 'drop') taking(dropped(event.dataTransfer));
   });
 }
 put('anchor', h('div', { id: 'offered' }), h('details', null, h('summary', null, 'Trust a root key instead of this service'),
   field('Root key', root, 'From the operator, over a channel that you trust. If its file, root.vkey, is among the files, you are asked whether it is theirs.')));
+addEventListener('beforeprint', () => { // a certificate names each file
+  for (const folded of document.querySelectorAll('#report .many')) folded.open = true;
+});
 addEventListener('hashchange', linked);
 await linked();

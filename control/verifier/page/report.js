@@ -1,25 +1,9 @@
 // What the program found, for people: the sentence first, then each file with its checks.
 
 import { code, h, tag } from './dom.js';
+import { anchors, kinds, meanings, nextOf, opened, sentenceOf, verdicts } from './words.js';
 
-export const verdicts = {
-  sound: { mood: 'good', sign: '✓', title: 'Sound', small: 'sound' },
-  unsound: { mood: 'bad', sign: '✕', title: 'Not sound', small: 'not sound' },
-  unjudged: { mood: 'open', sign: '?', title: 'Can’t be judged', small: 'can’t be judged' },
-};
-
-export const anchors = {
-  root: 'The keys, also the newest that this service publishes, were checked up to the root key that you gave. Nobody else had to be trusted.',
-  alone: 'The keys were checked up to the root key that you gave. This service could not say whether one of them was revoked since: it publishes none under that root, or could not be reached.',
-  tried: 'It was judged by the root key that you gave.',
-  service: 'The keys are those that this service publishes: that they are genuine is its own word. Give the root key to check that, too.',
-  sandbox: 'Signed by keys of the sandbox, which anyone can make evidence with. It proves nothing of a real delivery.',
-};
-
-const kinds = {
-  receipt: 'receipt', pack: 'proof pack', directory: 'key directory', proof: 'inclusion proof', checkpoint: 'checkpoint', consistency: 'consistency proof', export: 'export of the log',
-  dsar_bundle: 'bundle of personal data', statement: 'statement', erasure: 'certificate of an erasure', release: 'checksums of a release', unknown: 'file of another kind',
-};
+export { verdicts };
 
 function stateOf(v) {
   if (v.next !== undefined && v.next !== '') return 'open';
@@ -28,34 +12,6 @@ function stateOf(v) {
 }
 
 const signs = { passed: ['✓', 'passed'], failed: ['✕', 'failed'], open: ['?', 'open'], remark: ['i', 'remark'] };
-
-// meanings say for people what codes mean that they may meet. What was found is beside it.
-const meanings = {
-  'directory.ok': 'The list of keys is signed under the root key',
-  'signature.ok': 'Each signature is genuine, by a key that was valid then (Ed25519)',
-  'checkpoint.ok': 'The checkpoint is signed, for this log, size and root (C2SP)',
-  'consistency.ok': 'The log only grew: what was there before is unchanged (RFC 6962)',
-  'inclusion.ok': 'All of it is in the log, each entry in its place (RFC 6962)',
-  'witness.ok': 'Each receipt is bound to the event around it',
-  'metering.ok': 'What is billed is what the entries add up to, and repetitions count nothing',
-  'settlement.ok': 'Amounts and shares are what the rules in the log make of the plays (receipts)',
-  'statement.ok': 'The statement is what packs and rules make of its period',
-  'files.ok': 'Each file in it is as it was signed',
-  'signature.invalid': 'A signature is not that of this text: something was changed',
-  'root.mismatch': 'The entries are not those that were signed',
-  'inclusion.mismatch': 'The event is not in the log at the place that the proof names',
-  'count.mismatch': 'Entries are missing, or were added',
-  'witness.mismatch': 'An event is not the one that its receipt was signed for',
-  'entry.altered': 'An event was changed: its parts contradict each other',
-  'metering.mismatch': 'What is billed is not what the entries add up to',
-  'format.invalid': 'It begins as evidence does, and was cut or changed',
-};
-
-// keysAlone is what a list of keys proves.
-const keysAlone = 'These are keys, and prove nothing by themselves: give the evidence that they signed, too.';
-
-// unsoundNext is what a reader of evidence that is not sound does: it may have been damaged on its way.
-const unsoundNext = 'What to do: keep this file, and get it once more from where it was made, as it is: no program may open and save it on its way. If that one is not sound either, ask whoever runs the service, and show both.';
 
 const mostShown = 200;
 
@@ -66,7 +22,7 @@ function check(v) {
   const meaning = meanings[v.code];
   return h('li', { class: state }, h('span', { class: 'sign', 'aria-hidden': 'true' }, signs[state][0]),
     h('span', null, h('span', { class: 'hidden' }, `${signs[state][1]}: `), h(state === 'failed' ? 'b' : 'span', null, meaning ?? message), ' ', h('code', null, v.code), meaning && h('small', null, message)),
-    v.next && h('ul', null, h('li', null, `What to do: ${v.next}`)));
+    v.next ? h('ul', null, h('li', null, `What to do: ${v.next}`)) : state === 'remark' && opened[v.code] && h('ul', null, h('li', null, `To settle it: ${opened[v.code]}`)));
 }
 
 // order puts first what needs attention.
@@ -82,9 +38,21 @@ function fileOf(f, sums) {
   const { mood, small } = verdicts[f.verdict];
   return h('section', { class: 'report-file', 'aria-label': f.file },
     h('h3', null, f.file, tag(small, mood === 'open' ? 'warn' : mood), tag(kinds[f.kind] ?? f.kind)),
-    h('p', null, f.summary),
+    f.verdict === 'sound' && h('p', null, f.summary), // of others the first check says it
     checksOf(f),
     sums.has(f.file) && h('p', { class: 'hash' }, `SHA-256 ${sums.get(f.file)}`));
+}
+
+// unfolded is up to how many files that are sound are shown one by one.
+const unfolded = 20;
+
+// filesOf shows the files, those that need attention first. Many that are sound are folded away; on paper they are there.
+function filesOf(files, sums) {
+  const sound = files.filter((f) => f.verdict === 'sound');
+  const others = files.filter((f) => f.verdict !== 'sound');
+  const shown = [...others, ...sound].map((f) => fileOf(f, sums));
+  if (sound.length <= unfolded) return shown;
+  return [shown.slice(0, others.length), h('details', { class: 'many' }, h('summary', null, `${sound.length.toLocaleString('en')} files that are sound`), shown.slice(others.length))];
 }
 
 // reportOf shows a report; sums are the hashes of the files, by name. root is the key that the reader gave, or empty.
@@ -93,10 +61,10 @@ export function reportOf(report, sums, root) {
   return [
     h('div', { class: `outcome ${mood}` }, h('div', { class: 'verdict' },
       h('span', { class: `mark ${mood === 'open' ? 'warn' : mood}`, 'aria-hidden': 'true' }, sign),
-      h('div', null, h('h2', null, title), h('p', null, report.summary || report.message || keysAlone), report.summary === '' && report.next && h('p', null, `What to do: ${report.next}.`), report.verdict === 'unsound' && h('p', null, unsoundNext), report.files.length > 0 && h('p', null, anchors[report.anchor])))),
-    h('p', { class: 'buttons' }, h('button', { type: 'button', onclick: () => print() }, 'Print as a certificate')),
-    report.files.map((f) => fileOf(f, sums)),
+      h('div', null, h('h2', null, title), h('p', null, sentenceOf(report)), report.files.length > 0 && h('p', null, anchors[report.anchor]), h('p', { class: 'next' }, h('b', null, 'What to do next: '), nextOf(report))))),
+    h('p', { class: 'buttons' }, h('button', { type: 'button', onclick: () => print() }, report.verdict === 'sound' ? 'Print as a certificate' : 'Print this report')),
+    filesOf(report.files, sums),
     h('p', { class: 'status' }, `Judged on ${new Date().toISOString().slice(0, 16).replace('T', ' at ')} UTC by muniment-verify in a browser at ${location.origin}.`, root !== '' && ` Root key: ${root}`),
-    h('details', null, h('summary', null, 'For programs'), code(JSON.stringify(report, null, 2), 'Copy the report')),
+    h('details', { class: 'programs' }, h('summary', null, 'For programs'), code(JSON.stringify(report, null, 2), 'Copy the report')),
   ];
 }
