@@ -197,9 +197,9 @@ var dataActs = []*act{
 	{
 		path: "/data/new", op: "create-dsar-job", section: "Data", title: "New export", submit: "Prepare the export", consequences: saying("/data", "", "Nothing is read until you run it.", "An export of the tenant has what you may read: its README says what was left out. For one of all you need to have signed in within the last 10 minutes."),
 		fields: fixed(
-			field{Name: "kind", Label: "Of", Kind: "select", Options: []string{"DATA_SUBJECT", "TENANT_FULL", "TENANT_SLICE"}, Required: true},
-			field{Name: "dataSubjectId", Label: "The person", Hint: "Of DATA_SUBJECT: as deliveries name them."},
-			field{Name: "windowStart", Label: "From", Kind: "time", Hint: "Of TENANT_SLICE."}, field{Name: "windowEnd", Label: "To (exclusive)", Kind: "time", Hint: "Of TENANT_SLICE."}, field{Name: "campaignIds", Label: "Only campaigns", Kind: "list", Hint: "Of TENANT_SLICE."},
+			field{Name: "kind", Label: "Of", Kind: "select", Options: []string{"DATA_SUBJECT", "TENANT_FULL", "TENANT_SLICE"}, Names: map[string]string{"DATA_SUBJECT": "one person", "TENANT_FULL": "all of your tenant", "TENANT_SLICE": "a time of your tenant, or campaigns"}, Required: true},
+			field{Name: "dataSubjectId", Label: "The person", Hint: "Of an export of one person: as deliveries name them."},
+			field{Name: "windowStart", Label: "From", Kind: "time", Hint: "Of an export of a time."}, field{Name: "windowEnd", Label: "To (exclusive)", Kind: "time", Hint: "Of an export of a time."}, field{Name: "campaignIds", Label: "Only campaigns", Kind: "list", Hint: "Of an export of a time: separated by blanks."},
 			field{Name: "format", Label: "Format", Kind: "select", Options: []string{"JSON", "CSV", "NDJSON", "PARQUET"}, Value: "CSV", Required: true}, field{Name: "requestNotes", Label: "Why", Kind: "area"},
 		),
 		body: func(_ *page, members map[string]any) (any, error) {
