@@ -19,7 +19,9 @@ type listed struct {
 	Lead    string
 	Path    string
 	Filters []filter
-	Any     bool // a filter is set
+	Any     bool   // a filter is set
+	Said    string // how much was found of what was asked for
+	None    string // that nothing was found of it
 	Table   table
 	Empty   string // what to do next
 	New     []task // acts that the session may do
@@ -161,38 +163,26 @@ func showRights(p *page) error {
 	if err != nil {
 		return err
 	}
-	if p.r.URL.Query().Get("ends") == "soon" {
-		return showEnding(p, rightsList(url.Values{"state": {"ACTIVE"}}, titles, names), func(r client.Right) time.Time { return r.EffectiveUntil }, listed{
-			Lead: "Rights that end within 14 days, the first to end first.", Empty: "No right ends within 14 days.", New: []task{{Text: "All rights", Href: Path + "/rights"}},
-		})
-	}
-	return showList(p, rightsList(nil, titles, names), listed{
+	filters := append([]filter{endsFilter(p)}, rightFilters...)
+	page := listed{
 		Lead:  "A right says who may deliver what, where and until when. It rests on a legal basis, or derives from another right.",
 		Empty: "No right is there yet. Register the legal basis first, then issue a right on it.",
-		New:   slices.Concat(p.offer("issue-right", "New right", "/rights/new"), p.offer("create-basis", "New basis", "/bases/new"), p.offer("list-bases", "Bases", "/bases")),
-	}, slices.Clone(rightFilters)...)
+	}
+	issue := slices.Concat(p.offer("issue-right", "New right", "/rights/new"), p.offer("create-basis", "New basis", "/bases/new"))
+	if asked := p.filters("ends"); len(asked) > 0 {
+		page.New = append(issue, p.offer("list-bases", "Bases that end then", addressed("/bases", asked))...)
+		return endingRights(titles, names).show(p, page, "right", "rights", filters)
+	}
+	page.New = append(issue, p.offer("list-bases", "Bases", "/bases")...)
+	return showList(p, rightsList(nil, titles, names), page, filters...)
 }
 
 func sendRights(p *page) error {
-	return rightsList(p.filters("state", "substrate", "basisId", "parentRightId"), nil, nil).csv(p, "rights")
-}
-
-// showEnding lists those records of a list that end soon, of the newest ones, the first to end first.
-func showEnding[T any](p *page, l list[T], end func(T) time.Time, page listed) error {
-	records, more, err := newest(p, l)
-	if err != nil {
-		return err
+	filters := namesOf(rightFilters)
+	if len(p.filters("ends")) > 0 {
+		return endingRights(nil, nil).send(p, "rights", filters...)
 	}
-	now := p.s.cfg.Now()
-	ending := slices.DeleteFunc(records, func(r T) bool { return !endsSoon(end(r), now) })
-	slices.SortStableFunc(ending, func(a, b T) int { return end(a).Compare(end(b)) })
-	if more {
-		only := fmt.Sprintf(" Only the newest %d %s were looked at.", checked, l.plural)
-		page.Lead, page.Empty = page.Lead+only, page.Empty+only
-	}
-	page.Table = table{Columns: l.columns, Rows: l.rows(p, ending)}
-	p.render("list", page)
-	return nil
+	return rightsList(p.filters(filters...), nil, nil).csv(p, "rights")
 }
 
 func basesList() list[client.Basis] {
@@ -206,18 +196,24 @@ func basesList() list[client.Basis] {
 
 func showBases(p *page) error {
 	p.show("Rights", "Legal bases")
-	if p.r.URL.Query().Get("ends") == "soon" {
-		return showEnding(p, basesList(), func(b client.Basis) time.Time { return b.EffectiveUntil }, listed{
-			Lead: "Bases that end within 14 days, the first to end first. All rights on them end with them.", Empty: "No basis ends within 14 days.", New: []task{{Text: "All bases", Href: Path + "/bases"}},
-		})
-	}
-	return showList(p, basesList(), listed{
+	filters := []filter{endsFilter(p)}
+	page := listed{
 		Lead: "Why you may deliver at all: a licence, a consent, a contract, a statute. When a basis ends, all rights on it end with it.", Empty: "No basis is there yet. It comes first: a right rests on it.",
-		New: slices.Concat(p.offer("create-basis", "New basis", "/bases/new"), p.offer("list-rights", "Rights", "/rights")),
-	})
+	}
+	if asked := p.filters("ends"); len(asked) > 0 {
+		page.New = append(p.offer("create-basis", "New basis", "/bases/new"), p.offer("list-rights", "Rights that end then", addressed("/rights", asked))...)
+		return endingBases().show(p, page, "basis", "bases", filters)
+	}
+	page.New = append(p.offer("create-basis", "New basis", "/bases/new"), p.offer("list-rights", "Rights", "/rights")...)
+	return showList(p, basesList(), page, filters...)
 }
 
-func sendBases(p *page) error { return basesList().csv(p, "bases") }
+func sendBases(p *page) error {
+	if len(p.filters("ends")) > 0 {
+		return endingBases().send(p, "bases")
+	}
+	return basesList().csv(p, "bases")
+}
 
 // basisPage is a basis with its rights.
 type basisPage struct {
