@@ -206,10 +206,10 @@ func TestCounterOffersSayWhatTheyChange(t *testing.T) {
 	}
 	page := show("ofr_2")
 	require.Contains(t, readable(page), "It answers the offer ofr_1")
-	require.Contains(t, readable(page), "What The offer before This one Description none a part Regions DE, AT DE Times")
+	require.Contains(t, readable(page), "What Now Before Description a part none Regions DE DE, AT Times")
 	require.NotContains(t, page, "counter_of")
 	require.NotContains(t, show("ofr_1"), "What it changes")
 	accepted := strings.Replace(records["/v1/offers/ofr_2"], `"state":"PROPOSED"`, `"state":"ACCEPTED","effectiveFrom":"2026-11-02T08:00:00Z"`, 1)
 	records["/v1/offers/ofr_2"] = accepted
-	require.NotContains(t, readable(show("ofr_2")), "begins when it is accepted 2 Nov 2026", "accepting says when it begins, and changes nothing by that")
+	require.NotContains(t, readable(show("ofr_2")), "begins 2 Nov 2026, 08:00:00 when it is accepted", "accepting says when it begins, and changes nothing by that")
 }

@@ -173,21 +173,30 @@ func (p *page) ownOrg() (string, error) {
 // organisation than the tenant's names that, as it is recorded in its name.
 func (p *page) offerButtons(o client.Offer) ([]button, error) {
 	all := p.Acts(o, o.ID)
+	return all, p.bySides(all, o.FromOrgID, o.ToOrgID)
+}
+
+// bySides says on each button for which organisation it acts, if that is not the tenant's: who has begun something withdraws it, and the
+// other side, if it is named, does the rest.
+func (p *page) bySides(all []button, began, other string) error {
+	if len(all) == 0 {
+		return nil
+	}
 	own, err := p.ownOrg()
-	if len(all) == 0 || own == "" {
-		return all, err
+	if err != nil || own == "" {
+		return err
 	}
 	for i := range all {
-		side := o.ToOrgID
+		side := other
 		if strings.HasSuffix(all[i].Href, "/withdraw") {
-			side = o.FromOrgID
+			side = began
 		}
-		if side != own {
+		if side != own && side != "" {
 			all[i].Text = strings.TrimSuffix(all[i].Text, "…") + " for " + side + "…"
 			all[i].Main = false
 		}
 	}
-	return all, nil
+	return nil
 }
 
 func challengesList(names works) list[client.Challenge] {
@@ -226,10 +235,15 @@ func showChallenge(p *page) error {
 	if err != nil {
 		return err
 	}
+	buttons := p.Acts(data.Challenge, data.Challenge.ID)
+	if err := p.bySides(buttons, data.Challenge.ChallengerOrgID, ""); err != nil {
+		return err
+	}
 	p.render("challenge", struct {
 		client.Challenge
-		Works works
-	}{data.Challenge, names})
+		Works   works
+		Buttons []button
+	}{data.Challenge, names, buttons})
 	return nil
 }
 
