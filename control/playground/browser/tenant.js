@@ -14,7 +14,7 @@ const browser = await launch();
 test.after(() => browser.close());
 
 for (const [device, viewport, colorScheme] of views) {
-  test(`the tenant's console, ${device}, ${colorScheme}`, { timeout: 240_000 }, async (t) => {
+  test(`the tenant's console, ${device}, ${colorScheme}`, { timeout: 420_000 }, async (t) => {
     const context = await browser.newContext({ viewport, colorScheme, reducedMotion: 'reduce', permissions: ['clipboard-read', 'clipboard-write'] });
     const visit = new Visit(await context.newPage(), url, `tenant-${device}-${colorScheme}`);
     try {
@@ -267,6 +267,7 @@ class Visit extends Looking {
     await this.link('Resolve them').click();
     await page.locator('tbody tr').first().getByRole('link').first().click();
     await page.getByText('Nothing stops while it is open').waitFor();
+    await this.link('Withdraw for org_rival…').waitFor(); // nobody takes it for an act of the own side
     await this.look('challenge');
     await this.link('Resolve…').click();
     await page.getByLabel('Is it upheld?').selectOption('no');
