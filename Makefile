@@ -170,7 +170,7 @@ chromium: # installs it where there is none
 
 test-playground: build chromium ## visits to the playground, the documentation, the operators' and the tenants' console in Chromium: ten minutes (needs Node; installs Chromium where apt-get can)
 	cd control/playground/browser && PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1 npm ci --no-audit --no-fund --silent
-	CHROMIUM="$(CHROMIUM)" $(GO_TEST) -count 1 -v -tags browser ./bench/browser
+	CHROMIUM="$(CHROMIUM)" $(GO_TEST) -count 1 -v -timeout 30m -tags browser ./bench/browser
 
 test-clients: build bin/venv/ready chromium ## the TypeScript and Python clients against a running service: two minutes (needs Node, Python 3; installs Chromium where apt-get can)
 	cd gateway/client/typescript && PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1 npm ci --no-audit --no-fund --silent

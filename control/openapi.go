@@ -443,7 +443,7 @@ var forms = map[string]object{
 
 // queryForms are the same of parameters that have a maxLength. An empty one is as if it were absent.
 var queryForms = map[string]object{
-	"from": {"pattern": orEmpty(route.TimePattern)}, "to": {"pattern": orEmpty(route.TimePattern)},
+	"from": {"pattern": orEmpty(route.TimePattern)}, "to": {"pattern": orEmpty(route.TimePattern)}, "endsAfter": {"pattern": orEmpty(route.TimePattern)}, "endsBy": {"pattern": orEmpty(route.TimePattern)},
 	"after": {"pattern": orEmpty(position)}, "before": {"pattern": orEmpty(position)}, "asOf": {"pattern": orEmpty(position)}, "upTo": {"pattern": orEmpty(position)},
 	"currency": {"pattern": orEmpty(`^[A-Z]{3}$`)}, "dueBy": {"pattern": orEmpty(dayForm)}, "dueSince": {"pattern": orEmpty(dayForm)}, "issuedBy": {"pattern": orEmpty(dayForm)}, "issuedSince": {"pattern": orEmpty(dayForm)},
 }

@@ -54,6 +54,9 @@ func TestTenantConsoleInABrowser(t *testing.T) {
 		list := systemtest.Call(t, s.Client.API, s.Client.Key, systemtest.Operation{Method: "GET", Path: "/v1/requests"}).Body
 		return strings.Contains(list, "observe-delivery") && strings.Contains(list, "settlement:read")
 	}, "refused requests are listed")
+	ends := now.Truncate(24*time.Hour).AddDate(0, 0, 20).Format(time.RFC3339)
+	basis := post("/v1/bases", map[string]any{"kind": "LICENSE", "title": "Sound licence", "effectiveUntil": ends}, "data.basis.id")
+	post("/v1/rights", map[string]any{"basisId": basis, "substrate": "AUDIO", "effectiveFrom": at(48), "scope": map[string]any{"description": "City sound", "regions": []string{"DE", "AT"}}})
 	inBrowser(t, "tenant.js", "URL="+s.Client.API, "KEY="+s.Client.Key, "READER="+reader)
 }
 

@@ -32,7 +32,7 @@ func TestClientTypes(t *testing.T) {
 // of other operations one by one.
 var queryTypes = map[string]string{
 	"export-events": "ExportRange", "get-metering": "MeteringQuery", "get-refusals": "RefusalQuery", "get-settlement": "SettlementQuery",
-	"get-statement": "StatementFile", "list-challenges": "ChallengeFilter", "list-disputes": "DisputeFilter", "list-events": "EventFilter",
+	"get-statement": "StatementFile", "list-bases": "BasisFilter", "list-challenges": "ChallengeFilter", "list-disputes": "DisputeFilter", "list-events": "EventFilter",
 	"list-held-rows": "HeldFilter", "list-mappings": "MappingFilter", "list-offers": "OfferFilter", "list-payables": "PayableFilter",
 	"list-payee-links": "PayeeLinkFilter", "list-payouts": "PayoutFilter", "list-proof-packs": "PackFilter", "list-receipts": "ReceiptFilter", "list-refused-requests": "RefusedFilter",
 	"list-rights": "RightFilter", "list-settlement-rules": "RuleFilter", "list-statement-receipts": "LineFilter", "list-statements": "StatementFilter",

@@ -47,6 +47,8 @@ type act struct {
 	// try shows what would come of it, for the button of that name, and changes nothing. Optional.
 	try     func(p *page, body any) (trial, error)
 	tryText string
+	// bounds says what limits the fields of a form, by what they have now; nil for nothing. Optional.
+	bounds func(p *page, fields []field) (*bounds, error)
 	// within returns the parameters of the operation's path, of those of path. Default: all.
 	within func(params []string) []string
 	// after leads on, once the operation has succeeded. response is its data.
@@ -60,7 +62,9 @@ type consequences struct {
 	Back  string   // the page to go back to
 	Stop  string   // why it can't be done now; empty if it can
 
-	// Of an act that stops a right: what falls with it, and its worth; nil if the session may not read money.
+	// Of an act that stops a right: what falls with it, and its worth; nil if the session may not read money. If says on which
+	// condition it does; empty if it always does.
+	If    string
 	Falls []fallen
 	Worth *worth
 
@@ -142,6 +146,11 @@ type trial struct {
 // (any number of Options), json, number, hours (of which the operation takes the seconds), decimal, money, bool, secret, time (of the page's zone), date, month or hidden.
 type field struct {
 	Name, Label, Kind, Value, Hint, Example string
+	Of                                      *records // what its text is the id of: a choice by name is made of it, where that can be
+	Beside                                  string   // of a choice: that there are others, whose ids a field beside it takes
+	Known                                   []option // of a text: what is proposed
+	Limit                                   string   // what it may not exceed
+	Limits                                  bool     // it says by what other fields are limited
 	Options                                 []string
 	Names                                   map[string]string // of Options, for people; default: themselves
 	Chosen                                  []string          // of choices
@@ -161,11 +170,18 @@ type form struct {
 	Problem               *problem
 	Try                   string
 	Trial                 *trial
+	Bounded               *bounds // what limits its fields now; nil for nothing
+	Faulty                []field // those in which something is wrong
 }
 
 // More reports whether fields are folded away, and Opened whether one of them has something.
 func (f form) More() bool {
 	return slices.ContainsFunc(f.Fields, func(one field) bool { return one.More })
+}
+
+// Limits reports whether a field says by what others are limited: a button shows by what.
+func (f form) Limits() bool {
+	return slices.ContainsFunc(f.Fields, func(one field) bool { return one.Limits })
 }
 
 // Opened belongs to More.
@@ -241,9 +257,27 @@ func showAct(a *act) handler {
 		if err != nil {
 			return err
 		}
-		p.render("form", f)
-		return nil
+		return a.render(p, f)
 	}
+}
+
+// render renders the form: with choices by name, and with what limits its fields.
+func (a *act) render(p *page, f form) error {
+	var limits *bounds
+	if a.bounds != nil {
+		var err error
+		if limits, err = a.bounds(p, f.Fields); err != nil {
+			return err
+		}
+	}
+	f.Bounded = limits
+	limits.fix(p, f.Fields)
+	if err := p.choose(f.Fields); err != nil {
+		return err
+	}
+	limits.tell(p.zone(), f.Fields)
+	p.render("form", f)
+	return nil
 }
 
 // doAct does it. What the operation refuses is said beside the form, which keeps what was written.
@@ -259,6 +293,13 @@ func doAct(a *act) handler {
 			}
 		}
 		p.show(a.section, a.title)
+		if a.bounds != nil && p.value("limits") != "" {
+			f, err := a.form(p)
+			if err != nil {
+				return err
+			}
+			return a.again(p, f)
+		}
 		members, err := a.read(p)
 		var body any
 		if err == nil {
@@ -306,7 +347,9 @@ func (a *act) refused(p *page, e *problem) error {
 		e.Message = "this form was sent before, with other values, and that was done: look at the list, and send it again if you want both"
 	}
 	for i := range f.Fields {
-		f.Fields[i].keep(p.r.PostForm, e)
+		if f.Fields[i].keep(p.r.PostForm, e); f.Fields[i].Fault != "" {
+			f.Faulty = append(f.Faulty, f.Fields[i])
+		}
 	}
 	for i := range f.Fields {
 		f.Fields[i].Fault = f.said(f.Fields[i].Fault)
@@ -314,8 +357,7 @@ func (a *act) refused(p *page, e *problem) error {
 	if e.Code == api.ValidationFailed { // each fault is said once, beside its field
 		e.Message = "this can't be sent yet"
 	}
-	p.render("form", f)
-	return nil
+	return a.render(p, f)
 }
 
 // show shows the form with what would come of it.
@@ -332,11 +374,15 @@ func (a *act) show(p *page, body any) error {
 		return err
 	}
 	f.Trial = &made
+	return a.again(p, f)
+}
+
+// again renders the form with what was written.
+func (a *act) again(p *page, f form) error {
 	for i := range f.Fields {
 		f.Fields[i].keep(p.r.PostForm, &problem{})
 	}
-	p.render("form", f)
-	return nil
+	return a.render(p, f)
 }
 
 // keep sets what was written, and what is wrong with it.
@@ -344,7 +390,7 @@ func (f *field) keep(sent url.Values, e *problem) {
 	if f.Kind == "choices" {
 		f.Chosen = sent[f.Name]
 	} else {
-		f.Value = sent.Get(f.Name)
+		f.Value = last(sent[f.Name])
 	}
 	if f.Kind == "secret" {
 		f.Value = ""
@@ -388,7 +434,7 @@ func (a *act) read(p *page) (map[string]any, error) {
 			continue
 		}
 		if value == "" {
-			if f.Required && f.Kind == "select" { // a browser sends none of a choice that was not made
+			if f.Required && (f.Kind == "select" || f.Of != nil && !f.Of.free) { // a browser sends none of a choice that was not made
 				return nil, invalid(f.Name, "is missing: choose one")
 			}
 			continue

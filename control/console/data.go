@@ -283,7 +283,7 @@ var dataActs = []*act{
 		fields: fixed(
 			field{Name: "kind", Label: "Of", Kind: "select", Options: []string{"DATA_SUBJECT", "TENANT_FULL", "TENANT_SLICE"}, Required: true},
 			field{Name: "dataSubjectId", Label: "The person", Hint: "For one person’s data: as deliveries name them."},
-			field{Name: "windowStart", Label: "From", Kind: "time", Hint: "For the tenant’s data of a time."}, field{Name: "windowEnd", Label: "To (exclusive)", Kind: "time", Hint: "For the tenant’s data of a time."}, field{Name: "campaignIds", Label: "Only campaigns", Kind: "list", Hint: "For the tenant’s data of a time."},
+			field{Name: "windowStart", Label: "From", Kind: "time", Hint: "For the tenant’s data of a time."}, field{Name: "windowEnd", Label: "To (exclusive)", Kind: "time", Hint: "For the tenant’s data of a time."}, field{Name: "campaignIds", Label: "Only campaigns", Kind: "list", Hint: "For the tenant’s data of a time: separated by blanks."},
 			field{Name: "format", Label: "Format", Kind: "select", Options: []string{"JSON", "CSV", "NDJSON", "PARQUET"}, Value: "CSV", Required: true}, field{Name: "requestNotes", Label: "Why", Kind: "area"},
 		),
 		body: func(_ *page, members map[string]any) (any, error) {

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/url"
 	"slices"
@@ -9,13 +10,13 @@ import (
 	"muniment.example/gateway/client"
 )
 
-func disputesList() list[client.DisputeSummary] {
+func disputesList(names works) list[client.DisputeSummary] {
 	return list[client.DisputeSummary]{
 		op: "list-disputes", plural: "disputes", columns: []string{"Reason", "By", "State", "About", "Opened", "Dispute"},
 		row: func(d client.DisputeSummary) []cell {
 			about := text(counted(int64(len(d.ReceiptIDs)), "play"))
 			if d.RightID != "" {
-				about = link("plays on "+short(d.RightID), d.RightID, "/rights")
+				about = link("plays on "+cmp.Or(names[d.RightID], short(d.RightID)), d.RightID, "/rights")
 			} else if len(d.ReceiptIDs) == 1 {
 				about = id(d.ReceiptIDs[0], "/plays")
 			}
@@ -28,17 +29,21 @@ func disputesList() list[client.DisputeSummary] {
 	}
 }
 
-var disputeFilters = []filter{{Name: "state", Label: "State", Options: []string{"OPEN", "INVESTIGATING", "RESPONDED", "RESOLVED"}}, {Name: "rightId", Label: "Right", Example: "rgh_…"}, {Name: "receiptId", Label: "Receipt", Example: "rcp_…"}}
+var disputeFilters = []filter{{Name: "state", Label: "State", Options: []string{"OPEN", "INVESTIGATING", "RESPONDED", "RESOLVED"}}, {Name: "rightId", Label: "Right", Of: anyRight, Example: "rgh_…"}, {Name: "receiptId", Label: "Receipt", Example: "rcp_…"}}
 
 func showDisputes(p *page) error {
 	p.show("Disputes", "Disputes")
-	return showList(p, disputesList(), listed{
+	names, err := p.readWorks()
+	if err != nil {
+		return err
+	}
+	return showList(p, disputesList(names), listed{
 		Lead: "Plays that somebody says were not as they were recorded. They are held out of settlement until the dispute is resolved.", Empty: "Nobody disputes a play. A dispute is opened here, or from the page of a play.", New: p.offer("open-dispute", "New dispute", "/disputes/new"),
 	}, slices.Clone(disputeFilters)...)
 }
 
 func sendDisputes(p *page) error {
-	l := disputesList()
+	l := disputesList(nil)
 	l.query = p.filters("state", "rightId", "receiptId")
 	return l.csv(p, "disputes")
 }
@@ -46,6 +51,7 @@ func sendDisputes(p *page) error {
 // disputePage is a dispute with its plays.
 type disputePage struct {
 	Dispute client.PricedDispute
+	Works   works
 	Plays   table // the first shownPlays of them
 	All     int64
 	Lost    int64  // receipts that the warehouse lacks
@@ -112,7 +118,7 @@ func showDispute(p *page) error {
 	if err != nil {
 		return err
 	}
-	d := disputePage{Dispute: dispute, Plays: p.disputedPlays(dispute, names)}
+	d := disputePage{Dispute: dispute, Works: names, Plays: p.disputedPlays(dispute, names)}
 	if d.All = int64(len(d.Plays.Rows)); len(dispute.Plays) > 0 {
 		d.Lost = int64(len(dispute.ReceiptIDs)) - d.All
 	}
@@ -184,8 +190,8 @@ var disputeActs = []*act{
 		consequences: saying("/disputes", "", "The plays are held out of settlement until it is resolved, and the held amount is shown."),
 		fields: fixed(slices.Concat([]field{
 			{Name: "receiptId", Label: "Plays, by their receipts", Example: "rcp_…", Hint: "One or several, separated by blanks. Or a right and a window."},
-			{Name: "rightId", Label: "Or all plays on the right", Example: "rgh_…"}, {Name: "from", Label: "Rendered from", Kind: "time"}, {Name: "to", Label: "Rendered before", Kind: "time"},
-			{Name: "raisedByOrgId", Label: "Raised by", Example: "org_…", Hint: "Your organisation, unless you name another."}, {Name: "reason", Label: "Reason", Kind: "area", Required: true, Hint: permanent},
+			{Name: "rightId", Label: "Or all plays on the right", Of: anyRight, Example: "rgh_…"}, {Name: "from", Label: "Rendered from", Kind: "time"}, {Name: "to", Label: "Rendered before", Kind: "time"},
+			{Name: "raisedByOrgId", Label: "Raised by", Of: organisation, Example: "org_…", Hint: "Your organisation, unless you name another."}, {Name: "reason", Label: "Reason", Kind: "area", Required: true, Hint: permanent},
 		}, evidenceFields)...),
 		body: func(_ *page, members map[string]any) (any, error) {
 			if written, given := members["receiptId"].(string); given {
@@ -212,7 +218,7 @@ var disputeActs = []*act{
 	{path: "/disputes/{disputeId}/investigate", op: "investigate-dispute", section: "Disputes", title: "Investigate the dispute", submit: "Note that we look into it", button: "Investigate…", on: disputeIs("OPEN"), consequences: aboutDispute("The other side sees that somebody looks into it."), after: goBack("/disputes", "dispute-investigated")},
 	{
 		path: "/disputes/{disputeId}/respond", op: "respond-to-dispute", section: "Disputes", title: "Respond to the dispute", submit: "Respond", button: "Respond…", on: disputeIs("INVESTIGATING"), consequences: aboutDispute("The evidence stands beside that of the other side."),
-		fields: fixed(slices.Concat([]field{{Name: "byOrgId", Label: "By", Example: "org_…", Hint: "Your organisation, unless you name another."}}, evidenceFields)...),
+		fields: fixed(slices.Concat([]field{{Name: "byOrgId", Label: "By", Of: organisation, Example: "org_…", Hint: "Your organisation, unless you name another."}}, evidenceFields)...),
 		body: func(_ *page, members map[string]any) (any, error) {
 			members["evidence"] = readEvidence(members)
 			if members["evidence"].([]map[string]any) == nil {
@@ -231,25 +237,29 @@ var disputeActs = []*act{
 }
 
 // heldList lists reported plays that wait.
-func heldList() list[client.HeldRow] {
+func heldList(names works) list[client.HeldRow] {
 	return list[client.HeldRow]{
 		op: "list-held-rows", plural: "held", columns: []string{"Row", "State", "Waits for", "Vendor", "Their id", "Right", "Played", "Given up", "Receipt"},
 		row: func(h client.HeldRow) []cell {
-			return []cell{text(h.ID), state(h.State), text(words(h.Reason)), text(h.Vendor), text(h.IDType + " " + h.VendorID), id(h.RightID, "/rights"), moment(h.PlayedAt), moment(h.ExpiresAt), id(h.ReceiptID, "/plays")}
+			return []cell{text(h.ID), state(h.State), text(words(h.Reason)), text(h.Vendor), text(h.IDType + " " + h.VendorID), names.cell(h.RightID), moment(h.PlayedAt), moment(h.ExpiresAt), id(h.ReceiptID, "/plays")}
 		},
 	}
 }
 
 func showHeld(p *page) error {
 	p.show("Plays", "Held plays")
-	return showList(p, heldList(), listed{
+	names, err := p.readWorks()
+	if err != nil {
+		return err
+	}
+	return showList(p, heldList(names), listed{
 		Lead:  "Plays that were reported and can't be decided yet: their vendor's id has no mapping, or their right is suspended. They are delivered by themselves once that changes.",
 		Empty: "No reported play waits.", New: p.offer("list-rejected-plays", "Rejected plays", "/rejected"),
-	}, filter{Name: "state", Label: "State", Options: []string{"HELD", "REPLAYED", "EXPIRED"}}, filter{Name: "reason", Label: "Waits for", Options: []string{"UNMAPPED", "RIGHT_SUSPENDED"}}, filter{Name: "vendorId", Label: "Vendor's id"}, filter{Name: "rightId", Label: "Right", Example: "rgh_…"})
+	}, filter{Name: "state", Label: "State", Options: []string{"HELD", "REPLAYED", "EXPIRED"}}, filter{Name: "reason", Label: "Waits for", Options: []string{"UNMAPPED", "RIGHT_SUSPENDED"}}, filter{Name: "vendorId", Label: "Vendor's id"}, filter{Name: "rightId", Label: "Right", Of: anyRight, Example: "rgh_…"})
 }
 
 func sendHeld(p *page) error {
-	l := heldList()
+	l := heldList(nil)
 	l.query = p.filters("state", "reason", "vendorId", "rightId")
 	return l.csv(p, "held")
 }
@@ -277,12 +287,42 @@ func showRejected(p *page) error {
 
 func sendRejected(p *page) error { return rejectedList().csv(p, "rejected") }
 
+// rejectedFields are the newest rejected plays to choose from, and a field for the ids of others where there are more.
+func rejectedFields(p *page) ([]field, error) {
+	ids := field{Name: "ids", Label: "Ids of the plays", Kind: "list", Required: true, Hint: "As in the first column, separated by blanks."}
+	if !p.can("list-rejected-plays") {
+		return []field{ids}, nil
+	}
+	newest, next, err := rejectedList().records(p, "", pageRows, true)
+	if err != nil {
+		return nil, err
+	}
+	if len(newest) == 0 {
+		return []field{ids}, nil
+	}
+	ids.Label, ids.Kind, ids.Hint, ids.Required, ids.Names = "Which plays", "choices", "", false, map[string]string{}
+	for _, r := range newest {
+		ids.Options = append(ids.Options, r.ID)
+		ids.Names[r.ID] = p.zone().when(r.CreatedAt) + ", " + string(r.Error.Code) + ": " + r.Error.Message + " · " + short(r.ID)
+	}
+	fields := []field{ids}
+	if next != "" {
+		fields = append(fields, field{Name: "otherIds", Label: "Others, by their ids", Kind: "list", Hint: "These are the newest; the list has all, with their ids in the first column. Blanks between them."})
+	}
+	return fields, nil
+}
+
 var playActs = []*act{{
 	path: "/rejected/dismiss", op: "dismiss-rejected-plays", section: "Plays", title: "Dismiss rejected plays", submit: "Dismiss",
 	consequences: saying("/rejected", "", "They are deleted here. What was wrong with them is then nowhere any more."),
-	fields:       fixed(field{Name: "ids", Label: "Ids of the plays", Kind: "list", Required: true, Hint: "As in the first column, separated by blanks."}),
+	fields:       rejectedFields,
 	body: func(_ *page, members map[string]any) (any, error) {
-		return map[string]any{"rejectedIds": members["ids"]}, nil
+		chosen, _ := members["ids"].([]string)
+		others, _ := members["otherIds"].([]string)
+		if chosen = append(chosen, others...); len(chosen) == 0 {
+			return nil, invalid("ids", "are missing: choose at least one")
+		}
+		return map[string]any{"rejectedIds": chosen}, nil
 	},
 	after: func(p *page, _ []string, _ json.RawMessage) error { p.done(Path+"/rejected", "dismissed"); return nil },
 }}

@@ -147,7 +147,7 @@ var keyActs = []*act{
 			return []field{
 				{Name: "label", Label: "What it is for", Required: true, Example: "player in Berlin"},
 				{Name: "scopes", Label: "Scopes", Kind: "choices", Options: scopes, Hint: "A player needs delivery:write alone."},
-				{Name: "expiresAt", Label: "Expires", Example: "2027-01-01T00:00:00Z"},
+				{Name: "expiresAt", Label: "Expires", Kind: "time", Hint: "It does not end by itself, unless you name a time."},
 			}, nil
 		},
 		body: func(_ *page, members map[string]any) (any, error) {

@@ -3,7 +3,6 @@ package console
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -17,12 +16,12 @@ type payees map[string]string
 
 // readPayees reads the newest 500 counterparties.
 func readPayees(p *page) (payees, error) {
-	var data struct{ Counterparties []client.Counterparty }
-	if err := p.get(&data, "list-counterparties", url.Values{"limit": {"500"}}); err != nil {
+	newest, err := p.newestPayees()
+	if err != nil {
 		return nil, err
 	}
 	names := payees{}
-	for _, c := range data.Counterparties {
+	for _, c := range newest.All {
 		names[c.ID] = c.Name
 	}
 	return names, nil
@@ -37,10 +36,7 @@ func (n payees) Name(id string) string {
 }
 
 // payeeFilter is the choice of a counterparty by its name.
-func payeeFilter(names payees) filter {
-	ids := slices.SortedFunc(maps.Keys(names), func(a, b string) int { return strings.Compare(names[a], names[b]) })
-	return filter{Name: "counterpartyId", Label: "Counterparty", Options: ids, Names: names}
-}
+var payeeFilter = filter{Name: "counterpartyId", Label: "Counterparty", Of: onePayee, Example: "cp_…"}
 
 // called are the ids of the counterparties that have a name.
 func (n payees) called(name string) []string {
@@ -130,7 +126,7 @@ func showMoney(p *page) error {
 		Empty: "No rule is there yet. Make the counterparties who are paid first, then a rule that gives each a share.",
 		New: slices.Concat(p.offer("list-statements", "Statements", "/money/statements"), p.offer("create-settlement-rule", "New rule", "/money/rules/new"),
 			p.offer("list-counterparties", "Counterparties", "/money/counterparties"), p.offer("list-payouts", "Payouts due", "/money/payouts"), p.offer("list-payables", "Payables", "/money/payables"), p.offer("reconcile-settlement", "Reconciliation", "/money/reconciliation")),
-	}, filter{Name: "state", Label: "State", Options: []string{"ACTIVE", "RETIRED"}}, filter{Name: "rightId", Label: "Right", Example: "rgh_…"}, payeeFilter(names))
+	}, filter{Name: "state", Label: "State", Options: []string{"ACTIVE", "RETIRED"}}, filter{Name: "rightId", Label: "Right", Of: anyRight, Example: "rgh_…"}, payeeFilter)
 }
 
 func sendRules(p *page) error {
@@ -189,7 +185,7 @@ func showPayables(p *page) error {
 		Lead:  "What each payee is due by each statement, correction and void, the newest first: what an accountant books. What a credit note takes back is below zero. A filter by days takes in both of them.",
 		Empty: "Nothing is issued yet. Issuing a statement makes a payable for each of its payees.",
 		New:   slices.Concat(p.offer("list-payouts", "Payouts due", "/money/payouts"), p.offer("list-payables", "Overdue", overduePath), p.offer("list-statements", "Statements", "/money/statements"), p.offer("set-issuer", "Who issues the papers", "/money/issuer")),
-	}, append(slices.Clone(payableFilters), payeeFilter(names))...)
+	}, append(slices.Clone(payableFilters), payeeFilter)...)
 }
 
 func sendPayables(p *page) error {
@@ -348,7 +344,7 @@ func counterpartyFields() []field {
 		{Name: "name", Label: "Name", Required: true, Hint: "A business name or a pseudonym. " + permanent},
 		{Name: "kind", Label: "Kind", Kind: "select", Options: []string{"RIGHTS_HOLDER", "PUBLISHER", "PLATFORM", "AGENCY", "OTHER"}, Required: true},
 		{Name: "currency", Label: "Currency", Required: true, Example: "EUR"},
-		{Name: "orgId", Label: "Organisation", Example: "org_…"},
+		{Name: "orgId", Label: "Organisation", Of: organisation, Example: "org_…"},
 		{Name: "legalName", Label: "Name on papers"}, {Name: "address", Label: "Address on papers", Kind: "area"}, {Name: "email", Label: "E-mail"}, {Name: "taxId", Label: "Tax number"},
 		{Name: "taxBps", Label: "Tax, in per cent", Kind: "percent", Example: "19", Hint: "None with reverse charge: the tax is owed by you, then."},
 		{Name: "reverseCharge", Label: "Reverse charge", Kind: "bool", Options: []string{"no", "yes"}, Value: "no", Required: true},

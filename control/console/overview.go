@@ -14,8 +14,8 @@ import (
 const (
 	// hoursShown is how many hours the overview shows, the current one included.
 	hoursShown = 24
-	// soon is when what expires needs somebody.
-	soon = 14 * 24 * time.Hour
+	// soon is when an API key that expires needs somebody.
+	soon = soonDays * 24 * time.Hour
 	// sumPages bounds the pages of sums that the overview adds up.
 	sumPages = 10
 )

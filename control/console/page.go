@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"muniment.example/control/member"
+	"muniment.example/gateway/client"
 )
 
 // page is a page while it is made. Templates read its exported members.
@@ -27,6 +28,10 @@ type page struct {
 	Data     any
 
 	payables map[string]payables // of statements, which are read once
+	// What readNewest keeps.
+	rights         *newestOf[client.Right]
+	bases          *newestOf[client.Basis]
+	counterparties *newestOf[client.Counterparty]
 
 	mu       sync.Mutex
 	actors   func() map[string]string // the names of keys and members; nil until one is shown
@@ -59,8 +64,13 @@ func (p *page) render(view string, data any) {
 	_, _ = text.WriteTo(p.w) // a browser that is gone reads nothing
 }
 
-// answers makes the response that of a problem.
+// answers makes the response that of a problem, whose times become the page's.
 func (p *page) answers(e *problem) {
+	e.Message = p.zone().told(e.Message, zone.when)
+	for i := range e.ValidationErrors {
+		fault := &e.ValidationErrors[i]
+		fault.Message = p.zone().told(fault.Message, shownAs(fault.Field))
+	}
 	p.status = e.Status
 	p.s.backoff.Tell(p.w.Header(), e.wait, e.Reason)
 }
@@ -147,14 +157,14 @@ func (p *page) done(to, deed string) {
 // value is a trimmed value of the form. Its lines end as the API has them: browsers send those of a text area with a carriage
 // return each.
 func (p *page) value(name string) string {
-	return strings.TrimSpace(strings.ReplaceAll(p.r.PostForm.Get(name), "\r\n", "\n"))
+	return strings.ReplaceAll(last(p.r.PostForm[name]), "\r\n", "\n")
 }
 
 // filters are those of a list that the address has, trimmed, without empty ones.
 func (p *page) filters(names ...string) url.Values {
 	chosen := url.Values{}
 	for _, name := range names {
-		if value := strings.TrimSpace(p.r.URL.Query().Get(name)); value != "" {
+		if value := last(p.r.URL.Query()[name]); value != "" {
 			chosen.Set(name, value)
 		}
 	}

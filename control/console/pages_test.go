@@ -455,26 +455,6 @@ func TestNoPayeeIsPaidByDefault(t *testing.T) {
 	require.Empty(t, payable(nil, statementRecord{Statement: client.Statement{State: "SETTLED"}, Payables: []due{paid}}), "some can be taken back")
 }
 
-// TestWhatEndsSoon is said of the newest only, where there are others.
-func TestWhatEndsSoon(t *testing.T) {
-	const only = "Only the newest 500 rights were looked at."
-	for cursor, said := range map[string]bool{"": false, `,"nextCursor":"c"`: true} {
-		s := answering(t, map[string]string{"/v1/rights?ACTIVE": `{"rights":[{"id":"rgh_1","substrate":"DOOH","scope":{"description":"late"},"effectiveUntil":"2026-11-20T00:00:00Z"},
-			{"id":"rgh_2","substrate":"DOOH","scope":{"description":"soon"},"effectiveUntil":"2026-11-10T00:00:00Z"},{"id":"rgh_3","substrate":"DOOH","scope":{"description":"early"},"effectiveUntil":"2026-11-05T00:00:00Z"}]` + cursor + `}`,
-			"/v1/bases": `{"bases":[{"title":"a licence","effectiveUntil":"2026-11-05T00:00:00Z"},{"title":"a consent"}]}`})
-		s.cfg.Now = func() time.Time { return time.Date(2026, 11, 2, 0, 0, 0, 0, time.UTC) }
-		p, w := s.page(Path + "/rights?ends=soon")
-		require.NoError(t, showRights(p))
-		require.Regexp(t, `(?s)early.*soon`, w.Body.String())
-		require.NotContains(t, w.Body.String(), "late")
-		require.Equal(t, said, strings.Contains(w.Body.String(), only))
-		p, w = s.page(Path + "/bases?ends=soon")
-		require.NoError(t, showBases(p))
-		require.Contains(t, w.Body.String(), "a licence")
-		require.NotContains(t, w.Body.String(), "a consent")
-	}
-}
-
 // TestSumsAreOfTheSamePlays: they know neither an anchor nor a correlation id, and are of a time.
 func TestSumsAreOfTheSamePlays(t *testing.T) {
 	for query, offered := range map[string]bool{"from=2026-11-01": true, "from=2026-11-01&rightId=rgh_1": true, "rightId=rgh_1": false, "from=2026-11-01&spatialAnchorId=a": false, "from=2026-11-01&correlationId=c": false} {

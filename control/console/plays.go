@@ -109,8 +109,8 @@ func showPlays(p *page) error {
 		}
 	}
 	for _, f := range []filter{
-		{Name: "campaign", Label: "Campaign"}, {Name: "spatialAnchorId", Label: "Anchor (screen or place)"}, {Name: "from", Label: "Played from", Kind: "time"}, {Name: "to", Label: "Played before", Kind: "time"},
-		{Name: "correlationId", Label: "Correlation id"}, {Name: "rightId", Label: "Right", Example: "rgh_…"}, {Name: "receiptId", Label: "Receipt, or its end", Example: "7Q2ZDK"},
+		{Name: "campaign", Label: "Campaign", Of: campaign}, {Name: "spatialAnchorId", Label: "Anchor (screen or place)"}, {Name: "from", Label: "Played from", Kind: "time"}, {Name: "to", Label: "Played before", Kind: "time"},
+		{Name: "correlationId", Label: "Correlation id"}, {Name: "rightId", Label: "Right", Of: anyRight, Example: "rgh_…"}, {Name: "receiptId", Label: "Receipt, or its end", Example: "7Q2ZDK"},
 	} {
 		if f.Name != "campaign" || p.can("list-rights") {
 			f.Value = chosen.Get(f.Name)
@@ -132,8 +132,7 @@ func showPlays(p *page) error {
 			query.Set("rightId", rightID)
 		}
 		if s.Choose = query.Get("rightId") == ""; s.Choose { // the operation takes one right
-			p.render("plays", s)
-			return nil
+			return p.renderPlays(s)
 		}
 	}
 	var names works
@@ -160,6 +159,13 @@ func showPlays(p *page) error {
 	}
 	if s.Problem != nil {
 		p.answers(s.Problem)
+	}
+	return p.renderPlays(s)
+}
+
+func (p *page) renderPlays(s search) error {
+	if err := p.chooseFilters(s.Fields); err != nil {
+		return err
 	}
 	p.render("plays", s)
 	return nil
@@ -222,7 +228,7 @@ func wrong(err error) *problem {
 
 // readCampaign finds the rights that list the campaign, and returns the id of the last.
 func (s *search) readCampaign(p *page, chosen url.Values) (rightID string, err error) {
-	rights, more, err := newest(p, rightsList(nil, nil))
+	rights, more, err := newest(p, rightsList(nil, nil, nil))
 	if err != nil {
 		return "", err
 	}

@@ -11,7 +11,7 @@ import (
 
 // requestFilters are those of the operation.
 var requestFilters = []filter{
-	{Name: "keyId", Label: "Key", Example: "key_…"},
+	{Name: "keyId", Label: "Key", Of: oneKey, Example: "key_…"},
 	{Name: "code", Label: "Error", Options: []string{"AUTH_INVALID", "SCOPE_MISSING", "RESOURCE_NOT_FOUND", "STATE_CONFLICT", "PRECONDITION_FAILED", "VALIDATION_FAILED", "RATE_LIMITED", "BAD_REQUEST", "INTERNAL_ERROR"}},
 }
 
@@ -39,8 +39,10 @@ func upper(text string) string {
 	if text == "" {
 		return ""
 	}
-	return strings.ToUpper(text[:1]) + text[1:] + "."
+	return upperFirst(text) + "."
 }
+
+func upperFirst(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 
 func showRequests(p *page) error {
 	p.show("Requests", "Refused requests")

@@ -22,7 +22,7 @@ var rightActs = []*act{
 		fields: fixed(
 			field{Name: "title", Label: "Title", Required: true, Example: "Music licence 2026", Hint: permanent},
 			field{Name: "kind", Label: "Kind", Kind: "select", Options: basisKinds, Required: true},
-			field{Name: "holderOrgId", Label: "Holder", Example: "org_…", Hint: "Your organisation, unless you name another."},
+			field{Name: "holderOrgId", Label: "Holder", Of: organisation, Example: "org_…", Hint: "Your organisation, unless you name another."},
 			field{Name: "jurisdiction", Label: "Where it applies", Example: "DE"},
 			field{Name: "reference", Label: "Where to read about it", Example: "https://…"},
 			field{Name: "effectiveFrom", Label: "From", Kind: "time"},
@@ -36,21 +36,22 @@ var rightActs = []*act{
 		consequences: saying("/rights", "", "Nodes accept deliveries on it within seconds, from the moment when it begins.", "Single screens, weekdays and hours are no limits that are checked: your players keep to them. Write them into the labels or the words, for people to read."),
 		fields: func(p *page) ([]field, error) {
 			made, _ := fixed(
-				field{Name: "basisId", Label: "Legal basis", Required: true, Example: "bas_…", Hint: "Its id. “Issue a right on it”, on the page of a basis, fills it in."},
-				field{Name: "parentRightId", Label: "Derived from", Example: "rgh_…", Hint: "A right whose limits bind the new one, and whose end ends it. “Derive a right”, on its page, fills it in."},
+				field{Name: "basisId", Label: "Legal basis", Of: activeBasis, Required: true, Example: "bas_…", Hint: "Of a right that derives from another it is that one's."},
+				field{Name: "parentRightId", Label: "Derived from", Of: derivingRight, Limits: true, Example: "rgh_…", Hint: "A right whose limits bind the new one, and whose end ends it."},
 				field{Name: "substrate", Label: "Medium", Kind: "select", Options: substrates(), Required: true},
-				field{Name: "holderOrgId", Label: "Holder", Example: "org_…", Hint: "Your organisation, unless you name another."},
+				field{Name: "holderOrgId", Label: "Holder", Of: organisation, Example: "org_…", Hint: "Your organisation, unless you name another."},
 				field{Name: "effectiveFrom", Label: "From", Kind: "time", Required: true, Value: p.zone().field(p.s.cfg.Now().Truncate(time.Hour))},
 				field{Name: "effectiveUntil", Label: "Until (exclusive)", Kind: "time", Hint: "With its basis, unless you name an earlier time."},
 			)(p)
 			return append(made, scopeFields()...), nil
 		},
-		body:  withScope,
-		after: goTo("/rights", "right", "right-issued"),
+		bounds: ofParent,
+		body:   withScope,
+		after:  goTo("/rights", "right", "right-issued"),
 	},
 	{
 		path: "/rights/{rightId}/suspend", op: "suspend-right", section: "Rights", title: "Suspend the right", submit: "Suspend", button: "Suspend…", on: rightIs("ACTIVE"), fields: reason(permanent),
-		consequences: stopping("Deliveries on it are refused from now on, by each node within seconds, or as soon as it can't reach the service any more. Rows of batches wait until it is resumed. It isn't resumed by itself: somebody has to."),
+		consequences: stopping("Deliveries on it are refused from now on, by each node within seconds, or as soon as it can't reach the service any more. Rows of batches that were played before wait until it is resumed; what is played meanwhile is refused for good. It isn't resumed by itself: somebody has to."),
 		after:        goBack("/rights", "right-suspended"),
 	},
 	{

@@ -19,7 +19,9 @@ type listed struct {
 	Lead    string
 	Path    string
 	Filters []filter
-	Any     bool // a filter is set
+	Any     bool   // a filter is set
+	Said    string // how much was found of what was asked for
+	None    string // that nothing was found of it
 	Table   table
 	Empty   string // what to do next
 	New     []task // acts that the session may do
@@ -33,18 +35,14 @@ type filter struct {
 	Plain                       bool   // of a time: Value is none that a browser's own field can have
 	Options                     []string
 	Names                       map[string]string // of Options, for people; default: their words
+	Of                          *records          // what its text is the id of, as of a field
+	Beside                      string            // as of a field
+	Known                       []option          // as of a field
 }
 
 // showList renders the page of a list. new are acts that the page offers.
 func showList[T any](p *page, l list[T], page listed, filters ...filter) error {
-	names := make([]string, len(filters))
-	for i, f := range filters {
-		names[i] = f.Name
-	}
-	chosen := p.filters(names...)
-	for i := range filters {
-		filters[i].Value = chosen.Get(filters[i].Name)
-	}
+	chosen := p.filters(namesOf(filters)...)
 	l.query = chosen
 	t, err := l.table(p, chosen)
 	if page.Problem = wrong(err); err != nil && page.Problem == nil {
@@ -53,7 +51,28 @@ func showList[T any](p *page, l list[T], page listed, filters ...filter) error {
 	if page.Problem != nil {
 		p.answers(page.Problem)
 	}
-	page.Path, page.Filters, page.Any, page.Table = p.Path, filters, len(chosen) > 0, t
+	page.Table = t
+	return p.renderList(page, filters)
+}
+
+func namesOf(filters []filter) []string {
+	names := make([]string, len(filters))
+	for i, f := range filters {
+		names[i] = f.Name
+	}
+	return names
+}
+
+// renderList renders the page of a list with its filters, as the address has them.
+func (p *page) renderList(page listed, filters []filter) error {
+	chosen := p.filters(namesOf(filters)...)
+	for i := range filters {
+		filters[i].Value = chosen.Get(filters[i].Name)
+	}
+	if err := p.chooseFilters(filters); err != nil {
+		return err
+	}
+	page.Path, page.Filters, page.Any = p.Path, filters, len(chosen) > 0
 	p.render("list", page)
 	return nil
 }
@@ -69,8 +88,8 @@ func (p *page) offer(op, text, path string) []task {
 var rightFilters = []filter{
 	{Name: "state", Label: "State", Options: []string{"ACTIVE", "SUSPENDED", "REVOKED"}},
 	{Name: "substrate", Label: "Medium", Options: substrates()},
-	{Name: "basisId", Label: "Basis", Example: "bas_…"},
-	{Name: "parentRightId", Label: "Derived from", Example: "rgh_…"},
+	{Name: "basisId", Label: "Basis", Of: anyBasis, Example: "bas_…"},
+	{Name: "parentRightId", Label: "Derived from", Of: anyRight, Example: "rgh_…"},
 }
 
 // substrates are the names of the media.
@@ -82,14 +101,14 @@ func substrates() []string {
 	return names
 }
 
-func rightsList(query url.Values, titles map[string]string) list[client.Right] {
+func rightsList(query url.Values, titles map[string]string, names works) list[client.Right] {
 	return list[client.Right]{
 		op: "list-rights", query: query, plural: "rights",
 		columns: []string{"Right", "In force", "Until", "From", "Medium", "Scope", "Holder", "Basis", "Derived from", "Id"},
 		row: func(r client.Right) []cell {
 			return []cell{
 				{Text: cmp.Or(workOf(r), titles[r.BasisID], words(r.Substrate)+" of "+r.HolderOrgID), Href: Path + "/rights/" + url.PathEscape(r.ID)}, state(r.EffectiveState), ends(r.EffectiveUntil), begins(r.EffectiveFrom),
-				text(words(r.Substrate)), text(scopeText(r.Scope)), text(r.HolderOrgID), id(r.BasisID, "/bases"), id(r.ParentRightID, "/rights"), reference(r.ID),
+				text(words(r.Substrate)), text(scopeText(r.Scope)), text(r.HolderOrgID), link(cmp.Or(titles[r.BasisID], short(r.BasisID)), r.BasisID, "/bases"), names.cell(r.ParentRightID), reference(r.ID),
 			}
 		},
 	}
@@ -97,11 +116,21 @@ func rightsList(query url.Values, titles map[string]string) list[client.Right] {
 
 // scopeText is a scope for people.
 func scopeText(scope json.RawMessage) string {
+	var parts []string
+	for name, value := range scopeParts(scope) {
+		parts = append(parts, name+": "+value)
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, " · ")
+}
+
+// scopeParts are the members of a scope for people, by their names; each label by itself.
+func scopeParts(scope json.RawMessage) map[string]string {
 	var members map[string]any
 	if json.Unmarshal(scope, &members) != nil {
-		return ""
+		return nil
 	}
-	var parts []string
+	parts := map[string]string{}
 	for name, value := range members {
 		switch v := value.(type) {
 		case []any:
@@ -110,19 +139,18 @@ func scopeText(scope json.RawMessage) string {
 				all = append(all, fmt.Sprint(one))
 			}
 			if len(all) > 0 {
-				parts = append(parts, name+": "+strings.Join(all, ", "))
+				parts[name] = strings.Join(all, ", ")
 			}
 		case map[string]any:
 			for label, one := range v {
-				parts = append(parts, fmt.Sprintf("%s %s: %v", name, label, one))
+				parts[name+" "+label] = fmt.Sprint(one)
 			}
 		case nil:
 		default:
-			parts = append(parts, fmt.Sprintf("%s: %v", name, v))
+			parts[name] = fmt.Sprint(v)
 		}
 	}
-	slices.Sort(parts)
-	return strings.Join(parts, " · ")
+	return parts
 }
 
 func showRights(p *page) error {
@@ -131,38 +159,30 @@ func showRights(p *page) error {
 	if err != nil {
 		return err
 	}
-	if p.r.URL.Query().Get("ends") == "soon" {
-		return showEnding(p, rightsList(url.Values{"state": {"ACTIVE"}}, titles), func(r client.Right) time.Time { return r.EffectiveUntil }, listed{
-			Lead: "Rights that end within 14 days, the first to end first.", Empty: "No right ends within 14 days.", New: []task{{Text: "All rights", Href: Path + "/rights"}},
-		})
-	}
-	return showList(p, rightsList(nil, titles), listed{
-		Lead:  "A right says who may deliver what, where and until when. It rests on a legal basis, or derives from another right.",
-		Empty: "No right is there yet. Register the legal basis first, then issue a right on it.",
-		New:   slices.Concat(p.offer("issue-right", "New right", "/rights/new"), p.offer("create-basis", "New basis", "/bases/new"), p.offer("list-bases", "Bases", "/bases")),
-	}, slices.Clone(rightFilters)...)
-}
-
-func sendRights(p *page) error {
-	return rightsList(p.filters("state", "substrate", "basisId", "parentRightId"), nil).csv(p, "rights")
-}
-
-// showEnding lists those records of a list that end soon, of the newest ones, the first to end first.
-func showEnding[T any](p *page, l list[T], end func(T) time.Time, page listed) error {
-	records, more, err := newest(p, l)
+	names, err := p.readWorks()
 	if err != nil {
 		return err
 	}
-	now := p.s.cfg.Now()
-	ending := slices.DeleteFunc(records, func(r T) bool { return !endsSoon(end(r), now) })
-	slices.SortStableFunc(ending, func(a, b T) int { return end(a).Compare(end(b)) })
-	if more {
-		only := fmt.Sprintf(" Only the newest %d %s were looked at.", checked, l.plural)
-		page.Lead, page.Empty = page.Lead+only, page.Empty+only
+	filters := append([]filter{endsFilter(p)}, rightFilters...)
+	page := listed{
+		Lead:  "A right says who may deliver what, where and until when. It rests on a legal basis, or derives from another right.",
+		Empty: "No right is there yet. Register the legal basis first, then issue a right on it.",
 	}
-	page.Table = table{Columns: l.columns, Rows: l.rows(p, ending)}
-	p.render("list", page)
-	return nil
+	issue := slices.Concat(p.offer("issue-right", "New right", "/rights/new"), p.offer("create-basis", "New basis", "/bases/new"))
+	if asked := p.filters("ends"); len(asked) > 0 {
+		page.New = append(issue, p.offer("list-bases", "Bases that end then", addressed("/bases", asked))...)
+		return endingRights(titles, names).show(p, page, "right", "rights", filters)
+	}
+	page.New = append(issue, p.offer("list-bases", "Bases", "/bases")...)
+	return showList(p, rightsList(nil, titles, names), page, filters...)
+}
+
+func sendRights(p *page) error {
+	filters := namesOf(rightFilters)
+	if len(p.filters("ends")) > 0 {
+		return endingRights(nil, nil).send(p, "rights", filters...)
+	}
+	return rightsList(p.filters(filters...), nil, nil).csv(p, "rights")
 }
 
 func basesList() list[client.Basis] {
@@ -176,18 +196,24 @@ func basesList() list[client.Basis] {
 
 func showBases(p *page) error {
 	p.show("Rights", "Legal bases")
-	if p.r.URL.Query().Get("ends") == "soon" {
-		return showEnding(p, basesList(), func(b client.Basis) time.Time { return b.EffectiveUntil }, listed{
-			Lead: "Bases that end within 14 days, the first to end first. All rights on them end with them.", Empty: "No basis ends within 14 days.", New: []task{{Text: "All bases", Href: Path + "/bases"}},
-		})
-	}
-	return showList(p, basesList(), listed{
+	filters := []filter{endsFilter(p)}
+	page := listed{
 		Lead: "Why you may deliver at all: a licence, a consent, a contract, a statute. When a basis ends, all rights on it end with it.", Empty: "No basis is there yet. It comes first: a right rests on it.",
-		New: slices.Concat(p.offer("create-basis", "New basis", "/bases/new"), p.offer("list-rights", "Rights", "/rights")),
-	})
+	}
+	if asked := p.filters("ends"); len(asked) > 0 {
+		page.New = append(p.offer("create-basis", "New basis", "/bases/new"), p.offer("list-rights", "Rights that end then", addressed("/rights", asked))...)
+		return endingBases().show(p, page, "basis", "bases", filters)
+	}
+	page.New = append(p.offer("create-basis", "New basis", "/bases/new"), p.offer("list-rights", "Rights", "/rights")...)
+	return showList(p, basesList(), page, filters...)
 }
 
-func sendBases(p *page) error { return basesList().csv(p, "bases") }
+func sendBases(p *page) error {
+	if len(p.filters("ends")) > 0 {
+		return endingBases().send(p, "bases")
+	}
+	return basesList().csv(p, "bases")
+}
 
 // basisPage is a basis with its rights.
 type basisPage struct {

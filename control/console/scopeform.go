@@ -16,7 +16,7 @@ func scopeFields() []field {
 		{Name: "scope.campaigns", Label: "Only for the campaigns", Example: "spring", Hint: "None: all." + several},
 		{Name: "scope.channels", Label: "Only on the channels", Example: "dooh", Hint: "None: all." + several},
 		{Name: "scope.maxSpeedMph", Label: "Only up to the speed, in mph", Example: "5", Hint: "None: what the gate's rules allow."},
-		{Name: "scope.bvlos", Label: "A drone beyond the line of sight", Kind: "select", Options: []string{"allowed", "not allowed"}},
+		{Name: "scope.bvlos", Label: "Drones fly beyond the line of sight", Kind: "select", Options: []string{"yes", "no"}, Names: map[string]string{"yes": "yes: each play has to name its waiver", "no": "no: a play that says so itself has to name its waiver"}},
 		{Name: "scope.labels", Label: "Labels", Kind: "area", Example: "venue = central-station", Hint: "One a line, with the name before the sign. Rules of settlement can match them."},
 		{Name: "scope.description", Label: "In words", Hint: "What the right is called in lists. It limits nothing."},
 		{Name: "scope", Label: "More of the scope, as JSON", Kind: "json", Hint: "Members of your own, which begin with x-, and what the fields above don't take. What a derived right does not name it inherits."},
@@ -75,7 +75,7 @@ func limit(key, text string) (json.RawMessage, error) {
 		}
 		return json.RawMessage(text), nil
 	case "bvlos":
-		value = text == "allowed"
+		value = text == "yes"
 	case "labels":
 		labels := map[string]string{}
 		for line := range strings.Lines(text) {
@@ -135,7 +135,7 @@ func filledScope(fields []field, scope json.RawMessage) []field {
 		case "maxSpeedMph":
 			values["scope."+key] = string(text)
 		case "bvlos":
-			values["scope."+key] = map[string]string{"true": "allowed", "false": "not allowed"}[string(text)]
+			values["scope."+key] = map[string]string{"true": "yes", "false": "no"}[string(text)]
 		case "labels":
 			var labels map[string]string
 			if json.Unmarshal(text, &labels) != nil || slices.ContainsFunc(slices.Collect(maps.Keys(labels)), func(name string) bool {

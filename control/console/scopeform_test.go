@@ -10,7 +10,7 @@ import (
 // TestScopeOfAForm: what is left empty limits nothing, and what can't be read is a fault of its field.
 func TestScopeOfAForm(t *testing.T) {
 	body, err := withScope(nil, map[string]any{
-		"substrate": "DOOH", "scope.regions": "DE,  US-NY,", "scope.maxSpeedMph": "7.5", "scope.bvlos": "not allowed",
+		"substrate": "DOOH", "scope.regions": "DE,  US-NY,", "scope.maxSpeedMph": "7.5", "scope.bvlos": "no",
 		"scope.labels": "venue = central-station\n\nfloor=1=a\n", "scope.description": "Berlin", "scope": json.RawMessage(`{"x-contract":"7"}`),
 	})
 	require.NoError(t, err)

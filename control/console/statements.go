@@ -103,7 +103,7 @@ func showStatements(p *page) error {
 	return showList(p, statementsList(p, names), listed{
 		Lead: "What is owed for a period, from the draft to the payment. An issued statement never changes: a correction is another one, which states the whole period again, so add up the differences and not the totals.", Empty: "No statement is there yet. Draft one for the last month; a draft binds nobody.",
 		New: slices.Concat(p.offer("draft-statement", "New draft", "/money/statements/new"), p.offer("list-settlement-rules", "Rules", "/money"), p.offer("list-payables", "Payables", "/money/payables"), p.offer("reconcile-settlement", "Reconciliation", "/money/reconciliation")),
-	}, filter{Name: "state", Label: "State", Options: []string{"DRAFT", "ISSUED", "SETTLED", "VOIDED", "DISCARDED"}}, filter{Name: "currency", Label: "Currency", Example: "EUR"}, payeeFilter(names))
+	}, filter{Name: "state", Label: "State", Options: []string{"DRAFT", "ISSUED", "SETTLED", "VOIDED", "DISCARDED"}}, filter{Name: "currency", Label: "Currency", Example: "EUR"}, payeeFilter)
 }
 
 func sendStatements(p *page) error {
@@ -499,6 +499,6 @@ func draftFields(p *page) ([]field, error) {
 	return []field{
 		{Name: "currency", Label: "Currency", Required: true, Example: "EUR"}, {Name: "period", Label: "Month", Kind: "month", Value: month, Hint: hint},
 		{Name: "from", Label: "From", Kind: "time"}, {Name: "to", Label: "To (exclusive)", Kind: "time"},
-		{Name: "counterpartyId", Label: "Only the counterparty", Example: "cp_…"}, {Name: "timeZone", Label: "Time zone", Example: "Europe/Berlin", Hint: "Of the month: your tenant's, unless you name one."},
+		{Name: "counterpartyId", Label: "Only the counterparty", Of: onePayee, Example: "cp_…"}, {Name: "timeZone", Label: "Time zone", Example: "Europe/Berlin", Hint: "Of the month: your tenant's, unless you name one."},
 	}, nil
 }

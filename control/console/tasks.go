@@ -41,7 +41,12 @@ var taskReaders = []taskReader{
 		return waiting[client.Challenge](p, "list-challenges", "challenges", url.Values{"state": {"OPEN"}}, task{One: "challenge of a right is open", Text: "challenges of rights are open", Href: Path + "/challenges?state=OPEN", Do: p.todo("resolve-challenge", "Resolve them", "See them")}, nil)
 	}},
 	{"list-offers", func(p *page, _ time.Time) (*task, error) {
-		return waiting[client.Offer](p, "list-offers", "offers", url.Values{"state": {"PROPOSED"}}, task{One: "offer waits for an answer", Text: "offers wait for an answer", Href: Path + "/offers?state=PROPOSED", Do: p.todo("accept-offer", "Answer them", "See them")}, nil)
+		own, err := p.ownOrg()
+		if err != nil {
+			return nil, err
+		}
+		return waiting(p, "list-offers", "offers", url.Values{"state": {"PROPOSED"}}, task{One: "offer waits for your answer", Text: "offers wait for your answer", Href: Path + "/offers?state=PROPOSED", Do: p.todo("accept-offer", "Answer them", "See them")},
+			func(o client.Offer) bool { return own == "" || o.ToOrgID == own || o.FromOrgID != own }) // what it has proposed waits for the other side
 	}},
 	{"list-payouts", func(p *page, now time.Time) (*task, error) {
 		return waiting[client.Payout](p, "list-payouts", "payouts", nil, task{One: "payout is due", Text: "payouts are due", Href: Path + "/money/payouts", Do: p.todo("settle-statement", "Pay them", "See them")}, nil)
@@ -60,13 +65,14 @@ var taskReaders = []taskReader{
 	{"list-rejected-plays", func(p *page, _ time.Time) (*task, error) {
 		return waiting[client.RejectedPlay](p, "list-rejected-plays", "rejected", nil, task{One: "play of a player was rejected", Text: "plays of players were rejected", Href: Path + "/rejected", Do: "See why", Bad: true}, nil)
 	}},
-	{"list-rights", func(p *page, now time.Time) (*task, error) {
-		return waiting(p, "list-rights", "rights", url.Values{"state": {"ACTIVE"}}, task{One: "right ends within 14 days", Text: "rights end within 14 days", Href: Path + "/rights?ends=soon", Do: p.todo("issue-right", "Renew them", "See them")},
-			func(r client.Right) bool { return endsSoon(r.EffectiveUntil, now) })
+	{"list-rights", func(p *page, _ time.Time) (*task, error) {
+		return waiting[client.Right](p, "list-rights", "rights", url.Values{"state": {"SUSPENDED"}}, task{One: "right is suspended, and is not resumed by itself", Text: "rights are suspended, and are not resumed by themselves", Href: Path + "/rights?state=SUSPENDED", Do: p.todo("resume-right", "Resume or revoke them", "See them")}, nil)
 	}},
-	{"list-bases", func(p *page, now time.Time) (*task, error) {
-		return waiting(p, "list-bases", "bases", nil, task{One: "legal basis ends within 14 days, and all rights on it", Text: "legal bases end within 14 days, and all rights on them", Href: Path + "/bases?ends=soon", Do: p.todo("create-basis", "Renew them", "See them")},
-			func(b client.Basis) bool { return endsSoon(b.EffectiveUntil, now) })
+	{"list-rights", func(p *page, _ time.Time) (*task, error) {
+		return endingSoon(p, "list-rights", "rights", task{One: "right ends within 14 days", Text: "rights end within 14 days", Href: Path + "/rights", Do: p.todo("issue-right", "Renew them", "See them")}, notRevoked)
+	}},
+	{"list-bases", func(p *page, _ time.Time) (*task, error) {
+		return endingSoon[client.Basis](p, "list-bases", "bases", task{One: "legal basis ends within 14 days, and all rights on it", Text: "legal bases end within 14 days, and all rights on them", Href: Path + "/bases", Do: p.todo("create-basis", "Renew them", "See them")}, nil)
 	}},
 	{"list-api-keys", func(p *page, now time.Time) (*task, error) {
 		return waiting(p, "list-api-keys", "keys", nil, task{One: "API key expires within 14 days", Text: "API keys expire within 14 days", Href: Path + "/keys", Do: "Rotate them"},

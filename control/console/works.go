@@ -3,7 +3,6 @@ package console
 import (
 	"cmp"
 	"encoding/json"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -36,21 +35,26 @@ func (p *page) readWorks() (works, error) {
 	if !p.can("list-rights") {
 		return names, nil
 	}
-	var data struct{ Rights []client.Right }
-	if err := p.do(call{op: "list-rights", query: url.Values{"limit": {"500"}}, quiet: true}, &data); err != nil && !isBusy(err) {
+	newest, err := p.newestRights()
+	if err != nil && !isBusy(err) {
 		return nil, err
 	}
-	var titles map[string]string
-	if slices.ContainsFunc(data.Rights, func(r client.Right) bool { return workOf(r) == "" }) {
-		var err error
-		if titles, err = p.readTitles(); err != nil {
-			return nil, err
-		}
+	titles, err := p.titlesOf(newest.All...)
+	if err != nil {
+		return nil, err
 	}
-	for _, r := range data.Rights {
+	for _, r := range newest.All {
 		names[r.ID] = cmp.Or(workOf(r), titles[r.BasisID])
 	}
 	return names, nil
+}
+
+// titlesOf are the titles of bases, if one of the rights needs that of its own to be called by; nil otherwise.
+func (p *page) titlesOf(all ...client.Right) (map[string]string, error) {
+	if !slices.ContainsFunc(all, func(r client.Right) bool { return workOf(r) == "" }) {
+		return nil, nil
+	}
+	return p.readTitles()
 }
 
 // readTitles reads the titles of the newest 500 bases, by their ids; none as readWorks.
@@ -59,11 +63,11 @@ func (p *page) readTitles() (map[string]string, error) {
 	if !p.can("list-bases") {
 		return titles, nil
 	}
-	var data struct{ Bases []client.Basis }
-	if err := p.do(call{op: "list-bases", query: url.Values{"limit": {"500"}}, quiet: true}, &data); err != nil && !isBusy(err) {
+	newest, err := p.newestBases()
+	if err != nil && !isBusy(err) {
 		return nil, err
 	}
-	for _, b := range data.Bases {
+	for _, b := range newest.All {
 		titles[b.ID] = b.Title
 	}
 	return titles, nil

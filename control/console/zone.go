@@ -1,6 +1,7 @@
 package console
 
 import (
+	"regexp"
 	"strings"
 	"time"
 
@@ -81,6 +82,38 @@ func (z zone) lasts(from, until time.Time) string {
 func (z zone) beginsDay(t time.Time) bool {
 	year, month, day := t.In(z.Location).Date()
 	return !t.IsZero() && t.Equal(calendar.Calendar{Unit: calendar.Day, Zone: z.Location}.Midnight(year, month, day))
+}
+
+// shownAs is how pages show a moment that a member of the API has: effectiveUntil is an end, from which on something holds no more.
+func shownAs(member string) func(zone, time.Time) string {
+	switch member {
+	case "effectiveFrom", "from":
+		return zone.begin
+	case "effectiveUntil", "to":
+		return zone.end
+	}
+	return zone.when
+}
+
+// stamps are the times that messages of the API have.
+var stamps = regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
+
+// told is a message of the API with its times as show has them.
+func (z zone) told(message string, show func(zone, time.Time) string) string {
+	return stamps.ReplaceAllStringFunc(message, func(stamp string) string {
+		t, err := time.Parse(time.RFC3339, stamp)
+		if err != nil {
+			return stamp
+		}
+		return show(z, t)
+	})
+}
+
+// after is the end of the day that is so many days after that of t.
+func (z zone) after(t time.Time, days int) time.Time {
+	year, month, day := t.In(z.Location).Date()
+	year, month, day = time.Date(year, month, day+days+1, 0, 0, 0, 0, time.UTC).Date()
+	return calendar.Calendar{Unit: calendar.Day, Zone: z.Location}.Midnight(year, month, day)
 }
 
 // month is the first moment of the month of t.

@@ -20,6 +20,13 @@ func at(t *testing.T, text string) time.Time {
 	return moment
 }
 
+func berlin(t *testing.T) *time.Location {
+	t.Helper()
+	zone, err := time.LoadLocation("Europe/Berlin")
+	require.NoError(t, err)
+	return zone
+}
+
 // TestTimesAreOfTheTenantsZone: a moment is shown and taken by the clocks of the tenant, on days on which they change, too;
 // a period is named by its first and last day.
 func TestTimesAreOfTheTenantsZone(t *testing.T) {

@@ -20,14 +20,15 @@ func TestFiltersHaveIndexes(t *testing.T) {
 	if os.Getenv("MUNIMENT_TEST_FULL") != "" {
 		rows = 50_000
 	}
-	const columns = `tenant_id, scope, effective_from, ancestors, holder_org_id, created_at, updated_at, revision, right_id, basis_id, parent_right_id, substrate, state`
+	const columns = `tenant_id, scope, effective_from, ancestors, holder_org_id, created_at, updated_at, revision, right_id, effective_until, basis_id, parent_right_id, substrate, state`
 	fill := func(rows int, id, parent string) {
-		roomtest.Fill(t, service.db, rows, "rights", columns, `'`+tenantID+`', '{}', 0, '', 'org_a', 0, 0, 0, '`+id+`' || CAST(i AS TEXT),
+		roomtest.Fill(t, service.db, rows, "rights", columns, `'`+tenantID+`', '{}', 0, '', 'org_a', 0, 0, 0, '`+id+`' || CAST(i AS TEXT), i * 1000,
 			CASE WHEN i % 1000 = 5 THEN 'bas_a' ELSE '`+basis.ID+`' END, `+parent+`,
 			CASE WHEN i % 500 = 7 THEN 'DOOH' ELSE 'CTV' END, CASE WHEN i % 700 = 9 THEN 'REVOKED' ELSE 'ACTIVE' END`)
 	}
 	fill(rows/10, "rgh_b", "NULL")
 	fill(rows, "rgh_a", "'rgh_b' || CAST(i % 400 + 1 AS TEXT)")
+	soon := ending{after: store.At(time.UnixMilli(20_000)), by: store.At(time.UnixMilli(40_000))}
 	for f, index := range map[filter]string{
 		{}:                                     "rights_by_tenant",
 		{basisID: "bas_a"}:                     "rights_by_basis",
@@ -37,6 +38,8 @@ func TestFiltersHaveIndexes(t *testing.T) {
 		{parentID: "rgh_b7", substrate: "CTV"}: "rights_by_",
 		{basisID: "bas_a", state: "ACTIVE"}:    "rights_by_",
 		{substrate: "DOOH", state: "ACTIVE"}:   "rights_by_",
+		{ends: soon}:                           "rights_by_tenant",
+		{ends: soon, substrate: "DOOH"}:        "rights_by_",
 	} {
 		for _, behind := range []string{"", "rgh_a3"} {
 			plan := roomtest.Plans(t, service.db, func(q store.Querier) error {
@@ -50,7 +53,7 @@ func TestFiltersHaveIndexes(t *testing.T) {
 		}
 	}
 	require.Contains(t, roomtest.Plans(t, service.db, func(q store.Querier) error {
-		_, _, err := listBases(t.Context(), q, tenantID, store.Slice{Behind: "bas_z", Limit: 50})
+		_, _, err := listBases(t.Context(), q, tenantID, ending{}, store.Slice{Behind: "bas_z", Limit: 50})
 		return err
 	}), "bases")
 	roomtest.Fill(t, service.db, rows, "right_moves", `right_id, tenant_id, revision, state, moved_at`,

@@ -123,10 +123,10 @@ func number(text json.RawMessage) (f float64) {
 // open.
 func (r *Right) within(whose string, from, until store.Instant) (faults []api.ValidationError) {
 	if !from.IsZero() && r.EffectiveFrom.Before(from.Time) {
-		faults = append(faults, api.ValidationError{Field: "effectiveFrom", Message: fmt.Sprintf("is before the %s's %s", whose, canonical.FormatTime(from.Time))})
+		faults = append(faults, api.ValidationError{Field: "effectiveFrom", Message: fmt.Sprintf("is before the beginning of the %s (%s)", whose, canonical.FormatTime(from.Time))})
 	}
 	if !until.IsZero() && (r.EffectiveUntil.IsZero() || r.EffectiveUntil.After(until.Time)) {
-		faults = append(faults, api.ValidationError{Field: "effectiveUntil", Message: fmt.Sprintf("is after the %s's %s", whose, canonical.FormatTime(until.Time))})
+		faults = append(faults, api.ValidationError{Field: "effectiveUntil", Message: fmt.Sprintf("is after the end of the %s (%s)", whose, canonical.FormatTime(until.Time))})
 	}
 	return faults
 }

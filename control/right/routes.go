@@ -114,12 +114,19 @@ func isHash(text string) bool {
 
 func (s *Service) basisView(b Basis) BasisView { return BasisView{b, b.State(s.db.Now())} }
 
-func (s *Service) getBases(ctx context.Context, in *struct{ route.Page }) (BasisList, error) {
+func (s *Service) getBases(ctx context.Context, in *struct {
+	route.Page
+	route.Ends
+}) (BasisList, error) {
 	slice, err := in.Slice()
 	if err != nil {
 		return BasisList{}, err
 	}
-	page, next, err := listBases(ctx, s.db.Read(), auth.PrincipalFrom(ctx).TenantID, slice)
+	var e ending
+	if e.after, e.by, err = in.Bounds(); err != nil {
+		return BasisList{}, err
+	}
+	page, next, err := listBases(ctx, s.db.Read(), auth.PrincipalFrom(ctx).TenantID, e, slice)
 	body := BasisList{Bases: make([]BasisView, 0, len(page)), NextCursor: in.Next(next)}
 	for _, b := range page {
 		body.Bases = append(body.Bases, s.basisView(b))
@@ -196,12 +203,16 @@ type rightsInput struct {
 	Substrate     string `query:"substrate" enum:"DOOH,CTV,MOBILE,STREAMING,AUDIO,MESSAGING,GAMING,GLASSES,AR_CONTACTS,HUD,VOLUMETRIC,HOLOGRAM,WEARABLES,AMBIENT,NEURAL,AUTOMOTIVE,SMART_HOME,ROBOTICS,DRONE,SATELLITE,AVIATION,MARITIME,SOCIAL_FEED,ANY" doc:"Only rights on this substrate."`
 	State         string `query:"state" enum:"ACTIVE,SUSPENDED,REVOKED" doc:"Only rights whose own state it is."`
 	ParentRightID string `query:"parentRightId" maxLength:"64" doc:"Only rights derived directly from this one."`
+	route.Ends
 }
 
 func (s *Service) getRights(ctx context.Context, in *rightsInput) (RightList, error) {
 	f := filter{basisID: in.BasisID, substrate: in.Substrate, state: in.State, parentID: in.ParentRightID}
 	slice, err := in.Slice()
 	if err != nil {
+		return RightList{}, err
+	}
+	if f.ends.after, f.ends.by, err = in.Bounds(); err != nil {
 		return RightList{}, err
 	}
 	var body RightList

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -204,6 +205,50 @@ func TestLists(t *testing.T) {
 			ids = append(ids, r.ID)
 		}
 		require.Equal(t, want, ids, fmt.Sprintf("%+v", f))
+	}
+}
+
+// TestListsOfWhatEnds: an end is exclusive, so what ends at the moment from which on somebody looks has ended; what has no end is in none of
+// these lists.
+func TestListsOfWhatEnds(t *testing.T) {
+	stacktest.Both(t)
+	service, open := newService(t)
+	at := func(text string) store.Instant {
+		moment, err := time.Parse(time.RFC3339, text)
+		require.NoError(t, err)
+		return store.At(moment)
+	}
+	first, second := at("2090-11-10T00:00:00Z"), at("2090-11-20T00:00:00Z")
+	names := map[string]string{open.ID: "open", service.mustIssue(t, open, nil).ID: "open"}
+	for name, end := range map[string]store.Instant{"first": first, "second": second} {
+		b := Basis{TenantID: tenantID, Kind: "CONTRACT", Title: name, HolderOrgID: "org_a", EffectiveUntil: end}
+		require.NoError(t, service.createBasis(t.Context(), &b, store.ByOperator()))
+		names[b.ID], names[service.mustIssue(t, b, nil).ID] = name, name
+	}
+	for e, want := range map[ending][]string{
+		{}:                               {"first", "open", "second"},
+		{by: second}:                     {"first", "second"},
+		{by: first}:                      {"first"},
+		{after: first}:                   {"second"},
+		{after: first, by: second}:       {"second"},
+		{after: second}:                  nil,
+		{by: at("2090-11-09T00:00:00Z")}: nil,
+	} {
+		var ofBases, ofRights []string
+		bases, _, err := listBases(t.Context(), service.db.Read(), tenantID, e, store.Slice{Limit: 10})
+		require.NoError(t, err)
+		for _, b := range bases {
+			if name := names[b.ID]; name != "" {
+				ofBases = append(ofBases, name)
+			}
+		}
+		rights, _, err := listRights(t.Context(), service.db.Read(), tenantID, filter{ends: e}, store.Slice{Limit: 10})
+		require.NoError(t, err)
+		for _, r := range rights {
+			ofRights = append(ofRights, names[r.ID])
+		}
+		require.ElementsMatch(t, want, ofBases, "%v", e)
+		require.ElementsMatch(t, want, ofRights, "%v", e)
 	}
 }
 

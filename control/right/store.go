@@ -19,13 +19,30 @@ var rights = store.Machine[Right, Action, api.RightState]{
 	Steps: transitions,
 }
 
+// ending selects what ends after one moment and by another; a zero moment is none.
+type ending struct{ after, by store.Instant }
+
+func (e ending) where(w *store.Where) {
+	if !e.after.IsZero() {
+		w.And("effective_until > $", e.after)
+	}
+	if !e.by.IsZero() {
+		w.And("effective_until <= $", e.by)
+	}
+}
+
 // listBases lists the tenant's bases, newest first.
-func listBases(ctx context.Context, q store.Querier, tenantID string, s store.Slice) (page []Basis, next string, err error) {
-	return bases.Page(ctx, q, tenantID, store.Where{}, s)
+func listBases(ctx context.Context, q store.Querier, tenantID string, e ending, s store.Slice) (page []Basis, next string, err error) {
+	var w store.Where
+	e.where(&w)
+	return bases.Page(ctx, q, tenantID, w, s)
 }
 
 // filter selects the rights that have each given value.
-type filter struct{ basisID, substrate, state, parentID string }
+type filter struct {
+	basisID, substrate, state, parentID string
+	ends                                ending
+}
 
 // listRights is listBases for rights.
 func listRights(ctx context.Context, q store.Querier, tenantID string, f filter, s store.Slice) (page []Right, next string, err error) {
@@ -34,6 +51,7 @@ func listRights(ctx context.Context, q store.Querier, tenantID string, f filter,
 	w.Is("substrate", f.substrate)
 	w.Is("state", f.state)
 	w.Is("parent_right_id", f.parentID)
+	f.ends.where(&w)
 	return rights.Page(ctx, q, tenantID, w, s)
 }
 

@@ -131,6 +131,22 @@ func TestWindows(t *testing.T) {
 	require.ErrorContains(t, err, "to: has a space: in a query, + is written as %2B")
 }
 
+// TestEnds: what is finer than the milliseconds of records selects the same, and nothing ends between two moments in the wrong order.
+func TestEnds(t *testing.T) {
+	after, by, err := route.Ends{EndsAfter: "20261101", EndsBy: "2026-11-01T12:00:00,0009Z"}.Bounds()
+	require.NoError(t, err)
+	require.Equal(t, "2026-11-01T00:00:00.000Z", after.String())
+	require.Equal(t, "2026-11-01T12:00:00.000Z", by.String())
+	after, by, err = route.Ends{EndsBy: "2026-11-01"}.Bounds()
+	require.NoError(t, err)
+	require.True(t, after.IsZero())
+	require.False(t, by.IsZero())
+	for field, e := range map[string]route.Ends{"endsAfter: has no time zone": {EndsAfter: "2026-11-01T12:00:00"}, "endsBy: has a space": {EndsBy: "2026-11-01T12:00:00 01:00"}, "endsBy: must be later than endsAfter": {EndsAfter: "2026-11-01", EndsBy: "2026-11-01"}, "endsBy: must be within the years": {EndsBy: "1969-01-01"}} {
+		_, _, err := e.Bounds()
+		require.ErrorContains(t, err, field)
+	}
+}
+
 // FuzzParseTime: times in RFC 3339 are read as Go reads them, and all spellings of a time are the
 // same time.
 func FuzzParseTime(f *testing.F) {

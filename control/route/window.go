@@ -62,20 +62,56 @@ func (w Window) bounds(zone *time.Location) (from, to store.Instant, err error) 
 }
 
 func bound(field, text string, zone *time.Location) (store.Instant, error) {
-	if text == "" {
-		return store.Instant{}, nil
-	}
-	if strings.Contains(text, " ") {
-		return store.Instant{}, api.InvalidField(field, "has a space: in a query, + is written as %2B")
-	}
-	t, err := ParseTime(text, zone)
-	if err != nil {
-		return store.Instant{}, api.InvalidField(field, err.Error())
+	t, err := moment(field, text, zone)
+	if err != nil || t.IsZero() {
+		return store.Instant{}, err
 	}
 	if whole := t.Truncate(time.Millisecond); whole.Before(t) {
 		t = whole.Add(time.Millisecond)
 	}
 	return instant(field, t)
+}
+
+// moment reads a time of a query; empty is the zero time.
+func moment(field, text string, zone *time.Location) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if strings.Contains(text, " ") {
+		return time.Time{}, api.InvalidField(field, "has a space: in a query, + is written as %2B")
+	}
+	t, err := ParseTime(text, zone)
+	if err != nil {
+		err = api.InvalidField(field, err.Error())
+	}
+	return t, err
+}
+
+// Ends is embedded by the input of an operation that lists records with an end, which is exclusive: a record ends at its
+// first moment without effect.
+type Ends struct {
+	EndsAfter string `query:"endsAfter" maxLength:"64" doc:"Only those that end, and later than this: a date or a time, as in bodies. With the current time, those that have not ended yet." example:"2026-12-01T00:00:00Z"`
+	EndsBy    string `query:"endsBy" maxLength:"64" doc:"Only those that end at this time or before it: a date or a time, as in bodies." example:"2026-12-31T00:00:00Z"`
+}
+
+// Bounds reads both; the zero store.Instant is none. Records have whole milliseconds, so what is finer selects the same.
+func (e Ends) Bounds() (after, by store.Instant, err error) {
+	for _, of := range []struct {
+		field, text string
+		to          *store.Instant
+	}{{"endsAfter", e.EndsAfter, &after}, {"endsBy", e.EndsBy, &by}} {
+		t, err := moment(of.field, of.text, time.UTC)
+		if err == nil && !t.IsZero() {
+			*of.to, err = instant(of.field, t)
+		}
+		if err != nil {
+			return after, by, err
+		}
+	}
+	if !after.IsZero() && !by.IsZero() && !after.Before(by.Time) {
+		return after, by, api.InvalidField("endsBy", "must be later than endsAfter")
+	}
+	return after, by, nil
 }
 
 // AsOf is embedded by the input of an operation that reads the warehouse. Requests as of one

@@ -18,8 +18,8 @@ func (b Bases) Create(ctx context.Context, basis NewBasis) (*Basis, error) {
 }
 
 // List iterates over the bases, newest first.
-func (b Bases) List(ctx context.Context) iter.Seq2[Basis, error] {
-	return list[Basis](ctx, b.c, "/v1/bases", "bases", nil)
+func (b Bases) List(ctx context.Context, f BasisFilter) iter.Seq2[Basis, error] {
+	return list[Basis](ctx, b.c, "/v1/bases", "bases", values(f))
 }
 
 // Get returns a basis.

@@ -110,6 +110,17 @@ type Basis struct {
 	UpdatedAt time.Time `json:"updatedAt"`
 }
 
+// BasisFilter has the parameters of GET /v1/bases: list the legal bases, newest first.
+type BasisFilter struct {
+	// The most records in the response.
+	Limit int `json:"limit"`
+	// Only those that end, and later than this: a date or a time, as in bodies. With the current time, those that
+	// have not ended yet.
+	EndsAfter time.Time `json:"endsAfter"`
+	// Only those that end at this time or before it: a date or a time, as in bodies.
+	EndsBy time.Time `json:"endsBy"`
+}
+
 // Beacon is in the answer of POST /v1/delivery/beacons: make a URL by which a player reports plays.
 type Beacon struct {
 	// When the beacon expires.
@@ -2128,6 +2139,11 @@ type RightFilter struct {
 	State string `json:"state"`
 	// Only rights derived directly from this one.
 	ParentRightID string `json:"parentRightId"`
+	// Only those that end, and later than this: a date or a time, as in bodies. With the current time, those that
+	// have not ended yet.
+	EndsAfter time.Time `json:"endsAfter"`
+	// Only those that end at this time or before it: a date or a time, as in bodies.
+	EndsBy time.Time `json:"endsBy"`
 }
 
 // RightPropagation is in the answer of GET /v1/rights/{rightId}/propagation: get which nodes have applied a

@@ -116,7 +116,7 @@ var Resources = map[string][]string{
 // plain are optional parameters that name no resource.
 var plain = []string{"reason", "meteringBasis",
 	"Accept-Encoding", "actorKind", "after", "asOf", "before", "bom", "bucket", "by", "checkpoint", "code", "cursor", "format", "from", "Idempotency-Key", "limit", "number", "order", "payee", "Range", "rule",
-	"correlationId", "currency", "dueBy", "dueSince", "idType", "issuedBy", "issuedSince", "overdue", "plays", "receiptIdEnd", "spatialAnchorId", "state", "table", "vendor", "vendorId", "subjectKind", "substrate", "timeZone", "to", "type", "upTo",
+	"correlationId", "currency", "dueBy", "dueSince", "endsAfter", "endsBy", "idType", "issuedBy", "issuedSince", "overdue", "plays", "receiptIdEnd", "spatialAnchorId", "state", "table", "vendor", "vendorId", "subjectKind", "substrate", "timeZone", "to", "type", "upTo",
 	"bases", "challenges", "events", "offers", "packs", "rights", // cursors of the sandbox's inspection
 }
 

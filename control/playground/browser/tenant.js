@@ -1,6 +1,7 @@
 // Visits to a tenant's console, in Chromium: what a rights manager, finance and an auditor do there, at two widths and in
 // two colour schemes. URL is the API of a service, KEY a key of the tenant with all scopes, READER one that only
-// reads. The tenant has plays on each right, one of which is disputed, a rule, an issued statement and drafts, and a pack.
+// reads. The tenant has plays on each right, one of which is disputed, a rule, an issued statement and drafts, and a pack; and a right, City sound, for
+// two regions, which ends in 20 days with its basis.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -13,7 +14,7 @@ const browser = await launch();
 test.after(() => browser.close());
 
 for (const [device, viewport, colorScheme] of views) {
-  test(`the tenant's console, ${device}, ${colorScheme}`, { timeout: 240_000 }, async (t) => {
+  test(`the tenant's console, ${device}, ${colorScheme}`, { timeout: 420_000 }, async (t) => {
     const context = await browser.newContext({ viewport, colorScheme, reducedMotion: 'reduce', permissions: ['clipboard-read', 'clipboard-write'] });
     const visit = new Visit(await context.newPage(), url, `tenant-${device}-${colorScheme}`);
     try {
@@ -21,6 +22,10 @@ for (const [device, viewport, colorScheme] of views) {
       await t.test('the overview', () => visit.overview());
       await t.test('a play, from its report to its proof', () => visit.play());
       await t.test('a right is suspended and resumed', () => visit.right());
+      await t.test('what ends within 30 days', () => visit.ending());
+      await t.test('an offer is countered, and its counter accepted', () => visit.offer());
+      await t.test('a challenge is answered', () => visit.challenge());
+      await t.test('a right is derived within the limits of another', () => visit.derive());
       await t.test('every other page', () => visit.pages());
       await t.test('a rule is tried', () => visit.rule());
       await t.test('a statement and its papers', () => visit.statement());
@@ -148,15 +153,149 @@ class Visit extends Looking {
     await page.getByRole('button', { name: 'Suspend' }).click();
     await page.getByText('The right is suspended.').waitFor();
     await page.getByText('“drill”').first().waitFor();
+    await page.getByText('are refused until somebody resumes it').waitFor();
     await this.look('suspended');
     assert.equal(page.url(), at); // what was done is no part of an address to share
+    await this.link('Rows that wait').click();
+    await page.waitForURL(/held\?rightId=rgh_/);
+    await this.look('held-of-a-right');
+    // Nobody forgets to resume it: the overview says that it is suspended.
+    await this.open('');
+    await page.getByText('right is suspended, and is not resumed by itself').waitFor();
+    await this.link('Resume or revoke them').click();
+    await page.locator('tbody tr').first().getByRole('link').first().click();
+    assert.equal(page.url(), at);
     await this.link('Resume…').click();
     await page.getByRole('button', { name: 'Resume' }).click();
     await page.getByText('The right is in force again.').waitFor();
   }
 
+  async ending() {
+    const { page } = this;
+    const within = async (days) => {
+      await page.getByLabel('Ends within').selectOption(`${days}`);
+      await page.getByRole('button', { name: 'Filter' }).click();
+      await page.waitForURL(new RegExp(`ends=${days}`)); // which can be shared
+    };
+    await this.link('Rights').click();
+    await within(30);
+    await page.getByText(/^\d+ rights? ends? within 30 days, until the end of /).waitFor();
+    await page.getByRole('link', { name: 'City sound' }).first().waitFor();
+    await this.look('rights-that-end');
+    const [file] = await Promise.all([page.waitForEvent('download'), this.link('CSV').click()]);
+    assert.equal(file.suggestedFilename(), 'rights-that-end-within-30-days.csv');
+    await this.link('Bases that end then').click();
+    await page.getByText(/^1 basis ends within 30 days, until the end of /).waitFor();
+    await this.look('bases-that-end');
+    await within(7);
+    await page.getByText(/^No basis ends within 7 days/).waitFor();
+    await this.look('nothing-ends');
+  }
+
+  // choose chooses a record by its name.
+  async choose(label, name) {
+    const select = this.page.getByLabel(label);
+    await select.selectOption(await select.locator('option', { hasText: name }).first().getAttribute('value'));
+  }
+
+  // own is the name of the tenant's organisation.
+  async own() {
+    await this.open('');
+    return (await this.page.locator('.lead').first().innerText()).split(' ')[0];
+  }
+
+  async offer() {
+    const { page } = this;
+    const own = await this.own();
+    // The partner asks for a part of the right.
+    await this.link('Offers').click();
+    await this.link('New offer').click();
+    await this.choose('Of the right', `City sound: audio of ${own}`);
+    await page.getByRole('button', { name: 'Show what limits it' }).click();
+    await page.getByText(/^The right has AT, DE|^The right has DE, AT/).waitFor();
+    await page.getByText(/^Not after the right ends: the end of /).waitFor();
+    await page.getByLabel(/^From/).fill('org_partner');
+    await page.getByLabel('To', { exact: true }).fill(own);
+    await page.getByLabel(/^Only in the regions/).fill('DE, AT');
+    await this.look('new-offer');
+    await page.getByRole('button', { name: 'Propose' }).click();
+    await page.getByText('The offer is made.').waitFor();
+    // It is answered from the overview.
+    await this.open('');
+    await page.getByText('offer waits for your answer').waitFor();
+    await this.link('Answer them').click();
+    await page.getByText('waits for you').first().waitFor();
+    await page.locator('tbody tr').first().getByRole('link').first().click();
+    await page.getByRole('heading', { name: `org_partner to ${own}` }).waitFor();
+    await this.look('offer');
+    await this.link('Counter…').click();
+    await page.getByLabel(/^Only in the regions/).fill('DE');
+    await this.look('counter');
+    await page.getByRole('button', { name: 'Send the counter-offer' }).click();
+    await page.getByText('The counter-offer is made.').waitFor();
+    await page.getByRole('heading', { name: 'What it changes' }).waitFor();
+    await this.look('countered');
+    // The partner counters in turn, which is accepted.
+    await this.link('Counter for org_partner…').click();
+    await page.getByLabel(/^In words/).fill('City sound, the west');
+    await page.getByRole('button', { name: 'Send the counter-offer' }).click();
+    await this.link('Accept…').click();
+    await page.getByRole('button', { name: 'Accept' }).click();
+    await page.getByText('The offer is accepted, and the derived right is issued.').waitFor();
+    await this.look('accepted');
+    await page.locator('dl').getByRole('link', { name: 'City sound, the west' }).click();
+    await page.getByRole('heading', { name: 'City sound, the west' }).waitFor();
+    await page.getByText('regions: DE').first().waitFor();
+  }
+
+  async challenge() {
+    const { page } = this;
+    const own = await this.own();
+    await this.link('Challenges').click();
+    await this.link('New challenge').click();
+    await this.choose('Of the right', `City sound: audio of ${own}`);
+    await page.getByLabel('By', { exact: true }).fill('org_rival');
+    await page.getByLabel('Reason').fill('The hall is ours since May');
+    await page.getByRole('button', { name: 'Open the challenge' }).click();
+    await page.getByText('The challenge is open.').waitFor();
+    await this.open('');
+    await page.getByText('challenge of a right is open').waitFor();
+    await this.link('Resolve them').click();
+    await page.locator('tbody tr').first().getByRole('link').first().click();
+    await page.getByText('Nothing stops while it is open').waitFor();
+    await this.link('Withdraw for org_rival…').waitFor(); // nobody takes it for an act of the own side
+    await this.look('challenge');
+    await this.link('Resolve…').click();
+    await page.getByLabel('Is it upheld?').selectOption('no');
+    await page.getByLabel(/^Why/).fill('Contract 7 of 2 May: https://venue.example/contract-7');
+    await this.look('answer');
+    await page.getByRole('button', { name: 'Resolve' }).click();
+    await page.getByText('It was not upheld: it changes nothing about the right.').waitFor();
+    await page.getByText('Contract 7 of 2 May').waitFor();
+    await this.look('answered');
+  }
+
+  async derive() {
+    const { page } = this;
+    await this.open('/rights?substrate=AUDIO');
+    await page.getByRole('link', { name: 'City sound', exact: true }).last().click();
+    await this.link('Derive a right…').click();
+    await page.getByText(/^What .* limits stands beside the fields/).waitFor();
+    await page.getByText(/^Not after the right ends: the end of /).waitFor();
+    await this.look('derive');
+    await page.getByLabel(/^Until/).fill('2099-01-01T00:00');
+    await page.getByRole('button', { name: 'Issue the right' }).click();
+    await page.getByText(/^is after the end of the parent right \(the end of \d+ \w+ \d{4}\)$/).waitFor();
+    await this.look('derive-refused');
+    await page.getByLabel(/^Until/).fill('');
+    await page.getByLabel(/^In words/).fill('City sound, one hall');
+    await page.getByRole('button', { name: 'Issue the right' }).click();
+    await page.getByText('The right is issued.').waitFor();
+    await page.getByRole('heading', { name: 'City sound, one hall' }).waitFor();
+  }
+
   async pages() {
-    for (const path of ['/offers', '/challenges', '/money', '/money/statements', '/money/counterparties', '/money/payouts', '/money/payables', '/money/payables?state=PAID', '/money/reconciliation', '/money/reconciliation?month=2020-01', '/proof?month=2020-01', '/plays?receiptId=ZZZZZZ',  '/money/rules/new', '/money/statements/new', '/disputes', '/proof', '/webhooks', '/kinds', '/kinds/right.issued', '/keys', '/requests', '/requests?code=RESOURCE_NOT_FOUND', '/data', '/erasures', '/held', '/rejected', '/bases', '/rights/new', '/webhooks/new', '/data/new', '/erasures/new', '/disputes/new']) {
+    for (const path of ['/offers', '/challenges', '/money', '/money/statements', '/money/counterparties', '/money/payouts', '/money/payables', '/money/payables?state=PAID', '/money/reconciliation', '/money/reconciliation?month=2020-01', '/proof?month=2020-01', '/plays?receiptId=ZZZZZZ',  '/money/rules/new', '/money/statements/new', '/disputes', '/proof', '/webhooks', '/kinds', '/kinds/right.issued', '/keys', '/requests', '/requests?code=RESOURCE_NOT_FOUND', '/data', '/erasures', '/held', '/rejected', '/bases', '/rights/new', '/bases/new', '/offers/new', '/challenges/new', '/rejected/dismiss', '/webhooks/new', '/data/new', '/erasures/new', '/disputes/new']) {
       await this.open(path);
       await this.look(path.slice(1).replaceAll(/[/?=]/g, '-'));
     }
