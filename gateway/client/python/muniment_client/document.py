@@ -341,11 +341,14 @@ class DSARDelivery(TypedDict):
     # The operation that gives a link to download the bundle; in its own response, that link. Null once the bundle
     # is deleted, and in events.
     bundleUrl: str | None
+    # Why the bundle is deleted: its time was over, or it may have had data of a person who was erased. Absent while
+    # it is kept.
+    deletedBecause: NotRequired[Literal["EXPIRED", "ERASURE"]]
     # When it was last downloaded completely.
     downloadedAt: str | None
     # The API key or member that requested the link.
     downloadedBy: str | None
-    # When the bundle is deleted.
+    # When the bundle is deleted; once an erasure has ended it, when that was.
     expiresAt: str
 
 
@@ -572,6 +575,25 @@ class DisputedAmount(TypedDict):
     currency: str
 
 
+class DisputedPlay(TypedDict):
+    # How long it was rendered, in milliseconds.
+    dwellMs: float
+    # Whether it was recorded as billed. One that repeats another is billed by that alone.
+    metered: bool
+    # The receipt: GET /v1/receipts/{receiptId} returns it.
+    receiptId: str
+    # When it was rendered.
+    renderedAt: str
+    # The right that it was delivered on.
+    rightId: str
+    # Where it was rendered: the receipt's anchor.
+    spatialAnchorId: str
+    # What it is worth alone, by currency, as heldAmount: empty if it is not billed or no rule rates it; null while
+    # it can't be computed. Lines round several together, so these may add up to something else than heldAmount in
+    # the sixth fractional digit.
+    worth: list[DisputedAmount] | None
+
+
 DryRun = TypedDict("DryRun", {
     # Start of the period, by renderedAt; without period.
     "from": 'NotRequired[str | None]',
@@ -699,6 +721,11 @@ class FoundReceipt(TypedDict):
     # The signed content, verbatim.
     receipt: Receipt
     signature: Signature
+
+
+class GetDisputeQuery(TypedDict):
+    # true: also when and where each disputed receipt was, and what it is worth. Requires audit:read.
+    plays: NotRequired[Literal["true", "false"]]
 
 
 GetMeteringQuery = TypedDict("GetMeteringQuery", {
@@ -946,6 +973,11 @@ class ListBasesQuery(TypedDict):
     limit: NotRequired[int]
     # The nextCursor of the previous response.
     cursor: NotRequired[str]
+    # Only those that end, and later than this: a date or a time, as in bodies. With the current time, those that
+    # have not ended yet.
+    endsAfter: NotRequired[str]
+    # Only those that end at this time or before it: a date or a time, as in bodies.
+    endsBy: NotRequired[str]
 
 
 class ListChallengesQuery(TypedDict):
@@ -1096,6 +1128,17 @@ class ListPayablesQuery(TypedDict):
     number: NotRequired[str]
     # Only those in this state.
     state: NotRequired[Literal["DUE", "PAID"]]
+    # Only what was issued on this day or later, in the tenant's time zone.
+    issuedSince: NotRequired[str]
+    # Only what was issued on this day or before.
+    issuedBy: NotRequired[str]
+    # Only what is due on this day or later, in the tenant's time zone.
+    dueSince: NotRequired[str]
+    # Only what is due on this day or before.
+    dueBy: NotRequired[str]
+    # true: only what is still open although it was due before today, in the tenant's time zone; no credits, which
+    # nobody pays.
+    overdue: NotRequired[Literal["true", "false"]]
 
 
 class ListPayeeLinksQuery(TypedDict):
@@ -1199,6 +1242,11 @@ class ListRightsQuery(TypedDict):
     state: NotRequired[Literal["ACTIVE", "SUSPENDED", "REVOKED"]]
     # Only rights derived directly from this one.
     parentRightId: NotRequired[str]
+    # Only those that end, and later than this: a date or a time, as in bodies. With the current time, those that
+    # have not ended yet.
+    endsAfter: NotRequired[str]
+    # Only those that end at this time or before it: a date or a time, as in bodies.
+    endsBy: NotRequired[str]
 
 
 class ListSettlementRulesQuery(TypedDict):
@@ -2124,6 +2172,9 @@ class PricedDispute(TypedDict):
     id: str
     # How it was resolved; null until it is. UPHELD excludes the deliveries from settlement permanently.
     outcome: str | None
+    # With plays=true: the disputed receipts that the warehouse has, in the order of receiptIds. Absent for a
+    # dispute about a right and a window, whose receipts GET /v1/receipts lists.
+    plays: NotRequired[list[DisputedPlay]]
     # The organisation that raised the dispute.
     raisedByOrgId: str
     # The reason that it gave.
@@ -2966,6 +3017,11 @@ Statement = TypedDict("Statement", {
     "settledAt": 'str | None',
     # SHA-256 of the signed file, base64url; null until it is ISSUED.
     "sha256": 'str | None',
+    # Where a statement is read or listed, of a DRAFT that was overtaken, so that it can't be issued any more.
+    # CORRECTED: what it corrects was corrected or voided since; OVERLAPPED: another statement of its time was
+    # issued or voided; DISPUTED: a dispute of its time was opened or resolved: draft it again. STATED: another
+    # statement of the same was issued: correct that. A list says it of its newest 100 drafts.
+    "stale": 'NotRequired[Literal["CORRECTED", "STATED", "OVERLAPPED", "DISPUTED"]]',
     # The record's own state.
     "state": 'Literal["DRAFT", "DISCARDED", "ISSUED", "SETTLED", "VOIDED"]',
     # The IANA time zone of its dates.

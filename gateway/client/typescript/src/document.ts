@@ -652,6 +652,28 @@ export interface components {
         DisputeData: {
             dispute: components["schemas"]["Dispute"];
         };
+        DisputedPlay: {
+            /**
+             * Format: double
+             * @description How long it was rendered, in milliseconds.
+             */
+            dwellMs: number;
+            /** @description Whether it was recorded as billed. One that repeats another is billed by that alone. */
+            metered: boolean;
+            /** @description The receipt: GET /v1/receipts/{receiptId} returns it. */
+            receiptId: string;
+            /**
+             * Format: date-time
+             * @description When it was rendered.
+             */
+            renderedAt: string;
+            /** @description The right that it was delivered on. */
+            rightId: string;
+            /** @description Where it was rendered: the receipt's anchor. */
+            spatialAnchorId: string;
+            /** @description What it is worth alone, by currency, as heldAmount: empty if it is not billed or no rule rates it; null while it can't be computed. Lines round several together, so these may add up to something else than heldAmount in the sixth fractional digit. */
+            worth: components["schemas"]["DisputedAmount"][] | null;
+        };
         DisputeEvidence: {
             /**
              * Format: date-time
@@ -837,6 +859,11 @@ export interface components {
             /** @description The operation that gives a link to download the bundle; in its own response, that link. Null once the bundle is deleted, and in events. */
             bundleUrl: string | null;
             /**
+             * @description Why the bundle is deleted: its time was over, or it may have had data of a person who was erased. Absent while it is kept.
+             * @enum {string}
+             */
+            deletedBecause?: "EXPIRED" | "ERASURE";
+            /**
              * Format: date-time
              * @description When it was last downloaded completely.
              */
@@ -845,7 +872,7 @@ export interface components {
             downloadedBy: string | null;
             /**
              * Format: date-time
-             * @description When the bundle is deleted.
+             * @description When the bundle is deleted; once an erasure has ended it, when that was.
              */
             expiresAt: string;
         };
@@ -2617,6 +2644,8 @@ export interface components {
              * @enum {string|null}
              */
             outcome: "UPHELD" | "REJECTED" | null;
+            /** @description With plays=true: the disputed receipts that the warehouse has, in the order of receiptIds. Absent for a dispute about a right and a window, whose receipts GET /v1/receipts lists. */
+            plays?: components["schemas"]["DisputedPlay"][];
             /** @description The organisation that raised the dispute. */
             raisedByOrgId: string;
             /** @description The reason that it gave. */
@@ -3833,6 +3862,11 @@ export interface components {
             /** @description SHA-256 of the signed file, base64url; null until it is ISSUED. */
             sha256: string | null;
             /**
+             * @description Where a statement is read or listed, of a DRAFT that was overtaken, so that it can't be issued any more. CORRECTED: what it corrects was corrected or voided since; OVERLAPPED: another statement of its time was issued or voided; DISPUTED: a dispute of its time was opened or resolved: draft it again. STATED: another statement of the same was issued: correct that. A list says it of its newest 100 drafts.
+             * @enum {string}
+             */
+            stale?: "CORRECTED" | "STATED" | "OVERLAPPED" | "DISPUTED";
+            /**
              * @description The record's own state.
              * @enum {string}
              */
@@ -4484,6 +4518,10 @@ export interface operations {
             query?: {
                 /** @description The nextCursor of the previous response. */
                 cursor?: string;
+                /** @description Only those that end, and later than this: a date or a time, as in bodies. With the current time, those that have not ended yet. */
+                endsAfter?: string;
+                /** @description Only those that end at this time or before it: a date or a time, as in bodies. */
+                endsBy?: string;
                 /** @description The most records in the response. */
                 limit?: number;
             };
@@ -5159,7 +5197,10 @@ export interface operations {
     };
     "get-dispute": {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description true: also when and where each disputed receipt was, and what it is worth. Requires audit:read. */
+                plays?: "true" | "false";
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -5935,6 +5976,10 @@ export interface operations {
                 basisId?: string;
                 /** @description The nextCursor of the previous response. */
                 cursor?: string;
+                /** @description Only those that end, and later than this: a date or a time, as in bodies. With the current time, those that have not ended yet. */
+                endsAfter?: string;
+                /** @description Only those that end at this time or before it: a date or a time, as in bodies. */
+                endsBy?: string;
                 /** @description The most records in the response. */
                 limit?: number;
                 /** @description Only rights derived directly from this one. */
@@ -6304,10 +6349,20 @@ export interface operations {
                 counterpartyId?: string;
                 /** @description The nextCursor of the previous response. */
                 cursor?: string;
+                /** @description Only what is due on this day or before. */
+                dueBy?: string;
+                /** @description Only what is due on this day or later, in the tenant's time zone. */
+                dueSince?: string;
+                /** @description Only what was issued on this day or before. */
+                issuedBy?: string;
+                /** @description Only what was issued on this day or later, in the tenant's time zone. */
+                issuedSince?: string;
                 /** @description The most records in the response. */
                 limit?: number;
                 /** @description Only the one with this number. */
                 number?: string;
+                /** @description true: only what is still open although it was due before today, in the tenant's time zone; no credits, which nobody pays. */
+                overdue?: "true" | "false";
                 /** @description Only those in this state. */
                 state?: "DUE" | "PAID";
                 /** @description Only those of this statement. */
