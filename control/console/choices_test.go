@@ -58,7 +58,7 @@ func TestIdsAreChosenByName(t *testing.T) {
 	s := reading(answering(t, records))
 	page := s.shownAct(t, "/rights/new", "")
 	require.Contains(t, page, `<select id="i-basisId" name="basisId" required><option value="">–</option><option value="bas_00000000000000000000000001">Music licence: license of org_a · bas_…000001</option></select>`, "an expired basis bears no right")
-	require.Contains(t, page, `name="parentRightId"><option value="">–</option><option value="rgh_00000000000000000000000001">the station: dooh of org_a · rgh_…000001</option></select>`, "of a suspended one nothing derives")
+	require.Contains(t, page, `name="parentRightId"><option value="">–</option><option value="rgh_00000000000000000000000001">the station: DOOH of org_a · rgh_…000001</option></select>`, "of a suspended one nothing derives")
 	require.Contains(t, page, `list="k-holderOrgId"`)
 	require.Contains(t, page, `<option value="org_own">your organisation</option>`)
 	require.Contains(t, page, `<option value="org_song">Song Rights Ltd</option>`)
