@@ -65,7 +65,7 @@ func TestIdsAreChosenByName(t *testing.T) {
 	page = s.shownAct(t, "/rights/new", "?basisId=bas_00000000000000000000000009")
 	require.Contains(t, page, `<option value="bas_00000000000000000000000009" selected>A very old one: consent of org_a · bas_…000009</option>`, "one that the newest lack")
 	page = s.shownAct(t, "/money/rules/new", "")
-	require.Contains(t, page, `<option value="rgh_00000000000000000000000002">Music licence: ctv of org_b, suspended · rgh_…000002</option>`)
+	require.Contains(t, page, `<option value="rgh_00000000000000000000000002">Music licence: CTV of org_b, suspended · rgh_…000002</option>`)
 	require.Contains(t, page, `<option value="spring"></option>`)
 	for path, name := range map[string]string{"/offers/new": "rightId", "/challenges/new": "rightId", "/disputes/new": "rightId", "/money/statements/new": "counterpartyId"} {
 		require.Contains(t, s.shownAct(t, path, ""), `<select id="i-`+name+`" name="`+name+`"`, path)
@@ -73,7 +73,7 @@ func TestIdsAreChosenByName(t *testing.T) {
 
 	p, w := s.page(Path + "/rights?parentRightId=rgh_00000000000000000000000002")
 	require.NoError(t, showRights(p))
-	require.Contains(t, w.Body.String(), `<option value="rgh_00000000000000000000000002" selected>Music licence: ctv of org_b, suspended · rgh_…000002</option>`)
+	require.Contains(t, w.Body.String(), `<option value="rgh_00000000000000000000000002" selected>Music licence: CTV of org_b, suspended · rgh_…000002</option>`)
 
 	page = reading(answering(t, records), api.RightsRead).shownAct(t, "/rights/new", "", api.RightsWrite)
 	require.Contains(t, page, `<input id="i-basisId" name="basisId" value="" placeholder="bas_…"`, "who may not list them types an id")
