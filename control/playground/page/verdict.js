@@ -72,7 +72,7 @@ function outcome({ report, file, pack, shown, name, ms }, change) {
     pack && report.verdict === 'sound' && h('p', null, `${pack.header.count} entries and ${pack.events.filter((event) => event?.type === delivered).length} signed receipts of ${name}, checked in ${Math.round(ms)} ms by muniment-verify in your browser. `,
       file.verdicts.some((v) => v.code === 'key.sandbox') && tag('signed by a sandbox key', 'info')),
     h('p', null, fault ? `Entry ${fault.index}${pack ? ` (leaf ${pack.header.firstIndex + fault.index})` : ''}: ${fault.message}. This must not be relied on.` : report.summary || `${report.message}. What to do: ${report.next}.`),
-    file && h('p', null, shown.anchors[report.anchor]));
+    file && h('p', null, shown.restsOn(report)));
 }
 
 function alteration(change) {

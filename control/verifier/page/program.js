@@ -48,7 +48,7 @@ function parsed({ status, printed }) {
   }
 }
 
-// judge returns the report on files, an array of [name, bytes], with anchor: what it rests on, a name in anchors of report.js.
+// judge returns the report on files, an array of [name, bytes], with anchor: what it rests on, a name in anchors of words.js.
 // root is a key, or empty. keysAt loads what this service publishes under a path; it resolves with null if that is nothing.
 export async function judge(files, root, keysAt = published) {
   if (root !== '') return judgeUnder(root, files, keysAt);

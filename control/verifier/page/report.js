@@ -1,9 +1,9 @@
 // What the program found, for people: the sentence first, then each file with its checks.
 
 import { code, h, tag } from './dom.js';
-import { anchors, kinds, meanings, nextOf, opened, sentenceOf, verdicts } from './words.js';
+import { kinds, meanings, nextOf, opened, restsOn, sentenceOf, verdicts } from './words.js';
 
-export { verdicts };
+export { restsOn, verdicts };
 
 function stateOf(v) {
   if (v.next !== undefined && v.next !== '') return 'open';
@@ -61,7 +61,7 @@ export function reportOf(report, sums, root) {
   return [
     h('div', { class: `outcome ${mood}` }, h('div', { class: 'verdict' },
       h('span', { class: `mark ${mood === 'open' ? 'warn' : mood}`, 'aria-hidden': 'true' }, sign),
-      h('div', null, h('h2', null, title), h('p', null, sentenceOf(report)), report.files.length > 0 && h('p', null, anchors[report.anchor]), h('p', { class: 'next' }, h('b', null, 'What to do next: '), nextOf(report))))),
+      h('div', null, h('h2', null, title), h('p', null, sentenceOf(report)), restsOn(report) !== '' && h('p', null, restsOn(report)), h('p', { class: 'next' }, h('b', null, 'What to do next: '), nextOf(report))))),
     h('p', { class: 'buttons' }, h('button', { type: 'button', onclick: () => print() }, report.verdict === 'sound' ? 'Print as a certificate' : 'Print this report')),
     filesOf(report.files, sums),
     h('p', { class: 'status' }, `Judged on ${new Date().toISOString().slice(0, 16).replace('T', ' at ')} UTC by muniment-verify in a browser at ${location.origin}.`, root !== '' && ` Root key: ${root}`),

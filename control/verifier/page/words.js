@@ -7,7 +7,7 @@ export const verdicts = {
   unjudged: { mood: 'open', sign: '?', title: 'Can’t be judged', small: 'can’t be judged' },
 };
 
-export const anchors = {
+const anchors = {
   root: 'The keys, also the newest that this service publishes, were checked up to the root key that you gave. Nobody else had to be trusted.',
   alone: 'The keys were checked up to the root key that you gave. This service could not say whether one of them was revoked since: it publishes none under that root, or could not be reached.',
   tried: 'It was judged by the root key that you gave.',
@@ -70,7 +70,7 @@ const unsound = 'keep this file, and get it once more from where it was made, as
 
 // ofSound is what to do about what is sound, by what the verdict rests on.
 const kept = 'print this page as a certificate, and keep it with the files: whoever has them can repeat the check.';
-const ofSound = {
+export const ofSound = {
   root: kept,
   alone: kept,
   tried: kept,
@@ -94,6 +94,12 @@ export function sentenceOf(report) {
   const found = sentence(next !== '' && said.endsWith(next) ? said.slice(0, -next.length) : said);
   const decides = worst(report)?.verdicts.find((v) => found.includes(`(${v.code})`));
   return decides && meanings[decides.code] ? `${meanings[decides.code]}. ${found}` : found;
+}
+
+// restsOn is by which keys a report was made; empty where none of the files is one that keys sign.
+export function restsOn(report) {
+  if (report.files.every((f) => f.kind === 'unknown' || f.kind === 'release')) return '';
+  return report.verdict === 'unjudged' && report.anchor === 'service' ? 'It was judged by the keys that this service publishes.' : anchors[report.anchor];
 }
 
 // nextOf is what to do about a report.
