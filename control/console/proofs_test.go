@@ -192,6 +192,7 @@ func TestABrokenFileOfPacks(t *testing.T) {
 			return *p.Session, nil
 		})
 	})
+	require.NotContains(t, w.Body.String(), "PK\x05\x06")
 
 	s, _ = audited(t, map[string]string{"/v1/packs": packs}, func(w http.ResponseWriter, _ string) { refuse(w) })
 	p, w = s.page(Path + "/proof/packs.zip")
