@@ -99,7 +99,7 @@ func showOverview(p *page) error {
 		return err
 	}
 	for _, t := range tasks {
-		if t != nil && t.Count > 0 {
+		if t != nil && (t.Count > 0 || t.More) {
 			o.Tasks = append(o.Tasks, *t)
 		}
 	}

@@ -3,6 +3,7 @@ package console
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -286,7 +287,10 @@ func (a *archive) packs(of packs) error {
 		}
 		return nil
 	}
-	for cursor, l := "", packsList(of.query); ; {
+	// Each download is an event of its own, which a pack may have before the last is sent.
+	query := url.Values{"to": {stamp(p.s.cfg.Now())}}
+	maps.Copy(query, of.query)
+	for cursor, l := "", packsList(query); ; {
 		list, next, err := l.records(p, cursor, "500", true)
 		if err == nil {
 			err = add(list)
@@ -302,7 +306,8 @@ func (a *archive) packs(of packs) error {
 		return errNoPacks
 	}
 	if s := of.Statement; s != nil && !s.IssuedAt.IsZero() {
-		after, _, err := packsList(url.Values{"from": {stamp(s.IssuedAt)}}).records(p, "", "1", true)
+		// The first may have been cut before its event reached the log.
+		after, _, err := packsList(url.Values{"from": {stamp(s.IssuedAt)}}).records(p, "", "2", true)
 		if err == nil {
 			err = add(after)
 		}

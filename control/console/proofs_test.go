@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -81,6 +82,8 @@ func audited(t *testing.T, records map[string]string, download func(w http.Respo
 			_, _ = w.Write(world.Directory())
 		case strings.HasPrefix(target, "/v1/packs?from=2026-11-01T08"): // after the issue
 			_, _ = w.Write([]byte(`{"data":` + records["after the issue"] + `}`))
+		case strings.HasPrefix(target, "/v1/packs?") && !strings.Contains(target, "&to=") && !strings.Contains(target, "?to=") && records["all"] != "":
+			return errors.New("packs without an end: each that is downloaded makes an event for the next")
 		case strings.HasSuffix(target, "?format=signed"):
 			_, _ = w.Write([]byte("signed " + target))
 		default:
@@ -116,6 +119,7 @@ func unzipped(t *testing.T, file []byte) (names []string, files map[string]strin
 func TestPacksInOneFile(t *testing.T) {
 	const two = `{"id":"ppk_1","firstIndex":0,"treeSize":12,"bytes":9,"sealedAt":"2026-10-05T00:00:00Z"},{"id":"ppk_2","firstIndex":12,"treeSize":13,"bytes":9,"sealedAt":"2026-10-06T00:00:00Z"}`
 	records := map[string]string{
+		"all":                  "bounded",
 		"/v1/packs":            `{"packs":[` + two + `]}`,
 		"/v1/statements/stm_1": `{"statement":{"id":"stm_1","state":"ISSUED","packId":"ppk_2","issuedAt":"2026-11-01T08:00:00Z"},"document":{"correction":{"previous":{"statementId":"stm_0"}}}}`,
 		"/v1/statements/stm_0": `{"statement":{"id":"stm_0","state":"VOIDED"},"document":{"correction":null}}`,

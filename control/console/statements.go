@@ -387,7 +387,7 @@ func (p *page) anew(s client.Statement) button {
 	switch {
 	case s.Stale == "" && !s.CreatedAt.Before(s.To) || s.To.After(p.s.cfg.Now()):
 	case s.Stale == "STATED":
-		return button{Text: "Issued statements", Href: addressed(Path+"/money/statements", url.Values{"state": {"ISSUED"}, "currency": {s.Currency}})}
+		return button{Text: "Statements of the currency", Href: addressed(Path+"/money/statements", url.Values{"currency": {s.Currency}})}
 	case s.Corrects != "" && p.can("correct-statement"):
 		return button{Text: "New draft of the correction…", Href: Path + "/money/statements/" + url.PathEscape(s.Corrects) + "/correct"}
 	case s.Corrects == "" && p.can("draft-statement"):

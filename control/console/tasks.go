@@ -45,8 +45,12 @@ var taskReaders = []taskReader{
 		if err != nil {
 			return nil, err
 		}
-		return waiting(p, "list-offers", "offers", url.Values{"state": {"PROPOSED"}}, task{One: "offer waits for your answer", Text: "offers wait for your answer", Href: Path + "/offers?state=PROPOSED", Do: p.todo("accept-offer", "Answer them", "See them")},
-			func(o client.Offer) bool { return own == "" || o.ToOrgID == own || o.FromOrgID != own }) // what it has proposed waits for the other side
+		whose := "your"
+		if own == "" { // which of them wait for the other side is not known
+			whose = "an"
+		}
+		return waiting(p, "list-offers", "offers", url.Values{"state": {"PROPOSED"}}, task{One: "offer waits for " + whose + " answer", Text: "offers wait for " + whose + " answer", Href: Path + "/offers?state=PROPOSED", Do: p.todo("accept-offer", "Answer them", "See them")},
+			func(o client.Offer) bool { return own == "" || o.ToOrgID == own })
 	}},
 	{"list-payouts", func(p *page, now time.Time) (*task, error) {
 		return waiting[client.Payout](p, "list-payouts", "payouts", nil, task{One: "payout is due", Text: "payouts are due", Href: Path + "/money/payouts", Do: p.todo("settle-statement", "Pay them", "See them")}, nil)

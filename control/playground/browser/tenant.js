@@ -262,7 +262,7 @@ class Visit extends Looking {
     await page.getByText('challenge of a right is open').waitFor();
     await this.link('Resolve them').click();
     await page.locator('tbody tr').first().getByRole('link').first().click();
-    await page.getByText('Nothing stops while it is open').waitFor();
+    await page.getByText('By itself it stops nothing while it is open').waitFor();
     await this.link('Withdraw for org_rival…').waitFor(); // nobody takes it for an act of the own side
     await this.look('challenge');
     await this.link('Resolve…').click();
@@ -402,8 +402,8 @@ class Visit extends Looking {
     await page.getByText('It can’t be issued any more: discard it, and correct that statement').waitFor();
     assert.equal(await page.getByRole('link', { name: 'Issue…' }).count(), 0);
     await this.look('stale');
-    await this.link('Issued statements').click();
-    await page.waitForURL(/state=ISSUED/);
+    await this.link('Statements of the currency').click();
+    await page.waitForURL(/currency=/);
   }
 
   // person is what is exported of a person, until an erasure deletes it.
