@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -134,36 +133,29 @@ type newestOf[T any] struct {
 	More bool
 }
 
-// readNewest reads the newest 500 records of a list once a page, and keeps them. quiet is as of a call.
-func readNewest[T any](p *page, kept **newestOf[T], op, plural string, quiet bool) (newestOf[T], error) {
+// readNewest reads the newest records of a list once a page, and keeps them. quiet is as of a call.
+func readNewest[T any](p *page, kept **newestOf[T], l list[T], quiet bool) (newestOf[T], error) {
 	if *kept != nil {
 		return **kept, nil
 	}
-	var n newestOf[T]
-	var data map[string]json.RawMessage
-	if err := p.do(call{op: op, query: url.Values{"limit": {"500"}}, quiet: quiet}, &data); err != nil {
-		return n, err
+	all, next, err := l.records(p, "", fmt.Sprint(checked), quiet)
+	if err != nil {
+		return newestOf[T]{}, err
 	}
-	if all := data[plural]; all != nil {
-		if err := json.Unmarshal(all, &n.All); err != nil {
-			return n, fmt.Errorf("cannot read the list of %s: %w", op, err)
-		}
-	}
-	n.More = string(data["nextCursor"]) != "null" && data["nextCursor"] != nil
-	*kept = &n
-	return n, nil
+	*kept = &newestOf[T]{All: all, More: next != ""}
+	return **kept, nil
 }
 
 func (p *page) newestRights() (newestOf[client.Right], error) {
-	return readNewest(p, &p.rights, "list-rights", "rights", true)
+	return readNewest(p, &p.rights, list[client.Right]{op: "list-rights", plural: "rights"}, true)
 }
 
 func (p *page) newestBases() (newestOf[client.Basis], error) {
-	return readNewest(p, &p.bases, "list-bases", "bases", true)
+	return readNewest(p, &p.bases, list[client.Basis]{op: "list-bases", plural: "bases"}, true)
 }
 
 func (p *page) newestPayees() (newestOf[client.Counterparty], error) {
-	return readNewest(p, &p.counterparties, "list-counterparties", "counterparties", false)
+	return readNewest(p, &p.counterparties, list[client.Counterparty]{op: "list-counterparties", plural: "counterparties"}, false)
 }
 
 // choosable is a record as a choice has it: its name, what else tells it apart, its state where that is not the usual one, and its id.
@@ -323,7 +315,7 @@ var onePayee = &records{
 var oneKey = &records{
 	several: "keys", op: "list-api-keys",
 	newest: func(p *page) (found []option, more bool, err error) {
-		all, next, err := keysList(p.s.cfg.Now()).records(p, "", "500", true)
+		all, next, err := keysList(p.s.cfg.Now()).records(p, "", fmt.Sprint(checked), true)
 		for _, k := range all {
 			found = append(found, option{k.KeyID, choosable(k.Label, "", keyState(k, p.s.cfg.Now()), k.KeyID)})
 		}

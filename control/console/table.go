@@ -97,12 +97,6 @@ type list[T any] struct {
 	row     func(T) []cell
 }
 
-// newest reads the first records of a list; more is whether there are others.
-func newest[T any](p *page, l list[T]) (records []T, more bool, err error) {
-	records, next, err := l.records(p, "", fmt.Sprint(checked), false)
-	return records, next != "", err
-}
-
 // records reads a page of the list; quiet is whether it is one of many that a page shows the first of.
 func (l list[T]) records(p *page, cursor, limit string, quiet bool) (records []T, next string, err error) {
 	query := url.Values{}
