@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -134,36 +133,29 @@ type newestOf[T any] struct {
 	More bool
 }
 
-// readNewest reads the newest 500 records of a list once a page, and keeps them. quiet is as of a call.
-func readNewest[T any](p *page, kept **newestOf[T], op, plural string, quiet bool) (newestOf[T], error) {
+// readNewest reads the newest records of a list once a page, and keeps them. quiet is as of a call.
+func readNewest[T any](p *page, kept **newestOf[T], l list[T], quiet bool) (newestOf[T], error) {
 	if *kept != nil {
 		return **kept, nil
 	}
-	var n newestOf[T]
-	var data map[string]json.RawMessage
-	if err := p.do(call{op: op, query: url.Values{"limit": {"500"}}, quiet: quiet}, &data); err != nil {
-		return n, err
+	all, next, err := l.records(p, "", fmt.Sprint(checked), quiet)
+	if err != nil {
+		return newestOf[T]{}, err
 	}
-	if all := data[plural]; all != nil {
-		if err := json.Unmarshal(all, &n.All); err != nil {
-			return n, fmt.Errorf("cannot read the list of %s: %w", op, err)
-		}
-	}
-	n.More = string(data["nextCursor"]) != "null" && data["nextCursor"] != nil
-	*kept = &n
-	return n, nil
+	*kept = &newestOf[T]{All: all, More: next != ""}
+	return **kept, nil
 }
 
 func (p *page) newestRights() (newestOf[client.Right], error) {
-	return readNewest(p, &p.rights, "list-rights", "rights", true)
+	return readNewest(p, &p.rights, list[client.Right]{op: "list-rights", plural: "rights"}, true)
 }
 
 func (p *page) newestBases() (newestOf[client.Basis], error) {
-	return readNewest(p, &p.bases, "list-bases", "bases", true)
+	return readNewest(p, &p.bases, list[client.Basis]{op: "list-bases", plural: "bases"}, true)
 }
 
 func (p *page) newestPayees() (newestOf[client.Counterparty], error) {
-	return readNewest(p, &p.counterparties, "list-counterparties", "counterparties", false)
+	return readNewest(p, &p.counterparties, list[client.Counterparty]{op: "list-counterparties", plural: "counterparties"}, false)
 }
 
 // choosable is a record as a choice has it: its name, what else tells it apart, its state where that is not the usual one, and its id.
@@ -220,44 +212,34 @@ var (
 	ownedRight    = rightsThat(func(r client.Right) bool { return r.State == "ACTIVE" })
 )
 
-// oneRight is a right by its id; nil if there is none, or the session may not read it.
-func (p *page) oneRight(id string) (*client.Right, error) {
-	if p.rights != nil {
-		if i := slices.IndexFunc(p.rights.All, func(r client.Right) bool { return r.ID == id }); i >= 0 {
-			return &p.rights.All[i], nil
+// oneByID reads a record by its id from an operation that gets one, unless it is among the newest; singular is the member of the
+// response that has it. nil if there is none, or the session may not read it.
+func oneByID[T any](p *page, newest *newestOf[T], op, singular, id string, is func(T) bool) (*T, error) {
+	if newest != nil {
+		if i := slices.IndexFunc(newest.All, is); i >= 0 {
+			return &newest.All[i], nil
 		}
 	}
-	if !p.can("get-right") {
+	if !p.can(op) {
 		return nil, nil
 	}
-	var data struct{ Right client.Right }
-	switch err := p.do(call{op: "get-right", params: []string{id}, quiet: true}, &data); {
+	var data map[string]json.RawMessage
+	switch err := p.do(call{op: op, params: []string{id}, quiet: true}, &data); {
 	case unknown(err):
 		return nil, nil
 	case err != nil:
 		return nil, err
 	}
-	return &data.Right, nil
+	one := new(T)
+	return one, json.Unmarshal(data[singular], one)
 }
 
-// oneBasis is oneRight for a basis.
+func (p *page) oneRight(id string) (*client.Right, error) {
+	return oneByID(p, p.rights, "get-right", "right", id, func(r client.Right) bool { return r.ID == id })
+}
+
 func (p *page) oneBasis(id string) (*client.Basis, error) {
-	if p.bases != nil {
-		if i := slices.IndexFunc(p.bases.All, func(b client.Basis) bool { return b.ID == id }); i >= 0 {
-			return &p.bases.All[i], nil
-		}
-	}
-	if !p.can("get-basis") {
-		return nil, nil
-	}
-	var data struct{ Basis client.Basis }
-	switch err := p.do(call{op: "get-basis", params: []string{id}, quiet: true}, &data); {
-	case unknown(err):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	}
-	return &data.Basis, nil
+	return oneByID(p, p.bases, "get-basis", "basis", id, func(b client.Basis) bool { return b.ID == id })
 }
 
 // unknown reports whether an error says that there is no such record, or that a text is no id of one.
@@ -305,17 +287,11 @@ var onePayee = &records{
 		return found, n.More, err
 	},
 	name: func(p *page, id string) (string, error) {
-		if !p.can("get-counterparty") {
-			return "", nil
-		}
-		var data struct{ Counterparty client.Counterparty }
-		switch err := p.do(call{op: "get-counterparty", params: []string{id}, quiet: true}, &data); {
-		case unknown(err):
-			return "", nil
-		case err != nil:
+		c, err := oneByID(p, p.counterparties, "get-counterparty", "counterparty", id, func(c client.Counterparty) bool { return c.ID == id })
+		if c == nil || err != nil {
 			return "", err
 		}
-		return choosable(data.Counterparty.Name, "", data.Counterparty.State, id), nil
+		return choosable(c.Name, "", c.State, id), nil
 	},
 }
 
@@ -323,7 +299,7 @@ var onePayee = &records{
 var oneKey = &records{
 	several: "keys", op: "list-api-keys",
 	newest: func(p *page) (found []option, more bool, err error) {
-		all, next, err := keysList(p.s.cfg.Now()).records(p, "", "500", true)
+		all, next, err := keysList(p.s.cfg.Now()).records(p, "", fmt.Sprint(checked), true)
 		for _, k := range all {
 			found = append(found, option{k.KeyID, choosable(k.Label, "", keyState(k, p.s.cfg.Now()), k.KeyID)})
 		}

@@ -70,7 +70,7 @@ func TestAPageSaysHowMuchOfAComparisonItShows(t *testing.T) {
 		}
 		now, then := of("stm_2", "10", "11"), of("stm_1", "09", "10")
 		s, _ := recorded(t, map[string]string{
-			"/v1/counterparties": `{}`, "/v1/statements": `{"statements":[` + now + "," + then + `]}`,
+			"/v1/statements":       `{"statements":[` + now + "," + then + `]}`,
 			"/v1/statements/stm_1": `{"statement":` + then + `}`, "/v1/statements/stm_2": `{"statement":` + now + `,"document":{"lines":[` + strings.Join(lines, ",") + `]}}`,
 		})
 		p, w := s.page(Path + "/money/statements/stm_2/comparison")

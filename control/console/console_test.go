@@ -294,7 +294,7 @@ func TestEveryPayeeLinkCanBeRevoked(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		response := `{"data":{"statement":{"id":"stm_1","state":"ISSUED"}}}`
+		response := `{"data":{"statement":{"id":"stm_1","state":"ISSUED"},"counterparties":[]}}`
 		switch query := at.Query(); {
 		case at.Path == "/v1/payee-links" && query.Get("statementId") != "stm_1":
 			t.Error(target)
@@ -351,7 +351,7 @@ func TestPayeeLinksSayWhatFollowsFromThem(t *testing.T) {
 func TestAddressesFillInLittle(t *testing.T) {
 	harmless := []string{"basisId", "parentRightId", "substrate", "rightId", "receiptId", "period"}
 	s := served(t, func(w http.ResponseWriter, _ string) {
-		_, _ = w.Write([]byte(`{"data":{"rule":{"id":"rul_1","price":"0.005","currency":"EUR","unit":"EVENT","shares":[{"counterpartyId":"cp_1","bps":10000}]}}}`))
+		_, _ = w.Write([]byte(`{"data":{"rule":{"id":"rul_1","price":"0.005","currency":"EUR","unit":"EVENT","shares":[{"counterpartyId":"cp_1","bps":10000}]},"counterparties":[]}}`))
 	})
 	maps.Copy(s.operations(), map[string]operation{"get-counterparty": {method: "GET", path: "/v1/counterparties/{counterpartyId}"}, "get-issuer": {method: "GET", path: "/v1/issuer"}})
 	filled := 0

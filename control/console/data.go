@@ -7,24 +7,23 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/client"
 )
 
-// gone says why the bundle of an export is not there any more, and when it was deleted; empty if it is there, or never was.
-func (p *page) gone(j client.DSARJob) (why string, at time.Time) {
+// gone says why the bundle of an export is not there any more, from its ExpiresAt on; empty if it is there, or never was.
+func (p *page) gone(j client.DSARJob) (why string) {
 	d := j.Delivery
 	switch {
 	case j.State != "READY" || d == nil:
-		return "", at
+		return ""
 	case d.DeletedBecause == "ERASURE":
-		return "a person was erased whose data it may have had", d.ExpiresAt
+		return "a person was erased whose data it may have had"
 	case d.BundleStoreKey == "" || !d.ExpiresAt.After(p.s.cfg.Now()):
-		return "its time was over", d.ExpiresAt
+		return "its time was over"
 	}
-	return "", at
+	return ""
 }
 
 // jobState is the state of an export: one whose bundle was deleted is ready no more.
@@ -33,12 +32,8 @@ func (p *page) jobState(j client.DSARJob) cell {
 	if j.Failure != nil {
 		shown.Note = words(j.Failure.Code)
 	}
-	if why, at := p.gone(j); why != "" {
-		by := ", its time was over"
-		if j.Delivery.DeletedBecause == "ERASURE" {
-			by = ", by an erasure"
-		}
-		shown.Text, shown.State, shown.Note = "deleted", "DELETED", p.zone().when(at)+by
+	if why := p.gone(j); why != "" {
+		shown.Text, shown.State, shown.Note = "deleted", "DELETED", p.zone().when(j.Delivery.ExpiresAt)+", because "+why
 	}
 	return shown
 }
@@ -69,9 +64,8 @@ func sendJobs(p *page) error {
 // exportPage is an export, with what became of its bundle.
 type exportPage struct {
 	client.DSARJob
-	Shown  cell
-	Why    string // why its bundle is deleted; empty if it is not
-	GoneAt time.Time
+	Shown cell
+	Why   string // why its bundle is deleted; empty if it is not
 }
 
 func showJob(p *page) error {
@@ -80,9 +74,7 @@ func showJob(p *page) error {
 	if err := p.get(&data, "get-dsar-job", nil, p.r.PathValue("jobId")); err != nil {
 		return err
 	}
-	e := exportPage{DSARJob: data.Job, Shown: p.jobState(data.Job)}
-	e.Why, e.GoneAt = p.gone(data.Job)
-	p.render("export", e)
+	p.render("export", exportPage{data.Job, p.jobState(data.Job), p.gone(data.Job)})
 	return nil
 }
 
@@ -258,9 +250,9 @@ func jobIs(all ...string) func(*page, any) (string, bool) {
 
 // bundled says why an export has no bundle.
 func bundled(p *page, j client.DSARJob) string {
-	switch why, at := p.gone(j); {
+	switch why := p.gone(j); {
 	case why != "":
-		return "Its bundle was deleted on " + p.zone().when(at) + ", because " + why + ". Make another one."
+		return "Its bundle was deleted on " + p.zone().when(j.Delivery.ExpiresAt) + ", because " + why + ". Make another one."
 	case j.State != "READY" || j.Delivery == nil:
 		return "The export is " + words(j.State) + ": it has no bundle."
 	}

@@ -72,40 +72,37 @@ func readDispute(p *page) (d client.PricedDispute, err error) {
 	return data.Dispute, err
 }
 
-// disputedPlays are the plays of a dispute; by their ids alone, if the session may read no more.
-func (p *page) disputedPlays(d client.PricedDispute, names works) table {
+// disputedPlays are the plays of a dispute, and how they are listed; by their ids alone, if the session may read no more.
+func disputedPlays(d client.PricedDispute, names works) (list[client.DisputedPlay], []client.DisputedPlay) {
 	if len(d.Plays) == 0 {
-		t := table{Columns: []string{"Receipt"}}
+		var all []client.DisputedPlay
 		for _, receiptID := range d.ReceiptIDs {
-			t.Rows = append(t.Rows, []cell{p.allowed(link(receiptID, receiptID, "/plays"))})
+			all = append(all, client.DisputedPlay{ReceiptID: receiptID})
 		}
-		return t
+		return list[client.DisputedPlay]{columns: []string{"Receipt"}, row: func(of client.DisputedPlay) []cell { return []cell{link(of.ReceiptID, of.ReceiptID, "/plays")} }}, all
 	}
-	t := table{Columns: []string{"Played", "Where", "Worth", "Shown for", "Right", "Receipt"}}
-	for _, of := range d.Plays {
-		at := moment(of.RenderedAt)
-		at.Href = Path + "/plays/" + url.PathEscape(of.ReceiptID)
-		var worth []string
-		for _, a := range of.Worth {
-			worth = append(worth, money(a.Amount, a.Currency)+" "+a.Currency)
-		}
-		price := number(strings.Join(worth, ", "))
-		switch {
-		case len(worth) > 0:
-		case !of.Metered:
-			price.Text = "not billed"
-		case of.Worth == nil:
-			price.Text = "not known now"
-		default:
-			price.Text = "nothing"
-		}
-		row := []cell{at, text(of.SpatialAnchorID), price, milliseconds(int64(of.DwellMs)), names.cell(of.RightID), id(of.ReceiptID, "/plays")}
-		for i := range row {
-			row[i] = p.shown(row[i])
-		}
-		t.Rows = append(t.Rows, row)
-	}
-	return t
+	return list[client.DisputedPlay]{
+		columns: []string{"Played", "Where", "Worth", "Shown for", "Right", "Receipt"}, files: map[string]string{"Shown for": "Shown for (ms)"},
+		row: func(of client.DisputedPlay) []cell {
+			at := moment(of.RenderedAt)
+			at.Href = Path + "/plays/" + url.PathEscape(of.ReceiptID)
+			var worth []string
+			for _, a := range of.Worth {
+				worth = append(worth, money(a.Amount, a.Currency)+" "+a.Currency)
+			}
+			price := number(strings.Join(worth, ", "))
+			switch {
+			case len(worth) > 0:
+			case !of.Metered:
+				price.Text = "not billed"
+			case of.Worth == nil:
+				price.Text = "not known now"
+			default:
+				price.Text = "nothing"
+			}
+			return []cell{at, text(of.SpatialAnchorID), price, milliseconds(int64(of.DwellMs)), names.cell(of.RightID), id(of.ReceiptID, "/plays")}
+		},
+	}, d.Plays
 }
 
 func showDispute(p *page) error {
@@ -118,11 +115,11 @@ func showDispute(p *page) error {
 	if err != nil {
 		return err
 	}
-	d := disputePage{Dispute: dispute, Works: names, Plays: p.disputedPlays(dispute, names)}
-	if d.All = int64(len(d.Plays.Rows)); len(dispute.Plays) > 0 {
+	l, plays := disputedPlays(dispute, names)
+	d := disputePage{Dispute: dispute, Works: names, All: int64(len(plays)), Plays: table{Columns: l.columns, Rows: l.rows(p, plays[:min(len(plays), shownPlays)]), File: Path + "/disputes/" + url.PathEscape(dispute.ID) + "/plays.csv"}}
+	if len(dispute.Plays) > 0 {
 		d.Lost = int64(len(dispute.ReceiptIDs)) - d.All
 	}
-	d.Plays.Rows, d.Plays.File = d.Plays.Rows[:min(len(d.Plays.Rows), shownPlays)], Path+"/disputes/"+url.PathEscape(dispute.ID)+"/plays.csv"
 	if w := dispute.Window; w != nil && p.can("list-receipts") {
 		d.Within = addressed(Path+"/plays", url.Values{"rightId": {dispute.RightID}, "from": {stamp(w.From)}, "to": {stamp(w.To)}})
 	}
@@ -136,13 +133,8 @@ func sendDisputedPlays(p *page) error {
 	if err != nil {
 		return err
 	}
-	t := p.disputedPlays(dispute, nil)
-	for i, column := range t.Columns {
-		if column == "Shown for" {
-			t.Columns[i] = "Shown for (ms)"
-		}
-	}
-	p.sheet("plays-of-"+dispute.ID, t.Columns, t.Rows)
+	l, plays := disputedPlays(dispute, nil)
+	l.sheet(p, "plays-of-"+dispute.ID, plays, false)
 	return nil
 }
 

@@ -64,21 +64,10 @@ func (e ended[T]) records(p *page, filters url.Values, days int) (all []T, more 
 			e.query[name] = values
 		}
 	}
-	for cursor := ""; ; {
-		some, next, err := e.list.records(p, cursor, fmt.Sprint(checked), cursor != "")
-		if err != nil {
-			return nil, false, err
-		}
-		for _, one := range some {
-			if e.needs == nil || e.needs(one) {
-				all = append(all, one)
-			}
-		}
-		if cursor = next; next == "" || len(all) >= maxFileRows {
-			more = next != ""
-			break
-		}
+	if all, more, err = e.all(p); err != nil {
+		return nil, false, err
 	}
+	all = slices.DeleteFunc(all, func(one T) bool { return e.needs != nil && !e.needs(one) })
 	slices.SortStableFunc(all, func(a, b T) int { return e.end(a).Compare(e.end(b)) })
 	return all, more, nil
 }
@@ -134,10 +123,7 @@ func (e ended[T]) send(p *page, name string, filters ...string) error {
 	if err != nil {
 		return err
 	}
-	if name = fmt.Sprintf("%s-that-end-within-%d-days", name, days); more {
-		name += fmt.Sprintf("-first-%d", len(records))
-	}
-	p.sheet(name, e.columns, e.rows(p, records))
+	e.sheet(p, fmt.Sprintf("%s-that-end-within-%d-days", name, days), records, more)
 	return nil
 }
 

@@ -20,6 +20,9 @@ import (
 	"muniment.example/gateway/client"
 )
 
+// nothing is the response of each operation that lists and has no record.
+const nothing = `{"rights":[],"bases":[],"counterparties":[]}`
+
 // answering is the console over a service that answers each operation that lists with the records under its path.
 func answering(t *testing.T, records map[string]string) *Service {
 	t.Helper()
@@ -34,7 +37,7 @@ func answering(t *testing.T, records map[string]string) *Service {
 			response = records[path]
 		}
 		if response == "" {
-			response = `{}`
+			response = nothing
 		}
 		_, _ = w.Write([]byte(`{"data":` + response + `}`))
 	})
@@ -468,7 +471,7 @@ func TestSumsAreOfTheSamePlays(t *testing.T) {
 func TestACorrectionThatIsCorrected(t *testing.T) {
 	var asked []string
 	s := served(t, func(w http.ResponseWriter, target string) {
-		response := `{}`
+		response := nothing
 		switch path, query, _ := strings.Cut(target, "?"); path {
 		case "/v1/statements/stm_2":
 			response = `{"statement":{"id":"stm_2","state":"ISSUED","corrects":"stm_1","correction":1,"issuedAt":"2026-11-03T00:00:00Z"}}`

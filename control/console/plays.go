@@ -228,11 +228,11 @@ func wrong(err error) *problem {
 
 // readCampaign finds the rights that list the campaign, and returns the id of the last.
 func (s *search) readCampaign(p *page, chosen url.Values) (rightID string, err error) {
-	rights, more, err := newest(p, rightsList(nil, nil, nil))
+	rights, err := p.newestRights()
 	if err != nil {
 		return "", err
 	}
-	for _, r := range rights {
+	for _, r := range rights.All {
 		var scope struct{ Campaigns, Regions []string }
 		if json.Unmarshal(r.Scope, &scope) == nil && slices.Contains(scope.Campaigns, s.Campaign) {
 			like := maps.Clone(chosen)
@@ -245,7 +245,7 @@ func (s *search) readCampaign(p *page, chosen url.Values) (rightID string, err e
 			s.Rights = append(s.Rights, button{name + ", from " + p.zone().begin(r.EffectiveFrom) + " (" + short(r.ID) + ")", addressed(Path+"/plays", like), r.ID == chosen.Get("rightId")})
 		}
 	}
-	s.Checked = more
+	s.Checked = rights.More
 	return rightID, nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 	"time"
 
 	"muniment.example/control/member"
@@ -35,19 +34,12 @@ type packs struct {
 // that a statement rests on, or all.
 func (p *page) packsOf() (of packs, err error) {
 	of.shown = p.filters("month", "from", "to", "statementId")
-	only := func(names ...string) {
-		for name := range of.shown {
-			if !slices.Contains(names, name) {
-				of.shown.Del(name)
-			}
-		}
-	}
 	switch month := of.shown.Get("month"); {
 	case of.shown.Get("statementId") != "":
-		only("statementId")
+		of.shown = p.filters("statementId")
 		err = of.rest(p, of.shown.Get("statementId"))
 	case month != "":
-		only("month")
+		of.shown = p.filters("month")
 		var from, to time.Time
 		if from, to, err = p.zone().monthOf(month); err == nil {
 			of.query, of.About = url.Values{"from": {stamp(from)}, "to": {stamp(to)}}, p.zone().called(from, to)

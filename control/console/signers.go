@@ -27,11 +27,8 @@ var signs = map[string]string{
 	keydir.PurposeBeacon: "beacons", keydir.PurposeSandbox: "evidence of the sandbox",
 }
 
-// keyColumns are those of the page; a file has moreKeyColumns, too.
-var (
-	keyColumns     = []string{"Key (its fingerprint)", "Signs", "State", "Since", "Until", "Signed by"}
-	moreKeyColumns = []string{"Revoked", "Public key"}
-)
+// moreKeyColumns is how many columns of the list, its last, only a file has.
+const moreKeyColumns = 2
 
 // readDirectory reads the list of public keys from its operation.
 func (p *page) readDirectory() (*keydir.Directory, error) {
@@ -59,45 +56,47 @@ func (p *page) readKeys() (*signers, error) {
 			k.Revoked++
 		}
 	}
-	k.Table = table{Columns: keyColumns, Rows: p.keyRows(d), File: Path + "/proof/keys.csv"}
-	k.Table.Rows = k.Table.Rows[:min(len(k.Table.Rows), keysShown)]
+	l, keys := p.signersList(d), newestSigners(d)
+	shown := len(l.columns) - moreKeyColumns
+	k.Table = table{Columns: l.columns[:shown], Rows: l.rows(p, keys[:min(len(keys), keysShown)]), File: Path + "/proof/keys.csv"}
+	for i, row := range k.Table.Rows {
+		k.Table.Rows[i] = row[:shown]
+	}
 	return &k, nil
 }
 
-// keyRows are the keys of a list, the newest first. The id of a key is the beginning of the SHA-256 of its public half, so it is the
+// newestSigners are the keys of a directory, the newest first.
+func newestSigners(d *keydir.Directory) []keydir.Key {
+	return slices.SortedStableFunc(slices.Values(d.Keys), func(a, b keydir.Key) int { return cmp.Compare(b.NotBefore.UnixNano(), a.NotBefore.UnixNano()) })
+}
+
+// signersList is the list of a directory's keys. The id of a key is the beginning of the SHA-256 of its public half, so it is the
 // fingerprint, too.
-func (p *page) keyRows(d *keydir.Directory) (rows [][]cell) {
+func (p *page) signersList(d *keydir.Directory) list[keydir.Key] {
 	now := p.s.cfg.Now()
-	listed := slices.SortedStableFunc(slices.Values(d.Keys), func(a, b keydir.Key) int { return cmp.Compare(b.NotBefore.UnixNano(), a.NotBefore.UnixNano()) })
-	at := func(t *time.Time) cell {
-		if t == nil {
-			return cell{Text: "–", value: " "}
-		}
-		return minute(*t)
+	return list[keydir.Key]{
+		columns: []string{"Key (its fingerprint)", "Signs", "State", "Since", "Until", "Signed by", "Revoked", "Public key"},
+		row: func(k keydir.Key) []cell {
+			is, by := state("ACTIVE"), text("the list")
+			var until, revoked time.Time
+			if k.NotAfter != nil {
+				until = *k.NotAfter
+			}
+			switch {
+			case k.RevokedAt != nil:
+				revoked, is = *k.RevokedAt, state("REVOKED")
+				is.Note = p.zone().minute(revoked)
+			case k.NotAfter != nil && !now.Before(until):
+				is = state("ENDED")
+			case now.Before(k.NotBefore):
+				is = state("NOT_BEGUN")
+			}
+			if k.KeyID == d.SigningKeyID() {
+				by = text("the root key")
+			}
+			return []cell{text(k.KeyID), text(cmp.Or(signs[k.Purpose], words(k.Purpose))), is, minute(k.NotBefore), minute(until), by, moment(revoked), text(k.PublicKey)}
+		},
 	}
-	for _, k := range listed {
-		is, by := state("ACTIVE"), text("the list")
-		switch {
-		case k.RevokedAt != nil:
-			is = state("REVOKED")
-		case k.NotAfter != nil && !now.Before(*k.NotAfter):
-			is = state("ENDED")
-		case now.Before(k.NotBefore):
-			is = state("NOT_BEGUN")
-		}
-		if k.KeyID == d.SigningKeyID() {
-			by = text("the root key")
-		}
-		if k.RevokedAt != nil {
-			is.Note = p.zone().minute(*k.RevokedAt)
-		}
-		cells := []cell{text(k.KeyID), text(cmp.Or(signs[k.Purpose], words(k.Purpose))), is, at(&k.NotBefore), at(k.NotAfter), by}
-		for i := range cells {
-			cells[i] = p.shown(cells[i])
-		}
-		rows = append(rows, cells)
-	}
-	return rows
 }
 
 // sendSigners sends all keys of the list, with their public halves.
@@ -109,15 +108,6 @@ func sendSigners(p *page) error {
 	if err != nil {
 		return err
 	}
-	rows := p.keyRows(d)
-	for i, row := range rows {
-		k := d.Key(row[0].Text)
-		revoked := text("")
-		if k.RevokedAt != nil {
-			revoked = moment(*k.RevokedAt)
-		}
-		rows[i] = append(row, revoked, text(k.PublicKey))
-	}
-	p.sheet("public-keys", slices.Concat(keyColumns, moreKeyColumns), rows)
+	p.signersList(d).sheet(p, "public-keys", newestSigners(d), false)
 	return nil
 }

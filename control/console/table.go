@@ -97,12 +97,6 @@ type list[T any] struct {
 	row     func(T) []cell
 }
 
-// newest reads the first records of a list; more is whether there are others.
-func newest[T any](p *page, l list[T]) (records []T, more bool, err error) {
-	records, next, err := l.records(p, "", fmt.Sprint(checked), false)
-	return records, next != "", err
-}
-
 // records reads a page of the list; quiet is whether it is one of many that a page shows the first of.
 func (l list[T]) records(p *page, cursor, limit string, quiet bool) (records []T, next string, err error) {
 	query := url.Values{}
@@ -126,15 +120,6 @@ func (l list[T]) records(p *page, cursor, limit string, quiet bool) (records []T
 	return records, next, nil
 }
 
-// read reads a page of the list as rows.
-func (l list[T]) read(p *page, cursor, limit string) (rows [][]cell, next string, err error) {
-	records, next, err := l.records(p, cursor, limit, limit != pageRows)
-	if err != nil {
-		return nil, "", err
-	}
-	return l.rows(p, records), next, nil
-}
-
 // rows are records as the page shows them.
 func (l list[T]) rows(p *page, records []T) (rows [][]cell) {
 	for _, one := range records {
@@ -150,11 +135,11 @@ func (l list[T]) rows(p *page, records []T) (rows [][]cell) {
 // table reads the page that the address names by its cursor.
 func (l list[T]) table(p *page, shown url.Values) (table, error) {
 	cursor := p.r.URL.Query().Get("cursor")
-	rows, next, err := l.read(p, cursor, pageRows)
+	records, next, err := l.records(p, cursor, pageRows, false)
 	if err != nil {
 		return table{}, err
 	}
-	t := table{Columns: l.columns, Rows: rows, File: addressed(p.Path+".csv", shown)}
+	t := table{Columns: l.columns, Rows: l.rows(p, records), File: addressed(p.Path+".csv", shown)}
 	if cursor != "" {
 		t.First = addressed(p.Path, shown)
 	}
@@ -166,31 +151,42 @@ func (l list[T]) table(p *page, shown url.Values) (table, error) {
 	return t, nil
 }
 
+// all reads the records of the list, up to as many as a file has; more is whether there are others.
+func (l list[T]) all(p *page) (all []T, more bool, err error) {
+	for cursor := ""; ; {
+		some, next, err := l.records(p, cursor, fmt.Sprint(checked), cursor != "")
+		if err != nil {
+			return nil, false, err
+		}
+		if all, cursor = append(all, some...), next; next == "" || len(all) >= maxFileRows {
+			return all, next != "", nil
+		}
+	}
+}
+
 // csv sends the list as a file for spreadsheets.
 func (l list[T]) csv(p *page, name string) error {
 	if err := p.missing(l.op); err != nil {
 		return err
 	}
+	all, more, err := l.all(p)
+	if err != nil {
+		return err
+	}
+	l.sheet(p, name, all, more)
+	return nil
+}
+
+// sheet sends records of the list as a file for spreadsheets, whose name says if there are more.
+func (l list[T]) sheet(p *page, name string, all []T, more bool) {
 	head := slices.Clone(l.columns)
 	for i, column := range head {
 		head[i] = cmp.Or(l.files[column], column)
 	}
-	var all [][]cell
-	for cursor := ""; ; {
-		rows, next, err := l.read(p, cursor, "500")
-		if err != nil {
-			return err
-		}
-		if all = append(all, rows...); next == "" || len(all) >= maxFileRows {
-			if next != "" {
-				name = fmt.Sprintf("%s-first-%d", name, len(all))
-			}
-			break
-		}
-		cursor = next
+	if more {
+		name = fmt.Sprintf("%s-first-%d", name, len(all))
 	}
-	p.sheet(name, head, all)
-	return nil
+	p.sheet(name, head, l.rows(p, all))
 }
 
 // sheet sends rows as a file for spreadsheets.

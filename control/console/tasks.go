@@ -1,7 +1,6 @@
 package console
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/url"
 	"time"
@@ -91,20 +90,13 @@ func endsSoon(end, now time.Time) bool {
 // waiting counts the records of a list that need somebody: those that the filters select, and of these
 // those that needs selects; nil is all.
 func waiting[T any](p *page, op, plural string, filters url.Values, t task, needs func(T) bool) (*task, error) {
-	query := url.Values{"limit": {fmt.Sprint(checked)}}
+	limit := fmt.Sprint(checked)
 	if needs == nil {
-		query.Set("limit", "100") // they are counted only
+		limit = "100" // they are counted only
 	}
-	for name, values := range filters {
-		query[name] = values
-	}
-	var data map[string]json.RawMessage
-	if err := p.get(&data, op, query); err != nil {
+	records, next, err := list[T]{op: op, query: filters, plural: plural}.records(p, "", limit, false)
+	if err != nil {
 		return nil, err
-	}
-	var records []T
-	if err := json.Unmarshal(data[plural], &records); err != nil {
-		return nil, fmt.Errorf("cannot read the list of %s: %w", op, err)
 	}
 	for _, r := range records {
 		if needs == nil || needs(r) {
@@ -114,6 +106,6 @@ func waiting[T any](p *page, op, plural string, filters url.Values, t task, need
 	if t.Count == 1 {
 		t.Text = t.One
 	}
-	t.More = string(data["nextCursor"]) != "null" && data["nextCursor"] != nil
+	t.More = next != ""
 	return &t, nil
 }

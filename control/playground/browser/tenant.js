@@ -436,7 +436,7 @@ class Visit extends Looking {
     assert.equal(await bundle.count(), 0);
     await this.look('export-deleted');
     await this.open('/data');
-    await page.getByText(', by an erasure').first().waitFor();
+    await page.getByText(', because a person was erased').first().waitFor();
     await this.look('exports');
   }
 
