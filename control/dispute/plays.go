@@ -20,7 +20,7 @@ type DisputedPlay struct {
 	RenderedAt      store.Instant `json:"renderedAt" doc:"When it was rendered."`
 	DwellMs         float64       `json:"dwellMs" doc:"How long it was rendered, in milliseconds."`
 	Metered         bool          `json:"metered" doc:"Whether it was recorded as billed. One that repeats another is billed by that alone."`
-	Worth           []Amount      `json:"worth" nullable:"true" doc:"What it is worth alone, by currency, as heldAmount: empty if it is not billed or no rule rates it; null while it can't be computed. Lines round several together, so these may add up to something else than heldAmount in the sixth fractional digit."`
+	Worth           []Amount      `json:"worth" nullable:"true" doc:"What it is worth alone, by currency, as heldAmount: empty if it is not billed or no rule rates it; null of all while it can't be computed within some seconds, which may also be because very many that were rendered in the same millisecond repeat each other. Lines round several together, so these may add up to something else than heldAmount in the sixth fractional digit."`
 }
 
 // plays returns the disputed receipts, in the order in which the dispute names them, without those that the
