@@ -20,12 +20,12 @@ type DisputedPlay struct {
 	RenderedAt      store.Instant `json:"renderedAt" doc:"When it was rendered."`
 	DwellMs         float64       `json:"dwellMs" doc:"How long it was rendered, in milliseconds."`
 	Metered         bool          `json:"metered" doc:"Whether it was recorded as billed. One that repeats another is billed by that alone."`
-	Worth           []Amount      `json:"worth" nullable:"true" doc:"What it is worth alone, by currency, as heldAmount: empty if it is not billed or no rule rates it; null while it can't be computed. Lines round several together, so these may add up to something else than heldAmount in the sixth fractional digit."`
+	Worth           []Amount      `json:"worth" nullable:"true" doc:"What it is worth alone, by currency, as heldAmount: empty if it is not billed or no rule rates it; null without settlement:read, and of all while it can't be computed within some seconds, which may also be because very many that were rendered in the same millisecond repeat each other. Lines round several together, so these may add up to something else than heldAmount in the sixth fractional digit."`
 }
 
 // plays returns the disputed receipts, in the order in which the dispute names them, without those that the
-// warehouse lacks.
-func (r *Service) plays(ctx context.Context, d *Dispute) ([]DisputedPlay, error) {
+// warehouse lacks. priced says whether to tell what they are worth.
+func (r *Service) plays(ctx context.Context, d *Dispute, priced bool) ([]DisputedPlay, error) {
 	list, rows := []DisputedPlay{}, []pipeline.Row{}
 	for ids := range slices.Chunk(d.ReceiptIDs, lookups) {
 		found, err := r.lookUp(ctx, d.TenantID, ids)
@@ -50,6 +50,9 @@ func (r *Service) plays(ctx context.Context, d *Dispute) ([]DisputedPlay, error)
 				RenderedAt: store.At(row.Delivery.RenderedAt), DwellMs: receipt.DwellMs, Metered: row.Delivery.Metered,
 			})
 		}
+	}
+	if !priced {
+		return list, nil
 	}
 	worth, err := r.worth(ctx, d.TenantID, rows)
 	if err != nil { // return the plays without it

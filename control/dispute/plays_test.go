@@ -19,8 +19,8 @@ import (
 	"muniment.example/sealer"
 )
 
-// TestPlaysOfADispute: who may read receipts, too, learns when and where each was and what it is worth; of one that the warehouse
-// lacks, nothing. While its worth can't be computed, the rest is there.
+// TestPlaysOfADispute: who may read receipts, too, learns when and where each was, and who may read settlements, what it is worth; of one
+// that the warehouse lacks, nothing. While its worth can't be computed, the rest is there.
 func TestPlaysOfADispute(t *testing.T) {
 	r := newService(t, t.TempDir())
 	ids := r.loaded().receipts(2)
@@ -56,6 +56,12 @@ func TestPlaysOfADispute(t *testing.T) {
 	}
 	shown, err := get("true", both)
 	require.NoError(t, err)
+	for _, p := range shown.Dispute.Plays {
+		require.Nil(t, p.Worth)
+	}
+	const all = both | api.SettlementRead
+	shown, err = get("true", all)
+	require.NoError(t, err)
 	require.Equal(t, []DisputedPlay{
 		{ReceiptID: ids[0], RightID: "rgh_a", SpatialAnchorID: "screen \"7\"", RenderedAt: at(0), DwellMs: 8000.5, Metered: true, Worth: []Amount{{"EUR", "0.04"}}},
 		{ReceiptID: ids[1], RightID: "rgh_a", SpatialAnchorID: "screen \"7\"", RenderedAt: at(1), DwellMs: 8000.5, Worth: []Amount{}},
@@ -63,7 +69,7 @@ func TestPlaysOfADispute(t *testing.T) {
 
 	delete(r.loaded().events, "evt_"+strings.TrimPrefix(ids[1], "rcp_"))
 	r.worth = func(context.Context, string, []pipeline.Row) ([][]Amount, error) { return nil, errors.New("away") }
-	shown, err = get("true", both)
+	shown, err = get("true", all)
 	require.NoError(t, err)
 	require.Len(t, shown.Dispute.Plays, 1)
 	require.Nil(t, shown.Dispute.Plays[0].Worth)

@@ -20,7 +20,7 @@ func (r *Service) Routes(a route.API) {
 	route.Add(a, route.Operation{ID: "list-disputes", Method: http.MethodGet, Path: "/v1/disputes", Tag: "Disputes", Access: read,
 		Summary: "List the disputes without their evidence, newest first"}, r.getAll)
 	route.Add(a, route.Operation{ID: "get-dispute", Method: http.MethodGet, Path: "/v1/disputes/{disputeId}", Tag: "Disputes", Access: read, Heavy: true,
-		Summary: "Get a dispute with its evidence and the amount that it holds", Description: "With `plays=true`, which requires `audit:read` too, the response also says of each disputed receipt when and where it was, and what it is worth."}, r.get)
+		Summary: "Get a dispute with its evidence and the amount that it holds", Description: "With `plays=true`, which requires `audit:read` too, the response also says of each disputed receipt when and where it was, and, with `settlement:read`, what it is worth."}, r.get)
 	route.Add(a, route.Operation{ID: "investigate-dispute", Method: http.MethodPost, Path: "/v1/disputes/{disputeId}/investigate", Tag: "Disputes", Access: write,
 		Summary: "Begin to investigate a dispute that is OPEN"}, r.postInvestigate)
 	route.Add(a, route.Operation{ID: "respond-to-dispute", Method: http.MethodPost, Path: "/v1/disputes/{disputeId}/respond", Tag: "Disputes", Access: write,
@@ -146,7 +146,7 @@ func (Amount) SchemaName() string { return "DisputedAmount" }
 
 type getInput struct {
 	DisputeID string `path:"disputeId"`
-	Plays     string `query:"plays" enum:"true,false" doc:"true: also when and where each disputed receipt was, and what it is worth. Requires audit:read."`
+	Plays     string `query:"plays" enum:"true,false" doc:"true: also when and where each disputed receipt was, which requires audit:read, and what it is worth, which is null without settlement:read."`
 }
 
 func (r *Service) get(ctx context.Context, in *getInput) (PricedDisputeData, error) {
@@ -162,7 +162,7 @@ func (r *Service) get(ctx context.Context, in *getInput) (PricedDisputeData, err
 	}
 	priced := PricedDispute{Dispute: *d, HeldAmount: []Amount{}}
 	if in.Plays == "true" {
-		if priced.Plays, err = r.plays(ctx, d); err != nil {
+		if priced.Plays, err = r.plays(ctx, d, caller.Require(api.SettlementRead) == nil); err != nil {
 			return PricedDisputeData{}, err
 		}
 	}

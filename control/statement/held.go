@@ -2,6 +2,8 @@ package statement
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	"muniment.example/control/dispute"
@@ -43,25 +45,28 @@ func (r *rater) HeldAmount(ctx context.Context, tenantID string, x *dispute.Excl
 	return p.amounts(), nil
 }
 
+// patience is how long Worth may take: what asks for it shows the rest without.
+const patience = 5 * time.Second
+
 // Worth returns what each of some deliveries is worth alone, as HeldAmount does of all that a dispute excludes; nothing
-// for one that is not billed, or repeats another.
+// for one that is not billed, or repeats another. It fails rather than take longer than patience.
 func (r *rater) Worth(ctx context.Context, tenantID string, deliveries []pipeline.Row) ([][]dispute.Amount, error) {
 	worth := make([][]dispute.Amount, len(deliveries))
 	if len(deliveries) == 0 {
 		return worth, nil
 	}
 	first, last := deliveries[0].Delivery.RenderedAt, deliveries[0].Delivery.RenderedAt
-	ids := make([]string, len(deliveries))
-	for i, row := range deliveries {
-		ids[i] = row.EventID
+	for _, row := range deliveries {
 		if at := row.Delivery.RenderedAt; at.Before(first) {
 			first = at
 		} else if at.After(last) {
 			last = at
 		}
 	}
-	repeats := map[string]bool{}
-	if err := r.repeats(ctx, tenantID, ids, repeats); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	repeats, err := r.repeats(ctx, tenantID, deliveries)
+	if err != nil {
 		return nil, err
 	}
 	t, err := r.termsNow(ctx, tenantID, first, last.Add(time.Millisecond))
@@ -98,23 +103,85 @@ func (r *rater) Worth(ctx context.Context, tenantID string, deliveries []pipelin
 	return worth, nil
 }
 
-// repeats finds the duplicates among events: it halves those that have some and others.
-func (r *rater) repeats(ctx context.Context, tenantID string, ids []string, found map[string]bool) error {
-	of, err := r.cfg.Warehouse.MeterTotals(ctx, pipeline.MeterQuery{TenantID: tenantID, EventIDs: ids})
-	switch {
-	case err != nil || of.Duplicates == 0:
-		return err
-	case of.Duplicates == of.Receipts:
-		for _, id := range ids {
-			found[id] = true
+// asked bounds the queries of repeats.
+const asked = 32
+
+// repeats finds the duplicates among some deliveries. A warehouse counts them by right and moment, to the millisecond. What of
+// one right and moment has some and others is halved, that of all moments by one query.
+func (r *rater) repeats(ctx context.Context, tenantID string, deliveries []pipeline.Row) (found map[string]bool, err error) {
+	type moment struct {
+		at      int64
+		rightID string
+	}
+	type part struct {
+		ids        []string
+		duplicates int64
+	}
+	whole, buckets := map[moment]part{}, []time.Time{}
+	for _, row := range deliveries {
+		m := moment{row.Delivery.RenderedAt.UnixMilli(), row.Delivery.RightID}
+		whole[m] = part{ids: append(whole[m].ids, row.EventID)}
+		buckets = append(buckets, row.Delivery.RenderedAt)
+	}
+	slices.SortFunc(buckets, time.Time.Compare)
+	buckets = slices.CompactFunc(buckets, time.Time.Equal)
+	ask := func(parts map[moment]part) error {
+		q := pipeline.MeterQuery{TenantID: tenantID, Buckets: buckets, To: buckets[len(buckets)-1].Add(time.Millisecond), EventIDs: []string{}}
+		for _, p := range parts {
+			q.EventIDs = append(q.EventIDs, p.ids...)
 		}
-		return nil
-	}
-	middle := len(ids) / 2
-	if err := r.repeats(ctx, tenantID, ids[:middle], found); err != nil {
+		lines, err := r.cfg.Warehouse.Metering(ctx, q)
+		for _, line := range lines {
+			m := moment{line.Bucket.UnixMilli(), line.RightID}
+			if p, named := parts[m]; named && line.Reason == pipeline.ReasonDuplicate {
+				p.duplicates += line.Receipts
+				parts[m] = p
+			}
+		}
 		return err
 	}
-	return r.repeats(ctx, tenantID, ids[middle:], found)
+	found = map[string]bool{}
+	mixed := map[moment][]part{}
+	take := func(m moment, p part) {
+		switch {
+		case p.duplicates >= int64(len(p.ids)):
+			for _, id := range p.ids {
+				found[id] = true
+			}
+		case p.duplicates > 0:
+			mixed[m] = append(mixed[m], p)
+		}
+	}
+	if err := ask(whole); err != nil {
+		return nil, err
+	}
+	for m, p := range whole {
+		take(m, p)
+	}
+	for n := 1; ; n++ {
+		halves := map[moment]part{}
+		for m, parts := range mixed {
+			if last := len(parts) - 1; last >= 0 {
+				halves[m] = part{ids: parts[last].ids[:len(parts[last].ids)/2]}
+			}
+		}
+		if len(halves) == 0 {
+			return found, nil
+		}
+		if n == asked {
+			return nil, fmt.Errorf("%d queries don't tell which of %d deliveries repeat others that were rendered in the same millisecond", asked, len(deliveries))
+		}
+		if err := ask(halves); err != nil {
+			return nil, err
+		}
+		for m, half := range halves {
+			last := len(mixed[m]) - 1
+			p := mixed[m][last]
+			mixed[m] = mixed[m][:last]
+			take(m, half)
+			take(m, part{p.ids[len(half.ids):], p.duplicates - half.duplicates})
+		}
+	}
 }
 
 // termsNow returns the terms of now for a period.

@@ -1,8 +1,10 @@
 package statement
 
 import (
+	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -55,6 +57,31 @@ func TestHeldAmount(t *testing.T) {
 	require.Equal(t, []string{"2 EUR"}, held(&dispute.Exclusion{ReceiptIDs: []string{second}}))
 }
 
+// rows are those of receipts, as the warehouse has them.
+func (h *fixture) rows(receiptIDs []string) (list []pipeline.Row) {
+	for _, id := range receiptIDs {
+		row, err := h.warehouse.Event(h.t.Context(), tenantID, api.EventOf(id))
+		require.NoError(h.t, err)
+		list = append(list, row)
+	}
+	return list
+}
+
+// repeat loads a delivery again, by another id. All that it repeats repeats each other but the first.
+func (h *fixture) repeat(receiptID string) string {
+	h.t.Helper()
+	next := h.loaded
+	next.Offset++
+	row := h.rows([]string{receiptID})[0]
+	again := *row.Delivery
+	again.ReceiptID = string(api.PrefixReceipt) + strings.TrimPrefix(api.NewID(api.PrefixEvent, on(1.9).Time), string(api.PrefixEvent))
+	again.Idempotency = "hash"
+	row.Entry.Position, row.EventID, row.Delivery = h.loaded, api.EventOf(again.ReceiptID), &again
+	require.NoError(h.t, h.warehouse.Load(h.t.Context(), pipeline.Batch{From: h.loaded, Next: next, Rows: []pipeline.Row{row}}))
+	h.loaded = next
+	return again.ReceiptID
+}
+
 // TestWorth: each delivery alone is worth what HeldAmount says of it, whatever else is disputed; what repeats another is worth
 // nothing, and what is stated keeps its rule.
 func TestWorth(t *testing.T) {
@@ -63,25 +90,10 @@ func TestWorth(t *testing.T) {
 	for i := range 9 {
 		ids = append(ids, h.play([]string{"rgh_a", "rgh_b", "rgh_none"}[i%3], on(1+float64(i)/10)))
 	}
-	rows := func() (list []pipeline.Row) {
-		for _, id := range ids {
-			row, err := h.warehouse.Event(t.Context(), tenantID, api.EventOf(id))
-			require.NoError(t, err)
-			list = append(list, row)
-		}
-		return list
-	}
+	rows := func() []pipeline.Row { return h.rows(ids) }
 	// The fifth and the last repeat others.
 	for i, of := range map[int]int{4: 1, 8: 1} {
-		next := h.loaded
-		next.Offset++
-		row := rows()[of]
-		again := *row.Delivery
-		again.ReceiptID = string(api.PrefixReceipt) + strings.TrimPrefix(api.NewID(api.PrefixEvent, on(1.9).Time), string(api.PrefixEvent))
-		again.Idempotency = "hash"
-		row.Entry.Position, row.EventID, row.Delivery = h.loaded, api.EventOf(again.ReceiptID), &again
-		require.NoError(t, h.warehouse.Load(t.Context(), pipeline.Batch{From: h.loaded, Next: next, Rows: []pipeline.Row{row}}))
-		h.loaded, ids[i] = next, again.ReceiptID
+		ids[i] = h.repeat(ids[of])
 	}
 	h.dispute("dsp_1", "", 0, ids[0], ids[1])
 	amounts := func() (all []string) {
@@ -108,4 +120,55 @@ func TestWorth(t *testing.T) {
 	none, err := h.Worth(t.Context(), tenantID, nil)
 	require.NoError(t, err)
 	require.Empty(t, none)
+}
+
+// counted is a warehouse that counts its queries.
+type counted struct {
+	Warehouse
+	queries int
+	until   time.Time // the deadline of the last one
+}
+
+func (c *counted) Metering(ctx context.Context, q pipeline.MeterQuery) ([]pipeline.MeterRow, error) {
+	c.queries++
+	c.until, _ = ctx.Deadline()
+	return c.Warehouse.Metering(ctx, q)
+}
+
+func (c *counted) MeterTotals(ctx context.Context, q pipeline.MeterQuery) (pipeline.MeterTotals, error) {
+	c.queries++
+	c.until, _ = ctx.Deadline()
+	return c.Warehouse.MeterTotals(ctx, q)
+}
+
+// TestWorthAsksLittle: however many of the deliveries repeat others, few queries and seconds tell which, or nothing is said.
+func TestWorthAsksLittle(t *testing.T) {
+	h := newFixture(t, t.TempDir())
+	var apart, together []string
+	repeats := map[string]bool{}
+	for i := range 100 {
+		at := on(1 + float64(i)/1000)
+		original := h.play("rgh_a", at)
+		again := h.repeat(original)
+		repeats[again] = i > 0
+		apart = append(apart, original, again)
+	}
+	for range 30 {
+		original := h.play("rgh_a", on(1.5))
+		together = append(together, original, h.repeat(original))
+	}
+	warehouse := &counted{Warehouse: h.warehouse}
+	h.core.cfg.Warehouse = warehouse
+	worth, err := h.Worth(t.Context(), tenantID, h.rows(apart))
+	require.NoError(t, err)
+	for i, id := range apart {
+		require.Equal(t, repeats[id], len(worth[i]) == 0, i)
+	}
+	require.LessOrEqual(t, warehouse.queries, 2)
+	require.WithinDuration(t, time.Now(), warehouse.until, 10*time.Second)
+
+	warehouse.queries = 0
+	_, err = h.Worth(t.Context(), tenantID, h.rows(together))
+	require.Error(t, err)
+	require.LessOrEqual(t, warehouse.queries, 32)
 }
