@@ -72,18 +72,28 @@ func readDispute(p *page) (d client.PricedDispute, err error) {
 	return data.Dispute, err
 }
 
-// disputedPlays are the plays of a dispute, and how they are listed; by their ids alone, if the session may read no more.
-func disputedPlays(d client.PricedDispute, names works) (list[client.DisputedPlay], []client.DisputedPlay) {
-	if len(d.Plays) == 0 {
-		var all []client.DisputedPlay
-		for _, receiptID := range d.ReceiptIDs {
+// disputedPlays are the plays of a dispute, and how they are listed; by their ids alone, if the session may read no more. Those that
+// the warehouse lacks come last, with their ids alone.
+func (p *page) disputedPlays(d client.PricedDispute, names works) (list[client.DisputedPlay], []client.DisputedPlay) {
+	loaded := make(map[string]bool, len(d.Plays))
+	for _, of := range d.Plays {
+		loaded[of.ReceiptID] = true
+	}
+	all := slices.Clone(d.Plays)
+	for _, receiptID := range d.ReceiptIDs {
+		if !loaded[receiptID] {
 			all = append(all, client.DisputedPlay{ReceiptID: receiptID})
 		}
+	}
+	if !p.can("list-receipts") {
 		return list[client.DisputedPlay]{columns: []string{"Receipt"}, row: func(of client.DisputedPlay) []cell { return []cell{link(of.ReceiptID, of.ReceiptID, "/plays")} }}, all
 	}
 	return list[client.DisputedPlay]{
 		columns: []string{"Played", "Where", "Worth", "Shown for", "Right", "Receipt"}, files: map[string]string{"Shown for": "Shown for (ms)"},
 		row: func(of client.DisputedPlay) []cell {
+			if !loaded[of.ReceiptID] {
+				return []cell{text("not loaded now"), {}, {}, {}, {}, id(of.ReceiptID, "/plays")}
+			}
 			at := moment(of.RenderedAt)
 			at.Href = Path + "/plays/" + url.PathEscape(of.ReceiptID)
 			var worth []string
@@ -102,7 +112,7 @@ func disputedPlays(d client.PricedDispute, names works) (list[client.DisputedPla
 			}
 			return []cell{at, text(of.SpatialAnchorID), price, milliseconds(int64(of.DwellMs)), names.cell(of.RightID), id(of.ReceiptID, "/plays")}
 		},
-	}, d.Plays
+	}, all
 }
 
 func showDispute(p *page) error {
@@ -115,10 +125,10 @@ func showDispute(p *page) error {
 	if err != nil {
 		return err
 	}
-	l, plays := disputedPlays(dispute, names)
+	l, plays := p.disputedPlays(dispute, names)
 	d := disputePage{Dispute: dispute, Works: names, All: int64(len(plays)), Plays: table{Columns: l.columns, Rows: l.rows(p, plays[:min(len(plays), shownPlays)]), File: Path + "/disputes/" + url.PathEscape(dispute.ID) + "/plays.csv"}}
-	if len(dispute.Plays) > 0 {
-		d.Lost = int64(len(dispute.ReceiptIDs)) - d.All
+	if p.can("list-receipts") {
+		d.Lost = int64(len(dispute.ReceiptIDs) - len(dispute.Plays))
 	}
 	if w := dispute.Window; w != nil && p.can("list-receipts") {
 		d.Within = addressed(Path+"/plays", url.Values{"rightId": {dispute.RightID}, "from": {stamp(w.From)}, "to": {stamp(w.To)}})
@@ -133,7 +143,7 @@ func sendDisputedPlays(p *page) error {
 	if err != nil {
 		return err
 	}
-	l, plays := disputedPlays(dispute, nil)
+	l, plays := p.disputedPlays(dispute, nil)
 	l.sheet(p, "plays-of-"+dispute.ID, plays, false)
 	return nil
 }

@@ -15,6 +15,8 @@ const (
 	mostDays = 3650
 	// mostEnding is how many of those that end a page lists; its file has more.
 	mostEnding = 200
+	// mostLooked is how many that end then a page looks at, the newest first, for those of them that end first.
+	mostLooked = 2_000
 )
 
 // endsFilter is the choice of the days within which something ends. An address may name others.
@@ -56,15 +58,15 @@ type ended[T any] struct {
 	needs func(T) bool
 }
 
-// records are all of them, up to as many as a file has; more is whether there are others.
-func (e ended[T]) records(p *page, filters url.Values, days int) (all []T, more bool, err error) {
+// records are all of them among so many records of which each ends then; more is whether there are others.
+func (e ended[T]) records(p *page, filters url.Values, days, most int) (all []T, more bool, err error) {
 	e.query, _ = p.endQuery(days)
 	for name, values := range filters {
 		if name != "ends" {
 			e.query[name] = values
 		}
 	}
-	if all, more, err = e.all(p); err != nil {
+	if all, more, err = e.all(p, most); err != nil {
 		return nil, false, err
 	}
 	all = slices.DeleteFunc(all, func(one T) bool { return e.needs != nil && !e.needs(one) })
@@ -79,7 +81,7 @@ func (e ended[T]) show(p *page, page listed, one, several string, filters []filt
 	var records []T
 	var more bool
 	if err == nil {
-		records, more, err = e.records(p, chosen, days)
+		records, more, err = e.records(p, chosen, days, mostLooked)
 	}
 	if page.Problem = wrong(err); err != nil && page.Problem == nil {
 		return err
@@ -101,7 +103,8 @@ func (e ended[T]) show(p *page, page listed, one, several string, filters []filt
 		}
 		switch {
 		case more:
-			page.Said = "At least " + page.Said
+			page.Said = fmt.Sprintf("%s %s %s %s, among the newest %s that do: narrow the filters, or take the CSV, for others.", count(n), noun, verb, within, count(int64(mostLooked)))
+			page.None = page.Said
 		case len(records) > mostEnding:
 			page.Said += fmt.Sprintf(" These are the first %d; the CSV has all.", mostEnding)
 		}
@@ -119,7 +122,7 @@ func (e ended[T]) send(p *page, name string, filters ...string) error {
 	if err != nil {
 		return err
 	}
-	records, more, err := e.records(p, p.filters(append(filters, "ends")...), days)
+	records, more, err := e.records(p, p.filters(append(filters, "ends")...), days, maxFileRows)
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ func TestWhatEndsWithinDays(t *testing.T) {
 		return `{"id":"` + id + `","substrate":"DOOH","effectiveState":"` + state + `","scope":{"description":"` + id + ` wall"},"effectiveUntil":"` + until + `"}`
 	}
 	var asked []url.Values
-	some := true
+	some, endless := true, false
 	s := answering(t, nil)
 	s.cfg.Now = func() time.Time { return time.Date(2026, 11, 30, 23, 30, 0, 0, time.UTC) } // 1 December in Berlin
 	serve := func(w http.ResponseWriter, target string) {
@@ -37,7 +37,9 @@ func TestWhatEndsWithinDays(t *testing.T) {
 				if asked = append(asked, query); !some {
 					break
 				}
-				if query.Get("cursor") == "" {
+				if endless {
+					response = `{"rights":[` + strings.TrimSuffix(strings.Repeat(right("rgh_2", "REVOKED", "2026-12-20T23:00:00Z")+",", 500), ",") + `],"nextCursor":"older"}`
+				} else if query.Get("cursor") == "" {
 					response = `{"rights":[` + right("rgh_3", "SUSPENDED", "2026-12-31T23:00:00Z") + `,` + right("rgh_2", "REVOKED", "2026-12-20T23:00:00Z") + `],"nextCursor":"older"}`
 				} else {
 					response = `{"rights":[` + right("rgh_1", "ACTIVE", "2026-12-02T07:00:00Z") + `],"nextCursor":null}`
@@ -99,7 +101,12 @@ func TestWhatEndsWithinDays(t *testing.T) {
 		require.Empty(t, asked)
 	}
 
-	some = true
+	some, endless = true, true
+	_, text, _ = show(showRights, Path+"/rights?ends=30")
+	require.Contains(t, text, "0 rights end within 30 days, until the end of 31 Dec 2026, among the newest 2 000 that do")
+	require.Len(t, asked, 4, "a page reads no more, though others are revoked")
+
+	endless = false
 	p, _ = s.page(Path)
 	p.Session.Zone = berlin(t)
 	var led []string

@@ -198,10 +198,11 @@ func TestPlaysOfADisputeAreShown(t *testing.T) {
 	require.Contains(t, page, `<a href="/console/plays/rcp_1" title="2026-11-01T23:30:00.000Z">2 Nov 2026, 00:30:00</a>`)
 	require.Contains(t, page, `href="/console/disputes/dsp_1/plays.csv" download`)
 	text := readable(page)
-	for _, said := range []string{"screen-7 0.04 EUR 8 s the station rgh_1 rcp_1", "screen-8 not billed 7 min 12 s the station rgh_1 rcp_2", "screen-9 not known now 1.5 s the station rgh_1 rcp_3", "Of 1 receipt of it nothing is loaded now."} {
+	for _, said := range []string{"screen-7 0.04 EUR 8 s the station rgh_1 rcp_1", "screen-8 not billed 7 min 12 s the station rgh_1 rcp_2", "screen-9 not known now 1.5 s the station rgh_1 rcp_3", "not loaded now rcp_4", "Of 1 receipt of it nothing is loaded now."} {
 		require.Contains(t, text, said)
 	}
 	require.Contains(t, get(sendDisputedPlays, "dsp_1", api.Wildcard), "2026-11-01T23:30:00.000Z,screen-7,0.04 EUR,8000,rgh_1,rcp_1\n")
+	require.Contains(t, get(sendDisputedPlays, "dsp_1", api.Wildcard), "not loaded now,,,,,rcp_4\n", "the file has all")
 	require.Contains(t, get(showDispute, "dsp_2", api.Wildcard), `href="/console/plays?from=2026-11-01T00%3A00%3A00.000Z&amp;rightId=rgh_1&amp;to=2026-11-02T00%3A00%3A00.000Z">see them</a>`)
 
 	*asked = nil

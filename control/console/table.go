@@ -151,14 +151,14 @@ func (l list[T]) table(p *page, shown url.Values) (table, error) {
 	return t, nil
 }
 
-// all reads the records of the list, up to as many as a file has; more is whether there are others.
-func (l list[T]) all(p *page) (all []T, more bool, err error) {
+// all reads the records of the list, up to so many; more is whether there are others.
+func (l list[T]) all(p *page, most int) (all []T, more bool, err error) {
 	for cursor := ""; ; {
 		some, next, err := l.records(p, cursor, fmt.Sprint(checked), cursor != "")
 		if err != nil {
 			return nil, false, err
 		}
-		if all, cursor = append(all, some...), next; next == "" || len(all) >= maxFileRows {
+		if all, cursor = append(all, some...), next; next == "" || len(all) >= most {
 			return all, next != "", nil
 		}
 	}
@@ -169,7 +169,7 @@ func (l list[T]) csv(p *page, name string) error {
 	if err := p.missing(l.op); err != nil {
 		return err
 	}
-	all, more, err := l.all(p)
+	all, more, err := l.all(p, maxFileRows)
 	if err != nil {
 		return err
 	}
