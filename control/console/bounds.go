@@ -140,9 +140,6 @@ func withinRight(name, hint string) string {
 	}
 	if rest, none := strings.CutPrefix(hint, "None: "); none {
 		_, hint, _ = strings.Cut(rest, ". ")
-		if !strings.Contains(rest, ". ") {
-			hint = ""
-		}
 	}
 	return hint
 }
@@ -172,11 +169,9 @@ func (b *bounds) limit(z zone, name string) string {
 	key, ofScope := strings.CutPrefix(name, "scope.")
 	limit, given := b.scope[key]
 	switch {
-	case name == "basisId":
-		return "That of " + b.Whose + "."
 	case name == "substrate" && b.right.Substrate == "ANY":
 		return whose + " is for any medium."
-	case name == "substrate":
+	case name == "basisId", name == "substrate":
 		return "That of " + b.Whose + "."
 	case name == "scope":
 		return b.own()
@@ -219,19 +214,12 @@ func (b *bounds) limit(z zone, name string) string {
 
 // own is what is said of members of a scope that people have made up: they stay as they are.
 func (b *bounds) own() string {
-	rest := map[string]json.RawMessage{}
-	for key, value := range b.scope {
-		if strings.HasPrefix(key, "x-") {
-			rest[key] = value
-		}
-	}
+	rest := maps.Clone(b.scope)
+	maps.DeleteFunc(rest, func(key string, _ json.RawMessage) bool { return !strings.HasPrefix(key, "x-") })
 	if len(rest) == 0 {
 		return ""
 	}
-	text, err := json.Marshal(rest)
-	if err != nil {
-		return ""
-	}
+	text, _ := json.Marshal(rest) // it was read from JSON
 	return fmt.Sprintf("%s has %s: these stay, and others can be added.", b.subject(), text)
 }
 

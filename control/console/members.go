@@ -91,13 +91,11 @@ func (p *page) actorName(by string) string {
 
 func (p *page) readActors() map[string]string {
 	names := map[string]string{p.Session.Actor.ID: p.Session.Name}
-	if p.Session.Role != "" { // members know each other by name; keys and addresses are for those who manage them
-		called, err := p.s.cfg.Members.Names(p.r.Context(), *p.Session)
-		if err != nil {
-			p.s.cfg.Logger.WarnContext(p.r.Context(), "cannot read what members are called", "err", err)
-		}
-		maps.Copy(names, called)
+	called, err := p.s.cfg.Members.Names(p.r.Context(), *p.Session) // members know each other by name; keys and addresses are for those who manage them
+	if err != nil {
+		p.s.cfg.Logger.WarnContext(p.r.Context(), "cannot read what members are called", "err", err)
 	}
+	maps.Copy(names, called)
 	var data struct {
 		Keys    []client.APIKey
 		Members []client.Member

@@ -30,8 +30,6 @@ import (
 // TestPacksOfAMonth are those that were sealed in it, by the clocks of the page's zone; those of a statement are from an hour before its
 // time to the newest that it states.
 func TestPacksOfAMonth(t *testing.T) {
-	berlin, err := time.LoadLocation("Europe/Berlin")
-	require.NoError(t, err)
 	records := map[string]string{
 		"/v1/packs":            `{"packs":[{"id":"ppk_1","sealedAt":"2026-10-05T00:00:00Z"}],"nextCursor":"c"}`,
 		"/v1/statements":       `{"statements":[{"id":"stm_0","period":"2026-09","state":"ISSUED"},{"id":"stm_1","period":"2026-10","state":"ISSUED"}]}`,
@@ -40,7 +38,7 @@ func TestPacksOfAMonth(t *testing.T) {
 	show := func(query string) (text, page string, asked []string) {
 		s, requests := recorded(t, records)
 		p, w := s.page(Path + "/proof" + query)
-		p.Session.Zone = berlin
+		p.Session.Zone = berlin(t)
 		require.NoError(t, showProof(p))
 		return readable(w.Body.String()), w.Body.String(), *requests
 	}
@@ -264,12 +262,18 @@ func TestWhatSealsThePacks(t *testing.T) {
 		{0, 500, "only when 500 entries wait, however long that takes."},
 		{0, 0, "This service seals nothing by itself"},
 	} {
-		s, _ := recorded(t, map[string]string{"/v1/packs": `{"packs":[]}`})
+		records := map[string]string{"/v1/packs": `{"packs":[]}`}
+		s, _ := recorded(t, records)
 		s.cfg.SealEvery, s.cfg.SealAt = c.every, c.at
-		p, w := s.page(Path + "/proof")
-		require.NoError(t, showProof(p))
-		require.Contains(t, readable(w.Body.String()), c.says)
-		p, _ = s.page(Path + "/proof/seal")
+		for _, events := range []int{0, 3} {
+			records["/v1/tenant"] = fmt.Sprintf(`{"tenant":{"counts":{"events":%d}}}`, events)
+			p, w := s.page(Path + "/proof")
+			require.NoError(t, showProof(p))
+			text := readable(w.Body.String())
+			require.Equal(t, 1, strings.Count(text, c.says), text)
+			require.Equal(t, events == 0, strings.Contains(text, "Deliver something first"))
+		}
+		p, _ := s.page(Path + "/proof/seal")
 		made, err := proofActs[0].consequences(p, nil)
 		require.NoError(t, err)
 		require.Contains(t, strings.Join(made.Lines, " "), c.says)

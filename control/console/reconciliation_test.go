@@ -52,15 +52,13 @@ func TestReconciliation(t *testing.T) {
 	lacking := strings.Replace(agree, `"statements":[`, `"unstated":[{"rightId":"rgh_1","receipts":2,"amount":"0.50","currency":"EUR"}],"statements":[`, 1)
 	differing := strings.Replace(strings.Replace(agree, `"loaded":{"entries":12,"receipts":9`, `"loaded":{"entries":12,"receipts":7`, 1), `"statements":[`, `"differences":[{"code":"PACK_DIFFERS","id":"ppk_2","message":"the pack has 9 receipts, and the warehouse 7"}],"statements":[`, 1)
 	const empty = `{"packs":{"count":0}}`
-	berlin, err := time.LoadLocation("Europe/Berlin")
-	require.NoError(t, err)
 	show := func(address, answer string, without ...string) (text, page string, asked []string) {
 		s, requests := recorded(t, map[string]string{"/v1/reconciliation": answer})
 		for _, op := range without {
 			s.operations()[op] = operation{method: "POST", scopes: []api.Scope{api.SettlementWrite}}
 		}
 		p, w := s.page(address)
-		p.Session.Zone = berlin
+		p.Session.Zone = berlin(t)
 		if len(without) > 0 {
 			p.Session.Caller.Scopes = api.Scopes(api.SettlementRead)
 		}
@@ -100,7 +98,7 @@ func TestReconciliation(t *testing.T) {
 	}
 	s, _ := recorded(t, map[string]string{"/v1/reconciliation": lacking})
 	p, w := s.page(at + ".csv?month=2026-10")
-	p.Session.Zone = berlin
+	p.Session.Zone = berlin(t)
 	require.NoError(t, sendReconciliation(p))
 	require.Contains(t, w.Header().Get("Content-Disposition"), `"reconciliation-October-2026.csv"`)
 	rows, err := csv.NewReader(strings.NewReader(strings.TrimPrefix(w.Body.String(), route.ByteOrderMark))).ReadAll()

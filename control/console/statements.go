@@ -47,7 +47,7 @@ func statementsList(p *page, names payees) list[client.Statement] {
 				payee = names.Name(s.CounterpartyID)
 			}
 			return []cell{
-				{Text: p.zone().titled(s), Href: Path + "/money/statements/" + url.PathEscape(s.ID)}, statementState(s), priced(s.DueAmount, s.Currency), priced(adds(s), s.Currency), priced(s.Total, s.Currency), priced(s.HeldAmount, s.Currency), text(s.Currency),
+				{Text: p.zone().titled(s), Href: Path + "/money/statements/" + url.PathEscape(s.ID)}, p.State(s), priced(s.DueAmount, s.Currency), priced(adds(s), s.Currency), priced(s.Total, s.Currency), priced(s.HeldAmount, s.Currency), text(s.Currency),
 				text(payee), amount(s.Receipts), corrected(s), moment(s.CreatedAt), reference(s.ID),
 			}
 		},
@@ -62,17 +62,14 @@ var overtaken = map[string]string{
 	"DISPUTED":   "a dispute of its time was opened or resolved",
 }
 
-// statementState is the state of a statement; that of a stale draft is not that of a fresh one.
-func statementState(s client.Statement) cell {
+// State is the state of a statement; that of a stale draft is not that of a fresh one.
+func (p *page) State(s client.Statement) cell {
 	shown := state(s.State)
 	if s.Stale != "" {
 		shown.Text, shown.State, shown.Note = "stale draft", "STALE", cmp.Or(overtaken[s.Stale], words(s.Stale))+" since"
 	}
 	return shown
 }
-
-// State is the state of a statement on this page.
-func (p *page) State(s client.Statement) cell { return statementState(s) }
 
 // adds is what a statement adds to what was stated before it: a correction states all of its period again. So the amounts of a
 // list sum to what is stated. A draft states nothing.
@@ -131,21 +128,18 @@ func (d due) Open() string { return minus(d.Gross, d.PaidAmount) }
 // IsCredit reports whether the payee owes it: it is set off against what the payee is due later.
 func (d due) IsCredit() bool { return strings.HasPrefix(d.Gross, "-") }
 
-// stands says where a payable stands on a day: a credit is due from nobody, and what was due before that day is overdue.
-func (d due) stands(today string) cell {
+// Stands says where a payable stands today: a credit is due from nobody, and what was due before this day is overdue.
+func (p *page) Stands(d due) cell {
 	shown := state(d.State)
 	switch {
 	case d.State != "DUE":
 	case d.IsCredit():
 		shown.Text, shown.State = "credit", "CREDIT"
-	case d.DueOn != "" && d.DueOn < today:
+	case d.DueOn != "" && d.DueOn < p.zone().today(p.s.cfg.Now()):
 		shown.Text, shown.State = "overdue", "OVERDUE"
 	}
 	return shown
 }
-
-// Stands says where a payable stands today.
-func (p *page) Stands(d due) cell { return d.stands(p.zone().today(p.s.cfg.Now())) }
 
 // concerned reports whether a payment can be recorded of it, or taken back.
 func (d due) concerned() bool { return !isZero(d.Open()) || !isZero(d.Paid()) }

@@ -30,9 +30,7 @@ func berlin(t *testing.T) *time.Location {
 // TestTimesAreOfTheTenantsZone: a moment is shown and taken by the clocks of the tenant, on days on which they change, too;
 // a period is named by its first and last day.
 func TestTimesAreOfTheTenantsZone(t *testing.T) {
-	berlin, err := time.LoadLocation("Europe/Berlin")
-	require.NoError(t, err)
-	z := zone{berlin}
+	z := zone{berlin(t)}
 	from, to := at(t, "2026-09-30T22:00:00Z"), at(t, "2026-10-31T23:00:00Z")
 	require.Equal(t, "1 Oct 2026 to 31 Oct 2026", z.span(from, to))
 	require.Equal(t, "1 Oct 2026", z.span(from, from.Add(24*time.Hour)))
