@@ -22,19 +22,26 @@ var rights = store.Machine[Right, Action, api.RightState]{
 // ending selects what ends after one moment and by another; a zero moment is none.
 type ending struct{ after, by store.Instant }
 
-func (e ending) where(w *store.Where) {
-	if !e.after.IsZero() {
-		w.And("effective_until > $", e.after)
+// where keeps what ends so of a tenant's rows of a table with an index by end.
+func (e ending) where(w *store.Where, tenantID, table, key string) {
+	if e == (ending{}) {
+		return
 	}
-	if !e.by.IsZero() {
-		w.And("effective_until <= $", e.by)
-	}
+	w.In(key, "SELECT "+key+" FROM "+table, func(w *store.Where) {
+		w.And("tenant_id = $", tenantID)
+		if !e.after.IsZero() {
+			w.And("effective_until > $", e.after)
+		}
+		if !e.by.IsZero() {
+			w.And("effective_until <= $", e.by)
+		}
+	})
 }
 
 // listBases lists the tenant's bases, newest first.
 func listBases(ctx context.Context, q store.Querier, tenantID string, e ending, s store.Slice) (page []Basis, next string, err error) {
 	var w store.Where
-	e.where(&w)
+	e.where(&w, tenantID, "bases", "basis_id")
 	return bases.Page(ctx, q, tenantID, w, s)
 }
 
@@ -51,7 +58,7 @@ func listRights(ctx context.Context, q store.Querier, tenantID string, f filter,
 	w.Is("substrate", f.substrate)
 	w.Is("state", f.state)
 	w.Is("parent_right_id", f.parentID)
-	f.ends.where(&w)
+	f.ends.where(&w, tenantID, "rights", "right_id")
 	return rights.Page(ctx, q, tenantID, w, s)
 }
 

@@ -178,10 +178,14 @@ func (s *Service) getAll(ctx context.Context, in *listInput) (StatementList, err
 		return StatementList{}, err
 	}
 	tenantID := auth.PrincipalFrom(ctx).TenantID
-	page, next, err := list(ctx, s.db.Read(), tenantID, filter{in.State, in.Currency, in.CounterpartyID, in.Corrects}, slice)
-	if err == nil {
-		err = s.markStale(ctx, tenantID, page)
-	}
+	var page []Statement
+	var next string
+	err = s.db.View(ctx, func(q store.Querier) (err error) {
+		if page, next, err = list(ctx, q, tenantID, filter{in.State, in.Currency, in.CounterpartyID, in.Corrects}, slice); err != nil {
+			return err
+		}
+		return markStale(ctx, q, tenantID, page)
+	})
 	return StatementList{page, in.Next(next)}, err
 }
 
@@ -352,7 +356,7 @@ func (s *Service) get(ctx context.Context, in *getInput) (d StatementDocument, f
 	default:
 		signed, _, _ := strings.Cut(found.Document, "\n")
 		read := []Statement{found.Statement}
-		err := s.markStale(ctx, found.TenantID, read)
+		err := s.db.View(ctx, func(q store.Querier) error { return markStale(ctx, q, found.TenantID, read) })
 		return StatementDocument{read[0], json.RawMessage(signed)}, nil, err
 	}
 	return d, f.Holding(text), nil

@@ -64,8 +64,9 @@ func keepPremises(ctx context.Context, tx *store.Tx, draft *Statement, since sto
 // mostMarked bounds the drafts of one response that are compared with what is there now.
 const mostMarked = 100
 
-// markStale sets Stale of the drafts among statements of a tenant.
-func (c *core) markStale(ctx context.Context, tenantID string, list []Statement) error {
+// markStale sets Stale of the drafts among statements of a tenant. Drafts of the same time are compared with one answer. What was
+// issued since it was read is no draft any more, and is not marked.
+func markStale(ctx context.Context, q store.Querier, tenantID string, list []Statement) error {
 	drafts, args := map[string]*Statement{}, []any{tenantID}
 	for i := range list {
 		if s := &list[i]; s.State == Draft && len(drafts) < mostMarked {
@@ -80,25 +81,34 @@ func (c *core) markStale(ctx context.Context, tenantID string, list []Statement)
 		since    store.Instant
 		premises string
 	}
-	q := c.db.Read()
 	kept, err := store.List(ctx, q, "what drafts rest on", func(from store.Row) (r row, err error) { return r, from.Scan(&r.id, &r.since, &r.premises) },
-		`SELECT statement_id, since_at, premises FROM statements WHERE tenant_id = $1 AND premises <> '' AND statement_id IN (`+store.Marks(1, len(drafts))+`)`, args...)
+		`SELECT statement_id, since_at, premises FROM statements WHERE tenant_id = $1 AND state = 'DRAFT' AND premises <> '' AND statement_id IN (`+store.Marks(1, len(drafts))+`)`, args...)
 	if err != nil {
 		return err
 	}
+	type answer struct {
+		issued []Statement
+		premises
+	}
+	known := map[[2]int64]answer{}
 	for _, r := range kept {
 		draft := drafts[r.id]
-		reach := *draft
-		reach.From = r.since
-		issued, err := issuedIn(ctx, q, &reach)
-		if err != nil {
-			return err
+		reach := dispute.Window{From: r.since, To: draft.To}
+		key := [2]int64{reach.From.UnixMilli(), reach.To.UnixMilli()}
+		found, ok := known[key]
+		if !ok {
+			if found.issued, err = comparedIn(ctx, q, tenantID, reach); err != nil {
+				return err
+			}
+			holding, err := dispute.Standing(ctx, q, tenantID, reach)
+			if err != nil {
+				return err
+			}
+			found.premises = premisesOf(found.issued, holding)
+			known[key] = found
 		}
-		holding, err := dispute.Standing(ctx, q, tenantID, reach.period())
-		if err != nil {
-			return err
-		}
-		then, now := premises{}, premisesOf(issued, holding)
+		issued, now := found.issued, found.premises
+		var then premises
 		then.statements, then.disputes, _ = strings.Cut(r.premises, " ")
 		switch {
 		case then.statements != now.statements && slices.ContainsFunc(issued, func(s Statement) bool {

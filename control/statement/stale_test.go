@@ -1,10 +1,15 @@
 package statement
 
 import (
+	"context"
+	"database/sql"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"muniment.example/control/store"
 	"muniment.example/gateway/api"
 	"muniment.example/gateway/auth"
 )
@@ -74,4 +79,42 @@ func TestStaleDrafts(t *testing.T) {
 	require.NoError(t, h.voids(first.ID))
 	require.Equal(t, "CORRECTED", stale(third.ID))
 	refused(third.ID)
+}
+
+// asking counts queries.
+type asking struct {
+	store.Querier
+	queries int
+}
+
+func (a *asking) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	a.queries++
+	return a.Querier.QueryContext(ctx, query, args...)
+}
+
+// TestStaleDraftsOfOneTime: what overtook drafts of one time is read once for all. One that is issued after it was read was not
+// overtaken by itself.
+func TestStaleDraftsOfOneTime(t *testing.T) {
+	h := newFixture(t, t.TempDir())
+	h.play("rgh_a", on(1))
+	var drafts []Statement
+	for range 9 {
+		drafts = append(drafts, h.mustDraft(statementFor(0, 3)))
+	}
+	mark := func(q store.Querier) (marked string) {
+		t.Helper()
+		list := slices.Clone(drafts)
+		require.NoError(t, markStale(t.Context(), q, tenantID, list))
+		for _, s := range list {
+			if s.Stale != nil {
+				marked += string(*s.Stale) + " "
+			}
+		}
+		return marked
+	}
+	counts := &asking{Querier: h.db.Read()}
+	require.Empty(t, mark(counts))
+	require.LessOrEqual(t, counts.queries, 3)
+	h.issued(drafts[4].ID)
+	require.Equal(t, strings.Repeat("STATED ", 8), mark(h.db.Read()), "all but the one that was issued")
 }

@@ -44,6 +44,14 @@ func issuedIn(ctx context.Context, q store.Querier, s *Statement) ([]Statement, 
 	return list, err
 }
 
+// comparedIn lists those of issuedIn, in any order, with what a draft is compared by alone.
+func comparedIn(ctx context.Context, q store.Querier, tenantID string, period dispute.Window) ([]Statement, error) {
+	return store.List(ctx, q, "the statements that were issued", func(row store.Row) (s Statement, err error) {
+		return s, row.Scan(&s.ID, &s.SHA256, &s.State, &s.From, &s.To, &s.Currency, &s.CounterpartyID, &s.Corrects, &s.Correction, &s.VoidReason)
+	}, `SELECT statement_id, sha256, state, from_at, to_at, currency, counterparty_id, corrects, correction, void_reason
+		FROM statements WHERE tenant_id = $1 AND sequence > 0 AND from_at < $2 AND to_at > $3`, tenantID, period.To, period.From)
+}
+
 // issuedAround lists those of issuedIn, and those on which a statement of the period may depend besides: of
 // the time since the beginning of the month, wherever that is.
 func issuedAround(ctx context.Context, q store.Querier, s *Statement) ([]Statement, error) {

@@ -139,6 +139,15 @@ func (w *Where) Is(column, value string) {
 	}
 }
 
+// In adds that a column is among what a query returns whose conditions, at least one, add adds. So one index finds these rows, and
+// another gives them their order.
+func (w *Where) In(column, query string, add func(*Where)) {
+	inner := Where{args: w.args}
+	add(&inner)
+	w.args = inner.args
+	w.conditions = append(w.conditions, column+" IN ("+query+" WHERE "+strings.Join(inner.conditions, " AND ")+")")
+}
+
 // Count returns the number from a counting query with all conditions, at least one. what names the
 // rows in errors.
 func (w Where) Count(ctx context.Context, q Querier, what, query string) (n int64, err error) {

@@ -15,8 +15,8 @@ CREATE TABLE bases (
     updated_at      BIGINT NOT NULL,
     revision        BIGINT NOT NULL
 );
--- Whether one ends in a time is seen in the index.
-CREATE INDEX bases_by_tenant ON bases (tenant_id, basis_id, effective_until);
+CREATE INDEX bases_by_tenant ON bases (tenant_id, basis_id);
+CREATE INDEX bases_by_end ON bases (tenant_id, effective_until, basis_id);
 
 -- scope is an RFC 8785 object; ancestors are ids, parent first, separated by
 -- spaces. effective_until is already the earliest end of the right, its ancestors
@@ -39,7 +39,8 @@ CREATE TABLE rights (
     updated_at      BIGINT NOT NULL,
     revision        BIGINT NOT NULL
 );
-CREATE INDEX rights_by_tenant ON rights (tenant_id, right_id, effective_until);
+CREATE INDEX rights_by_tenant ON rights (tenant_id, right_id);
+CREATE INDEX rights_by_end ON rights (tenant_id, effective_until, right_id);
 CREATE INDEX rights_by_parent ON rights (parent_right_id, tenant_id, right_id);
 CREATE INDEX rights_by_basis ON rights (basis_id, tenant_id, right_id);
 CREATE INDEX rights_by_state ON rights (tenant_id, state, right_id);
