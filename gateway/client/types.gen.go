@@ -575,8 +575,9 @@ type DisputedPlay struct {
 	// Where it was rendered: the receipt's anchor.
 	SpatialAnchorID string `json:"spatialAnchorId"`
 	// What it is worth alone, by currency, as heldAmount: empty if it is not billed or no rule rates it; null
-	// while it can't be computed. Lines round several together, so these may add up to something else than
-	// heldAmount in the sixth fractional digit.
+	// without settlement:read, and of all while it can't be computed within some seconds, which may also be
+	// because very many that were rendered in the same millisecond repeat each other. Lines round several
+	// together, so these may add up to something else than heldAmount in the sixth fractional digit.
 	Worth []DisputedAmount `json:"worth"`
 }
 

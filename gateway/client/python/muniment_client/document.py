@@ -588,9 +588,10 @@ class DisputedPlay(TypedDict):
     rightId: str
     # Where it was rendered: the receipt's anchor.
     spatialAnchorId: str
-    # What it is worth alone, by currency, as heldAmount: empty if it is not billed or no rule rates it; null while
-    # it can't be computed. Lines round several together, so these may add up to something else than heldAmount in
-    # the sixth fractional digit.
+    # What it is worth alone, by currency, as heldAmount: empty if it is not billed or no rule rates it; null
+    # without settlement:read, and of all while it can't be computed within some seconds, which may also be because
+    # very many that were rendered in the same millisecond repeat each other. Lines round several together, so these
+    # may add up to something else than heldAmount in the sixth fractional digit.
     worth: list[DisputedAmount] | None
 
 
@@ -724,7 +725,8 @@ class FoundReceipt(TypedDict):
 
 
 class GetDisputeQuery(TypedDict):
-    # true: also when and where each disputed receipt was, and what it is worth. Requires audit:read.
+    # true: also when and where each disputed receipt was, which requires audit:read, and what it is worth, which is
+    # null without settlement:read.
     plays: NotRequired[Literal["true", "false"]]
 
 

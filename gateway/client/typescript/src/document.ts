@@ -671,7 +671,7 @@ export interface components {
             rightId: string;
             /** @description Where it was rendered: the receipt's anchor. */
             spatialAnchorId: string;
-            /** @description What it is worth alone, by currency, as heldAmount: empty if it is not billed or no rule rates it; null while it can't be computed. Lines round several together, so these may add up to something else than heldAmount in the sixth fractional digit. */
+            /** @description What it is worth alone, by currency, as heldAmount: empty if it is not billed or no rule rates it; null without settlement:read, and of all while it can't be computed within some seconds, which may also be because very many that were rendered in the same millisecond repeat each other. Lines round several together, so these may add up to something else than heldAmount in the sixth fractional digit. */
             worth: components["schemas"]["DisputedAmount"][] | null;
         };
         DisputeEvidence: {
@@ -5198,7 +5198,7 @@ export interface operations {
     "get-dispute": {
         parameters: {
             query?: {
-                /** @description true: also when and where each disputed receipt was, and what it is worth. Requires audit:read. */
+                /** @description true: also when and where each disputed receipt was, which requires audit:read, and what it is worth, which is null without settlement:read. */
                 plays?: "true" | "false";
             };
             header?: never;
