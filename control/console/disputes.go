@@ -105,6 +105,8 @@ func (p *page) disputedPlays(d client.PricedDispute, names works) (list[client.D
 			case len(worth) > 0:
 			case !of.Metered:
 				price.Text = "not billed"
+			case !p.can("list-settlement-rules"):
+				price.Text = "needs settlement:read"
 			case of.Worth == nil:
 				price.Text = "not known now"
 			default:

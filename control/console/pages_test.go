@@ -182,7 +182,7 @@ func TestPlaysOfADisputeAreShown(t *testing.T) {
 			{"receiptId":"rcp_3","rightId":"rgh_1","spatialAnchorId":"screen-9","renderedAt":"2026-11-01T23:32:00Z","dwellMs":1500,"metered":true,"worth":null}]}}`,
 		"/v1/disputes/dsp_2": `{"dispute":{"id":"dsp_2","state":"OPEN","receiptIds":[],"rightId":"rgh_1","window":{"from":"2026-11-01T00:00:00Z","to":"2026-11-02T00:00:00Z"}}}`,
 	})
-	maps.Copy(s.operations(), map[string]operation{"get-dispute": {method: "GET", path: "/v1/disputes/{disputeId}"}, "list-receipts": {method: "GET", path: "/v1/receipts", scopes: []api.Scope{api.AuditRead}}})
+	maps.Copy(s.operations(), map[string]operation{"get-dispute": {method: "GET", path: "/v1/disputes/{disputeId}"}, "list-receipts": {method: "GET", path: "/v1/receipts", scopes: []api.Scope{api.AuditRead}}, "list-settlement-rules": {method: "GET", path: "/v1/settlement/rules", scopes: []api.Scope{api.SettlementRead}}})
 	get := func(show handler, id string, scopes api.Scope) string {
 		p, w := s.page(Path + "/disputes/" + id)
 		p.Session.Zone, p.Session.Caller.Key.Scopes = berlin(t), api.Scopes(scopes)
@@ -201,6 +201,9 @@ func TestPlaysOfADisputeAreShown(t *testing.T) {
 	require.Contains(t, get(sendDisputedPlays, "dsp_1", api.Wildcard), "2026-11-01T23:30:00.000Z,screen-7,0.04 EUR,8000,rgh_1,rcp_1\n")
 	require.Contains(t, get(sendDisputedPlays, "dsp_1", api.Wildcard), "not loaded now,,,,,rcp_4\n", "the file has all")
 	require.Contains(t, get(showDispute, "dsp_2", api.Wildcard), `href="/console/plays?from=2026-11-01T00%3A00%3A00.000Z&amp;rightId=rgh_1&amp;to=2026-11-02T00%3A00%3A00.000Z">see them</a>`)
+
+	page = get(showDispute, "dsp_1", api.AuditRead)
+	require.Contains(t, readable(page), "screen-9 needs settlement:read 1.5 s", "what it is worth is for those who read settlements")
 
 	*asked = nil
 	page = get(showDispute, "dsp_1", api.DisputesRead)
