@@ -263,19 +263,17 @@ func showAct(a *act) handler {
 
 // render renders the form: with choices by name, and with what limits its fields.
 func (a *act) render(p *page, f form) error {
-	var limits *bounds
 	if a.bounds != nil {
 		var err error
-		if limits, err = a.bounds(p, f.Fields); err != nil {
+		if f.Bounded, err = a.bounds(p, f.Fields); err != nil {
 			return err
 		}
 	}
-	f.Bounded = limits
-	limits.fix(p, f.Fields)
+	f.Bounded.fix(p, f.Fields)
 	if err := p.choose(f.Fields); err != nil {
 		return err
 	}
-	limits.tell(p.zone(), f.Fields)
+	f.Bounded.tell(p.zone(), f.Fields)
 	p.render("form", f)
 	return nil
 }

@@ -2,7 +2,6 @@ package console
 
 import (
 	"archive/zip"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -28,8 +27,8 @@ type archive struct {
 	to    *zip.Writer                                 // nil until the first file begins: until then a refusal can be said in words
 }
 
-// add adds the file that an operation responds with; size is that of the file, or 0 if that is not known. What the operation refuses
-// as RATE_LIMITED is requested again.
+// add adds the file that an operation responds with; size is that of the file, or 0 if that is not known. It is
+// patient.
 func (a *archive) add(name string, at time.Time, size int64, op string, query url.Values, params ...string) error {
 	p := a.p
 	now, err := a.still(p.r)
@@ -41,31 +40,22 @@ func (a *archive) add(name string, at time.Time, size int64, op string, query ur
 		return err
 	}
 	target := p.s.operations()[op].target(params, query)
-	for until := time.Now().Add(filePatience); ; {
+	until := time.Now().Add(filePatience)
+	return patiently(p.r.Context(), func() time.Time { return until }, func() (http.Header, error) {
 		f := archived{begin: func() (io.Writer, error) { return a.create(name, at) }}
 		if err := p.s.cfg.Serve(&f, p.r.Context(), p.Session.Caller, http.MethodGet, target); err != nil {
-			return err
+			return nil, err
 		}
 		switch {
 		case f.err != nil:
-			return f.err
+			return nil, f.err
 		case f.to != nil && (size == 0 || size == f.written):
-			return p.r.Context().Err()
+			return nil, p.r.Context().Err()
 		case f.to != nil:
-			return fmt.Errorf("%s has %d bytes of %d", name, f.written, size)
+			return nil, fmt.Errorf("%s has %d bytes of %d", name, f.written, size)
 		}
-		err = decode(max(f.status, http.StatusOK), f.problem.Bytes(), nil)
-		if !isBusy(err) {
-			return err
-		}
-		again, ended := pause(p.r.Context(), f.Header(), until)
-		if ended != nil {
-			return ended
-		}
-		if !again {
-			return err
-		}
-	}
+		return f.Header(), decode(max(f.status, http.StatusOK), f.body.Bytes(), nil)
+	})
 }
 
 // create begins a file, and the response with the first one.
@@ -98,20 +88,11 @@ func (a *archive) end(err error) error {
 
 // archived is the response of an operation as a file of an archive, unless it is an error, which it keeps.
 type archived struct {
-	header  http.Header
-	begin   func() (io.Writer, error)
-	to      io.Writer // nil: it has not begun
-	written int64
-	err     error // of the archive
-	status  int   // of an error
-	problem bytes.Buffer
-}
-
-func (f *archived) Header() http.Header {
-	if f.header == nil {
-		f.header = http.Header{}
-	}
-	return f.header
+	response // of an error
+	begin    func() (io.Writer, error)
+	to       io.Writer // nil: it has not begun
+	written  int64
+	err      error // of the archive
 }
 
 func (f *archived) WriteHeader(status int) {
@@ -130,7 +111,7 @@ func (f *archived) Write(b []byte) (n int, err error) {
 	case f.err != nil:
 		return 0, f.err
 	case f.status != 0:
-		return f.problem.Write(b)
+		return f.body.Write(b)
 	}
 	n, f.err = f.to.Write(b)
 	f.written += int64(n)

@@ -24,9 +24,6 @@ type bounds struct {
 
 // boundsOfRight are those of what derives from a right; nil if there is none with the id, or the session may not read it.
 func (p *page) boundsOfRight(id string) (*bounds, error) {
-	if id == "" {
-		return nil, nil
-	}
 	r, err := p.oneRight(id)
 	if r == nil || err != nil {
 		return nil, err
@@ -44,9 +41,6 @@ func (p *page) boundsOfRight(id string) (*bounds, error) {
 
 // boundsOfBasis are those of a right on a basis.
 func (p *page) boundsOfBasis(id string) (*bounds, error) {
-	if id == "" {
-		return nil, nil
-	}
 	b, err := p.oneBasis(id)
 	if b == nil || err != nil {
 		return nil, err

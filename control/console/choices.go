@@ -220,7 +220,7 @@ func oneByID[T any](p *page, newest *newestOf[T], op, singular, id string, is fu
 			return &newest.All[i], nil
 		}
 	}
-	if !p.can(op) || strings.Trim(id, ".") == "" { // a segment of only dots is no segment
+	if !p.can(op) || strings.Trim(id, ".") == "" { // nothing, or a segment of only dots, is no segment
 		return nil, nil
 	}
 	var data map[string]json.RawMessage

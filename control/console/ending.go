@@ -96,14 +96,15 @@ func (e ended[T]) show(p *page, page listed, one, several string, filters []filt
 		if n == 1 {
 			noun, verb = one, "ends"
 		}
-		page.Said = fmt.Sprintf("%s %s %s %s, the first to end first.", count(n), noun, verb, within)
+		said := fmt.Sprintf("%s %s %s %s, ", count(n), noun, verb, within)
+		page.Said = said + "the first to end first."
 		page.None = fmt.Sprintf("No %s ends %s.", one, within)
 		if len(chosen) > 1 {
 			page.None = fmt.Sprintf("No %s that fits the other filters ends %s.", one, within)
 		}
 		switch {
 		case more:
-			page.Said = fmt.Sprintf("%s %s %s %s, among the newest %s that do: narrow the filters, or take the CSV, for others.", count(n), noun, verb, within, count(int64(mostLooked)))
+			page.Said = fmt.Sprintf("%samong the newest %s that do: narrow the filters, or take the CSV, for others.", said, count(int64(mostLooked)))
 			page.None = page.Said
 		case len(records) > mostEnding:
 			page.Said += fmt.Sprintf(" These are the first %d; the CSV has all.", mostEnding)

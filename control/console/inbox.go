@@ -101,10 +101,8 @@ const counterOf = "counter_of:"
 // scopeChanges are the members of two scopes, in the order of their names.
 func scopeChanges(was, is json.RawMessage) (all []offerChange) {
 	before, now := scopeParts(was), scopeParts(is)
-	both := maps.Clone(before)
-	if both == nil {
-		both = map[string]string{}
-	}
+	both := map[string]string{}
+	maps.Copy(both, before)
 	maps.Copy(both, now)
 	for _, name := range slices.Sorted(maps.Keys(both)) {
 		all = append(all, offerChange{upperFirst(name), cmp.Or(before[name], "none"), cmp.Or(now[name], "none")})

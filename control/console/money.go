@@ -194,7 +194,7 @@ func sendPayables(p *page) error {
 		return err
 	}
 	l := payablesList(p, names)
-	l.query = p.filters("state", "overdue", "issuedSince", "issuedBy", "dueSince", "dueBy", "counterpartyId")
+	l.query = p.filters(append(namesOf(payableFilters), payeeFilter.Name)...)
 	return l.csv(p, "payables")
 }
 

@@ -14,41 +14,35 @@ import (
 // readPatience is how long a page waits, all its reads together, while a tenant has too many requests in flight.
 const readPatience = 5 * time.Second
 
-// read reads from an operation like do. What is refused as RATE_LIMITED is requested again after its Retry-After, within
-// readPatience and the time of ctx.
+// read reads from an operation like do, patiently: within readPatience and the time of ctx.
 func (p *page) read(ctx context.Context, target string, out any) error {
-	for {
+	return patiently(ctx, p.patientUntil, func() (http.Header, error) {
 		var got response
 		if err := p.s.cfg.Serve(&got, ctx, p.Session.Caller, http.MethodGet, target); err != nil {
-			return err
+			return nil, err
 		}
-		err := decode(max(got.status, http.StatusOK), got.body.Bytes(), out)
+		return got.Header(), decode(max(got.status, http.StatusOK), got.body.Bytes(), out)
+	})
+}
+
+// patiently makes a request, and makes it again after the Retry-After of its response's header while it is refused as RATE_LIMITED,
+// unless that would be after until. It ends with ctx.
+func patiently(ctx context.Context, until func() time.Time, request func() (http.Header, error)) error {
+	for {
+		header, err := request()
 		if !isBusy(err) {
 			return err
 		}
-		again, ended := pause(ctx, got.Header(), p.patientUntil())
-		if ended != nil {
-			return ended
-		}
-		if !again {
+		seconds, malformed := strconv.Atoi(header.Get("Retry-After"))
+		wait := time.Duration(max(1, seconds)) * time.Second
+		if malformed != nil || time.Now().Add(wait).After(until()) {
 			return err
 		}
-	}
-}
-
-// pause waits as long as a response with RATE_LIMITED says; again is false if that would be after until. ended is the error of
-// ctx, if that ends before.
-func pause(ctx context.Context, refused http.Header, until time.Time) (again bool, ended error) {
-	seconds, malformed := strconv.Atoi(refused.Get("Retry-After"))
-	wait := time.Duration(max(1, seconds)) * time.Second
-	if malformed != nil || time.Now().Add(wait).After(until) {
-		return false, nil
-	}
-	select {
-	case <-ctx.Done():
-		return false, ctx.Err()
-	case <-time.After(wait):
-		return true, nil
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(wait):
+		}
 	}
 }
 

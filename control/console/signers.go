@@ -67,7 +67,7 @@ func (p *page) readKeys() (*signers, error) {
 
 // newestSigners are the keys of a directory, the newest first.
 func newestSigners(d *keydir.Directory) []keydir.Key {
-	return slices.SortedStableFunc(slices.Values(d.Keys), func(a, b keydir.Key) int { return cmp.Compare(b.NotBefore.UnixNano(), a.NotBefore.UnixNano()) })
+	return slices.SortedStableFunc(slices.Values(d.Keys), func(a, b keydir.Key) int { return b.NotBefore.Compare(a.NotBefore) })
 }
 
 // signersList is the list of a directory's keys. The id of a key is the beginning of the SHA-256 of its public half, so it is the

@@ -55,14 +55,8 @@ func (r *rater) Worth(ctx context.Context, tenantID string, deliveries []pipelin
 	if len(deliveries) == 0 {
 		return worth, nil
 	}
-	first, last := deliveries[0].Delivery.RenderedAt, deliveries[0].Delivery.RenderedAt
-	for _, row := range deliveries {
-		if at := row.Delivery.RenderedAt; at.Before(first) {
-			first = at
-		} else if at.After(last) {
-			last = at
-		}
-	}
+	rendered := func(a, b pipeline.Row) int { return a.Delivery.RenderedAt.Compare(b.Delivery.RenderedAt) }
+	first, last := slices.MinFunc(deliveries, rendered).Delivery.RenderedAt, slices.MaxFunc(deliveries, rendered).Delivery.RenderedAt
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	repeats, err := r.repeats(ctx, tenantID, deliveries)
